@@ -1,0 +1,243 @@
+//! Syntax, as it was written: names unresolved, values not computed, every part with its span.
+
+use crate::source::Span;
+
+/// A name where it stands.
+#[derive(Clone, Debug)]
+pub struct Ident {
+    /// The name.
+    pub name: String,
+    /// Where.
+    pub span: Span,
+}
+
+/// What a text holds: its definitions in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Specification {
+    /// The definitions. Those inside a `namespace` are among them.
+    pub definitions: Vec<Definition>,
+    /// The text's first comment that speaks of copyright, without its comment marks; drafts ask to keep it.
+    pub license: Option<String>,
+}
+
+/// A definition at the top of a specification.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// The name it defines.
+    pub name: Ident,
+    /// From its keyword to its semicolon.
+    pub span: Span,
+    /// What it is.
+    pub kind: DefinitionKind,
+}
+
+/// What a definition is.
+#[derive(Clone, Debug)]
+pub enum DefinitionKind {
+    /// `const A = 1;`, or `const uint32 A = 1;`
+    Const {
+        /// The type, where one is written: an extension.
+        ty: Option<TypeSpecifier>,
+        /// The value.
+        value: Value,
+    },
+    /// `typedef T name;` The declaration's name is the definition's.
+    Typedef(Declaration),
+    /// `enum name { .. };`
+    Enum(EnumBody),
+    /// `struct name { .. };`
+    Struct(StructBody),
+    /// `union name switch (..) { .. };`
+    Union(Box<UnionBody>),
+    /// `program name { .. } = 1;`
+    Program(Program),
+}
+
+/// A type with a name, and how many: `T name`, `T name[3]`, `T name<3>`, `T *name`.
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    /// From the type to the end of the declarator, without the semicolon.
+    pub span: Span,
+    /// The type of one element.
+    pub ty: TypeSpecifier,
+    /// The name.
+    pub name: Ident,
+    /// How many.
+    pub shape: Shape,
+}
+
+/// How many elements a declaration stands for.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// `T name`
+    Plain,
+    /// `T *name`: none or one.
+    Optional,
+    /// `T name[N]`: exactly so many.
+    Fixed(Value),
+    /// `T name<N>` or `T name<>`: at most so many.
+    Variable(Option<Value>),
+}
+
+/// The type of one element.
+#[derive(Clone, Debug)]
+pub struct TypeSpecifier {
+    /// Where.
+    pub span: Span,
+    /// What.
+    pub kind: TypeKind,
+}
+
+/// What type.
+#[derive(Clone, Debug)]
+pub enum TypeKind {
+    /// `int`
+    Int,
+    /// `unsigned int`, `unsigned`
+    UnsignedInt,
+    /// `hyper`
+    Hyper,
+    /// `unsigned hyper`
+    UnsignedHyper,
+    /// `float`
+    Float,
+    /// `double`
+    Double,
+    /// `quadruple`
+    Quadruple,
+    /// `bool`
+    Bool,
+    /// `opaque`: only with a length.
+    Opaque,
+    /// `string`: only with a bound.
+    String,
+    /// A name: `T`, `struct T` or `enum T`.
+    Named {
+        /// The name.
+        name: Ident,
+        /// The keyword before it, where there is one.
+        keyword: Option<Keyword>,
+    },
+    /// `enum { .. }`
+    Enum(EnumBody),
+    /// `struct { .. }`
+    Struct(StructBody),
+    /// `union switch (..) { .. }`
+    Union(Box<UnionBody>),
+}
+
+/// A keyword before a type's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyword {
+    /// `struct T`
+    Struct,
+    /// `enum T`
+    Enum,
+    /// `union T`
+    Union,
+}
+
+/// A number, or the name of one.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Where.
+    pub span: Span,
+    /// What.
+    pub kind: ValueKind,
+}
+
+/// A number, or the name of one.
+#[derive(Clone, Debug)]
+pub enum ValueKind {
+    /// A decimal, hexadecimal or octal constant, within 64 bits, signed or unsigned.
+    Number(i128),
+    /// The name of a constant or of an enum's member.
+    Name(String),
+}
+
+/// `{ A = 1, B = 2 }`
+#[derive(Clone, Debug)]
+pub struct EnumBody {
+    /// The members, in their order.
+    pub members: Vec<Member>,
+}
+
+/// A member of an enum.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The name.
+    pub name: Ident,
+    /// The value; none is one more than the member before, an extension.
+    pub value: Option<Value>,
+}
+
+/// `{ T a; U b; }`
+#[derive(Clone, Debug)]
+pub struct StructBody {
+    /// The fields, in their order, without `void`.
+    pub fields: Vec<Declaration>,
+}
+
+/// `switch (T name) { case .. }`
+#[derive(Clone, Debug)]
+pub struct UnionBody {
+    /// `T name`
+    pub discriminant: Declaration,
+    /// The arms, in their order.
+    pub arms: Vec<Arm>,
+    /// `default:`, and where the keyword stands.
+    pub default: Option<(Span, ArmBody)>,
+}
+
+/// `case A: case B: T name;`
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// The values, one or more.
+    pub cases: Vec<Value>,
+    /// What follows.
+    pub body: ArmBody,
+}
+
+/// What an arm holds.
+#[derive(Clone, Debug)]
+pub enum ArmBody {
+    /// `void;`
+    Void,
+    /// One declaration. (Several are an error, from which the parser recovers by keeping the first.)
+    Field(Box<Declaration>),
+}
+
+/// `program NAME { version .. } = 1;`
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The versions, in their order.
+    pub versions: Vec<Version>,
+    /// The program number.
+    pub number: Value,
+}
+
+/// `version NAME { T PROC(U) = 1; } = 1;`
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Its name.
+    pub name: Ident,
+    /// The procedures, in their order.
+    pub procedures: Vec<Procedure>,
+    /// The version number.
+    pub number: Value,
+}
+
+/// `T PROC(U, V) = 1;`
+#[derive(Clone, Debug)]
+pub struct Procedure {
+    /// Its name.
+    pub name: Ident,
+    /// From the reply's type to the semicolon.
+    pub span: Span,
+    /// What it returns; none is `void`.
+    pub reply: Option<TypeSpecifier>,
+    /// What it takes; none is `void`.
+    pub arguments: Vec<TypeSpecifier>,
+    /// The procedure number.
+    pub number: Value,
+}
