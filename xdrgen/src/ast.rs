@@ -241,3 +241,69 @@ pub struct Procedure {
     /// The procedure number.
     pub number: Value,
 }
+
+impl Specification {
+    /// Every name that is defined here: types, constants, members, fields, arms, discriminants, programs and their
+    /// parts.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for definition in &self.definitions {
+            names.push(definition.name.name.clone());
+            match &definition.kind {
+                DefinitionKind::Const { .. } => {}
+                DefinitionKind::Typedef(declaration) => declaration.names(&mut names),
+                DefinitionKind::Enum(body) => body.names(&mut names),
+                DefinitionKind::Struct(body) => body.names(&mut names),
+                DefinitionKind::Union(body) => body.names(&mut names),
+                DefinitionKind::Program(program) => program.names(&mut names),
+            }
+        }
+        names
+    }
+}
+
+impl Declaration {
+    fn names(&self, names: &mut Vec<String>) {
+        names.push(self.name.name.clone());
+        match &self.ty.kind {
+            TypeKind::Enum(body) => body.names(names),
+            TypeKind::Struct(body) => body.names(names),
+            TypeKind::Union(body) => body.names(names),
+            _ => {}
+        }
+    }
+}
+
+impl EnumBody {
+    fn names(&self, names: &mut Vec<String>) {
+        names.extend(self.members.iter().map(|member| member.name.name.clone()));
+    }
+}
+
+impl StructBody {
+    fn names(&self, names: &mut Vec<String>) {
+        self.fields.iter().for_each(|field| field.names(names));
+    }
+}
+
+impl UnionBody {
+    fn names(&self, names: &mut Vec<String>) {
+        self.discriminant.names(names);
+        let bodies = self.arms.iter().map(|arm| &arm.body).chain(self.default.iter().map(|(_, body)| body));
+        for body in bodies {
+            if let ArmBody::Field(field) = body {
+                field.names(names);
+            }
+        }
+    }
+}
+
+impl Program {
+    fn names(&self, names: &mut Vec<String>) {
+        for version in &self.versions {
+            names.push(version.name.name.clone());
+            names.extend(version.procedures.iter().map(|procedure| procedure.name.name.clone()));
+        }
+    }
+}

@@ -1,10 +1,45 @@
-//! Compiles XDR into Rust. (Crate documentation follows with the builder.)
+//! Compiles XDR into Rust.
 #![forbid(unsafe_code)]
 
 pub mod ast;
+mod cargo;
+mod check;
+mod compilation;
+mod config;
 pub mod diagnostic;
+mod emit;
 pub mod errata;
+mod error;
 pub mod extract;
+pub mod ir;
+mod layout;
+mod manifest;
+mod names;
 pub mod parse;
+mod prelude;
+mod render;
 pub mod report;
 pub mod source;
+
+use std::path::PathBuf;
+
+pub use compilation::{Compilation, useless_errata};
+pub use config::{Config, Module, Overlay};
+pub use diagnostic::{Code, Diagnostic, Level, Levels};
+pub use error::Error;
+pub use ir::{Schema, Shapes};
+pub use prelude::Prelude;
+pub use render::{GeneratedFile, TREE};
+pub use report::Style;
+
+/// The contract between generated code and `xdrgen-runtime` that this compiler emits for.
+pub const RUNTIME_ABI: u32 = 1;
+
+/// Compiles documents into one module, in both shapes, with all preludes.
+///
+/// # Errors
+/// As [`Config::compile`].
+pub fn compile<P: Into<PathBuf>>(module: &str, documents: impl IntoIterator<Item = P>) -> Result<(), Error> {
+    let module = documents.into_iter().fold(Module::new(module), |module, document| module.document(document));
+    Config::new().module(module).compile()
+}

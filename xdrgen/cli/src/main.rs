@@ -1,0 +1,3 @@
+//! The command `xdrgen`.
+#![forbid(unsafe_code)]
+fn main() {}

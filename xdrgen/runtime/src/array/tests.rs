@@ -1,0 +1,119 @@
+use crate::ErrorKind::*;
+use crate::testing::{Chunk, Segment, Tree, explain, refused, round_trip, same_verdicts, trees, words, xdr_like};
+use crate::{Array, Decode, Encode, Error, Limits, TooLong, Wire};
+use proptest::prelude::*;
+use std::{format, vec::Vec};
+
+#[test]
+fn bound_holds_both_ways() {
+    assert!(Array::<u32, 2>::new(&[1, 2]).is_ok());
+    assert_eq!(Array::<u32, 2>::new(&[1, 2, 3]), Err(TooLong { len: 3, max: 2 }));
+    refused::<Array<'_, u32, 2>>(&words(&[3, 1, 2, 3]), TooLong, 0);
+    refused::<(u32, Array<'_, bool, 2>)>(&words(&[0, 3, 1, 1, 1]), TooLong, 4);
+    assert_eq!(<Array<'_, u64, 3>>::MAX, Some(28));
+    assert_eq!(<Array<'_, u64>>::MAX, None);
+}
+
+#[test]
+fn elements_are_checked_once_and_for_all() {
+    refused::<Array<'_, u32>>(&words(&[2, 1]), UnexpectedEnd, 4);
+    refused::<Array<'_, bool>>(&words(&[2, 1, 2]), InvalidBool, 8);
+    refused::<Array<'_, u64>>(&words(&[0xff_ffff, 1]), UnexpectedEnd, 4);
+    refused::<Array<'_, u32>>(&words(&[u32::MAX]), ElementLimit, 4);
+    assert_eq!(
+        explain::<Array<'_, Segment>>(&words(&[2, 1, 1, 1, 1, 1])),
+        "[1].offset: unexpected end of input at octet 20"
+    );
+}
+
+#[test]
+fn elements_are_limited_over_all_arrays() {
+    let octets = words(&[2, 1, 1, 0, 5, 2, 1, 0, 6, 1, 0, 7]);
+    let exact = Limits { elements: 5, ..Limits::DEFAULT };
+    let array = Array::<Chunk<'_>>::from_bytes_with(&octets, &exact).unwrap();
+    assert_eq!(array.iter().map(|chunk| chunk.target.len()).sum::<usize>(), 3);
+    let fewer = Limits { elements: 4, ..Limits::DEFAULT };
+    let error = Array::<Chunk<'_>>::from_bytes_with(&octets, &fewer).unwrap_err();
+    assert_eq!(error, Error::new(ElementLimit, 24));
+}
+
+#[test]
+fn elements_come_from_octets_or_from_a_slice() {
+    let octets = words(&[3, 1, 0, 0]);
+    let wire = Array::<bool>::from_bytes(&octets).unwrap();
+    let slice = Array::from(&[true, false, false]);
+    assert_eq!(wire, slice);
+    assert_ne!(wire, Array::from(&[true, false]));
+    assert_ne!(wire, Array::from(&[true, false, true]));
+    for array in [wire, slice] {
+        assert_eq!((array.len(), array.iter().len()), (3, 3));
+        assert_eq!(array.into_iter().collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!((array.get(0), array.get(2), array.get(3)), (Some(true), Some(false), None));
+        assert_eq!((array.get(usize::MAX), array.first()), (None, Some(true)));
+        assert_eq!(format!("{array:?} {:?}", array.iter()), "[true, false, false] [true, false, false]");
+    }
+    assert!(Array::<bool, 0>::default().is_empty());
+    assert_eq!(Array::<bool>::default().first(), None);
+}
+
+#[test]
+fn plain_elements_are_reached_by_their_number() {
+    let octets = words(&[3, 7, 8, 9]);
+    let array = Array::<u32>::from_bytes(&octets).unwrap();
+    assert_eq!([0, 1, 2, 3].map(|i| array.get(i)), [Some(7), Some(8), Some(9), None]);
+    let octets = words(&[0x10_0000]);
+    let units = Array::<()>::from_bytes(&octets).unwrap();
+    assert_eq!((units.get(0xf_ffff), units.get(0x10_0000)), (Some(()), None));
+}
+
+#[test]
+fn iterators_know_their_length_and_end_for_good() {
+    let octets = words(&[2, 1, 0]);
+    let mut items = Array::<bool>::from_bytes(&octets).unwrap().iter();
+    let copy = items.clone();
+    assert_eq!((items.next(), items.len()), (Some(true), 1));
+    assert_eq!((items.next(), items.len()), (Some(false), 0));
+    assert_eq!((items.next(), items.next()), (None, None));
+    assert_eq!(copy.len(), 2);
+}
+
+#[test]
+fn arrays_in_themselves_are_levels() {
+    let (fits, deeper) = (trees(64, 1), trees(65, 1));
+    // The innermost tree still holds an empty array: one level more.
+    let limits = Limits { depth: 65, ..Limits::DEFAULT };
+    assert!(Tree::from_bytes_with(&fits, &limits).is_ok());
+    let error = Tree::from_bytes_with(&deeper, &limits).unwrap_err();
+    assert_eq!(error.kind(), DepthLimit);
+    refused::<Tree<'_>>(&trees(100_000, 1), DepthLimit, 64 * 12 + 12);
+}
+
+/// Borrowed sequences are covariant: a longer-lived one may stand where a shorter-lived one is wanted.
+#[test]
+fn lifetimes_shrink() {
+    fn same<'s>(a: Array<'s, Chunk<'s>>, _: &'s u32) -> Array<'s, Chunk<'s>> {
+        a
+    }
+    static CHUNKS: [Chunk<'static>; 0] = [];
+    assert!(same(Array::from(&CHUNKS), &7).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn round_trips(numbers: Vec<u32>, flags: Vec<bool>, handles: [u32; 4], n in 0usize..=4) {
+        round_trip(&Array::<u32>::from(&numbers[..]));
+        round_trip(&Array::<bool>::from(&flags[..]));
+        let segments = handles.map(|handle| Segment { handle, offset: 3 });
+        round_trip(&Array::<Segment, 4>::new(&segments[..n]).unwrap());
+        let chunks = [Chunk { target: Array::new(&segments[..n]).unwrap() }; 4];
+        round_trip(&Array::<Chunk<'_>>::from(&chunks[n..]));
+        prop_assert_eq!(Array::<u32>::from(&numbers[..]).encoded_len(), Ok(4 + 4 * numbers.len()));
+    }
+
+    #[test]
+    fn skip_accepts_what_decode_accepts(octets in xdr_like()) {
+        same_verdicts::<Array<'_, u32, 2>>(&octets);
+        same_verdicts::<Array<'_, bool>>(&octets);
+        same_verdicts::<Array<'_, Array<'_, Option<u32>>, 3>>(&octets);
+    }
+}

@@ -1,0 +1,340 @@
+//! Encoding: one code path for the size and for the octets.
+
+use crate::wire::padding;
+use crate::{Error, ErrorKind, Fixed, Result};
+
+/// Where octets go: an [`Encoder`] writes them, a [`Counter`] counts them.
+///
+/// The required methods write nothing if they fail.
+pub trait Sink {
+    /// `N` octets, which `f` fills in.
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()>;
+
+    /// These octets as they are, without padding.
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    fn raw(&mut self, b: &[u8]) -> Result<()>;
+
+    /// `N` octets for each item, which `f` fills in: one bounds check for all.
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()>;
+
+    /// Octets so far.
+    fn offset(&self) -> usize;
+
+    /// Octets of a fixed length, then their padding (RFC 4506, section 4.9).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline]
+    fn padded(&mut self, b: &[u8]) -> Result<()> {
+        self.raw(b)?;
+        self.raw([0; 3].get(..padding(b.len())).unwrap_or_default())
+    }
+
+    /// A length, octets, padding (RFC 4506, section 4.10).
+    ///
+    /// # Errors
+    /// `TooLong` if the length does not fit in 32 bits; `BufferFull`.
+    #[inline]
+    fn opaque(&mut self, b: &[u8]) -> Result<()> {
+        self.length(b.len())?;
+        self.padded(b)
+    }
+
+    /// A count or length.
+    ///
+    /// # Errors
+    /// `TooLong` if it does not fit in 32 bits; `BufferFull`.
+    #[inline]
+    fn length(&mut self, count: usize) -> Result<()> {
+        match u32::try_from(count) {
+            Ok(count) => self.u32(count),
+            Err(_) => Err(self.error(ErrorKind::TooLong)),
+        }
+    }
+
+    /// A boolean (RFC 4506, section 4.4).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn bool(&mut self, value: bool) -> Result<()> {
+        self.u32(value.into())
+    }
+
+    /// An unsigned integer (RFC 4506, section 4.2).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn u32(&mut self, value: u32) -> Result<()> {
+        self.fixed(|octets| value.write(octets))
+    }
+
+    /// An integer (RFC 4506, section 4.1).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn i32(&mut self, value: i32) -> Result<()> {
+        self.fixed(|octets| value.write(octets))
+    }
+
+    /// An unsigned hyper integer (RFC 4506, section 4.5).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn u64(&mut self, value: u64) -> Result<()> {
+        self.fixed(|octets| value.write(octets))
+    }
+
+    /// A hyper integer (RFC 4506, section 4.5).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn i64(&mut self, value: i64) -> Result<()> {
+        self.fixed(|octets| value.write(octets))
+    }
+
+    /// A float (RFC 4506, section 4.6).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn f32(&mut self, value: f32) -> Result<()> {
+        self.fixed(|octets| value.write(octets))
+    }
+
+    /// A double (RFC 4506, section 4.7).
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    #[inline(always)]
+    fn f64(&mut self, value: f64) -> Result<()> {
+        self.fixed(|octets| value.write(octets))
+    }
+
+    /// An error here.
+    #[inline(always)]
+    fn error(&self, kind: ErrorKind) -> Error {
+        Error::at(kind, self.offset())
+    }
+}
+
+/// Writes into the caller's buffer.
+///
+/// ```
+/// use xdrgen_runtime::{Encoder, Encode, ErrorKind, Sink};
+///
+/// let mut buf = [0; 12];
+/// let mut encoder = Encoder::new(&mut buf);
+/// encoder.opaque(b"abc")?;
+/// assert_eq!(encoder.position(), 8);
+/// let error = 7u64.encode(&mut encoder).unwrap_err();
+/// assert_eq!((error.kind(), error.offset()), (ErrorKind::BufferFull, 8));
+/// assert_eq!(buf, [0, 0, 0, 3, b'a', b'b', b'c', 0, 0, 0, 0, 0]);
+/// # Ok::<(), xdrgen_runtime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Encoder<'b> {
+    buf: &'b mut [u8],
+    at: usize,
+}
+
+impl<'b> Encoder<'b> {
+    /// An encoder from the beginning of `buf`.
+    #[inline(always)]
+    pub fn new(buf: &'b mut [u8]) -> Self {
+        Self { buf, at: 0 }
+    }
+
+    /// Octets written so far.
+    #[inline(always)]
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Gives the buffer back to its owner; returns the octets written.
+    #[inline(always)]
+    pub fn finish(self) -> usize {
+        self.at
+    }
+
+    /// What is not written yet.
+    #[inline(always)]
+    fn rest(&mut self) -> &mut [u8] {
+        self.buf.get_mut(self.at..).unwrap_or_default()
+    }
+}
+
+impl Sink for Encoder<'_> {
+    #[inline(always)]
+    fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
+        match self.rest().first_chunk_mut() {
+            Some(octets) => f(octets),
+            None => return Err(self.error(ErrorKind::BufferFull)),
+        }
+        self.at += N;
+        Ok(())
+    }
+
+    #[inline]
+    fn raw(&mut self, b: &[u8]) -> Result<()> {
+        match self.rest().get_mut(..b.len()) {
+            Some(octets) => octets.copy_from_slice(b),
+            None => return Err(self.error(ErrorKind::BufferFull)),
+        }
+        self.at += b.len();
+        Ok(())
+    }
+
+    #[inline]
+    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
+        let total = items.len().checked_mul(N);
+        let Some(mut room) = total.and_then(|total| self.rest().get_mut(..total)) else {
+            return Err(self.error(ErrorKind::BufferFull));
+        };
+        for item in items {
+            // Never short: the room is `N` octets for each item.
+            let Some((octets, rest)) = room.split_first_chunk_mut() else {
+                break;
+            };
+            f(item, octets);
+            room = rest;
+        }
+        self.at += total.unwrap_or_default();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn offset(&self) -> usize {
+        self.at
+    }
+}
+
+/// Counts octets and writes none; saturates at `usize::MAX`.
+///
+/// ```
+/// use xdrgen_runtime::{Counter, Encode};
+///
+/// let mut counter = Counter::new();
+/// (7u32, [1u8; 5]).encode(&mut counter)?;
+/// assert_eq!(counter.position(), 12);
+/// # Ok::<(), xdrgen_runtime::Error>(())
+/// ```
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counter {
+    octets: usize,
+}
+
+impl Counter {
+    /// A counter at 0.
+    pub const fn new() -> Self {
+        Self { octets: 0 }
+    }
+
+    /// Octets counted so far.
+    pub const fn position(&self) -> usize {
+        self.octets
+    }
+}
+
+impl Sink for Counter {
+    #[inline(always)]
+    fn fixed<const N: usize>(&mut self, _: impl FnOnce(&mut [u8; N])) -> Result<()> {
+        self.octets = self.octets.saturating_add(N);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn raw(&mut self, b: &[u8]) -> Result<()> {
+        self.octets = self.octets.saturating_add(b.len());
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn many<const N: usize, T>(&mut self, items: &[T], _: impl Fn(&T, &mut [u8; N])) -> Result<()> {
+        self.octets = self.octets.saturating_add(items.len().saturating_mul(N));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn offset(&self) -> usize {
+        self.octets
+    }
+}
+
+/// A type which can be encoded as XDR.
+///
+/// ```
+/// use xdrgen_runtime::Encode;
+///
+/// let mut buf = [0; 16];
+/// let value = (7u32, Some(true));
+/// assert_eq!(value.encoded_len()?, 12);
+/// let used = value.to_slice(&mut buf)?;
+/// assert_eq!(buf[..used], [0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 1]);
+/// # Ok::<(), xdrgen_runtime::Error>(())
+/// ```
+pub trait Encode {
+    /// Encodes the value to `sink`.
+    ///
+    /// # Errors
+    /// `BufferFull`; `TooLong` or `ArmMismatch` if the value has no encoding.
+    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()>;
+
+    /// The octets which the value takes, counted by the code which writes them.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), without `BufferFull`.
+    #[inline]
+    fn encoded_len(&self) -> Result<usize> {
+        let mut counter = Counter::new();
+        self.encode(&mut counter)?;
+        Ok(counter.position())
+    }
+
+    /// Encodes to the beginning of `buf`, and returns how many octets it took. After an error the contents of `buf` are
+    /// unspecified.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    #[inline]
+    fn to_slice(&self, buf: &mut [u8]) -> Result<usize> {
+        let mut encoder = Encoder::new(buf);
+        self.encode(&mut encoder)?;
+        Ok(encoder.finish())
+    }
+
+    /// Encodes to a new vector: counts first, then makes one exact allocation. (Where this trait is in scope, it also
+    /// hides the `to_vec` of slices from `Vec<u8>`, `[u8; N]` and [`Opaque`](crate::Opaque): copy octets as
+    /// `octets[..].to_vec()`.)
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode); `SizeLimit` if there is no memory.
+    #[cfg(feature = "alloc")]
+    fn to_vec(&self) -> Result<alloc::vec::Vec<u8>> {
+        let mut octets = alloc::vec::Vec::new();
+        crate::owned::encode_to(self, &mut octets)?;
+        Ok(octets)
+    }
+}
+
+impl<T: Encode + ?Sized> Encode for &T {
+    #[inline(always)]
+    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+        (**self).encode(sink)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+use crate::ErrorKind::*;
+use crate::testing::{Segment, octets_of};
+use proptest::prelude::*;
+use std::vec::Vec;
+
+#[test]
+fn nothing_is_written_past_the_buffer() {
+    let mut buf = [9; 7];
+    let mut encoder = Encoder::new(&mut buf);
+    encoder.u32(1).unwrap();
+    let full = Err(Error::new(BufferFull, 4));
+    assert_eq!(encoder.u32(2), full);
+    assert_eq!(encoder.u64(2), full);
+    assert_eq!(encoder.raw(&[1; 4]), full);
+    assert_eq!(encoder.many::<4, u32>(&[1], |n, out| n.write(out)), full);
+    assert_eq!(encoder.many::<8, ()>(&[(); usize::MAX], |_, _| ()), full);
+    assert_eq!(encoder.raw(&[1; 3]), Ok(()));
+    assert_eq!(encoder.raw(&[]), Ok(()));
+    assert_eq!(encoder.many::<4, u32>(&[], |_, _| ()), Ok(()));
+    assert_eq!((encoder.position(), encoder.offset()), (7, 7));
+    assert_eq!(encoder.finish(), 7);
+    assert_eq!(buf, [0, 0, 0, 1, 1, 1, 1]);
+}
+
+#[test]
+fn padding_is_zero_whatever_was_in_the_buffer() {
+    for n in 0..6usize {
+        let mut buf = [9; 12];
+        let mut encoder = Encoder::new(&mut buf);
+        encoder.opaque(&[1; 6][..n]).unwrap();
+        let end = encoder.finish();
+        assert_eq!(end, 4 + n.next_multiple_of(4));
+        assert_eq!(buf[..4], [0, 0, 0, n as u8]);
+        assert!(buf[4 + n..end].iter().all(|&octet| octet == 0));
+        assert!(buf[end..].iter().all(|&octet| octet == 9));
+    }
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn lengths_have_32_bits() {
+    let mut counter = Counter::new();
+    counter.raw(&[0; 8]).unwrap();
+    assert_eq!(counter.length(u32::MAX as usize), Ok(()));
+    let too_long = Err(Error::new(TooLong, 12));
+    assert_eq!(counter.length(u32::MAX as usize + 1), too_long);
+    let units = crate::Array::<()>::from(&[(); u32::MAX as usize + 1]);
+    assert_eq!(units.encoded_len(), Err(Error::new(TooLong, 0)));
+}
+
+#[test]
+fn counter_saturates() {
+    let mut counter = Counter { octets: usize::MAX - 3 };
+    counter.u32(1).unwrap();
+    assert_eq!(counter.position(), usize::MAX);
+    counter.raw(&[1; 9]).unwrap();
+    counter.many::<8, ()>(&[(); usize::MAX], |_, _| ()).unwrap();
+    assert_eq!(counter.offset(), usize::MAX);
+    assert_eq!(counter.error(ArmMismatch).kind(), ArmMismatch);
+}
+
+#[test]
+fn references_are_transparent() {
+    assert_eq!(octets_of(&&&7u32), octets_of(&7u32));
+    assert_eq!(octets_of(&&b"ab"[..]), octets_of(&b"ab"[..]));
+}
+
+/// Each call of a sink, once.
+fn all<S: Sink>(sink: &mut S, n: u32, items: &[Segment], octets: &[u8]) -> Result<()> {
+    sink.u32(n)?;
+    sink.i32(-1)?;
+    sink.u64(n.into())?;
+    sink.i64(-1)?;
+    sink.f32(1.5)?;
+    sink.f64(2.5)?;
+    sink.bool(true)?;
+    sink.many::<12, _>(items, |item, out| item.write(out))?;
+    sink.many::<0, _>(items, |_, _| ())?;
+    sink.padded(octets)?;
+    sink.opaque(octets)?;
+    sink.length(octets.len())
+}
+
+proptest! {
+    #[test]
+    fn counter_counts_what_the_encoder_writes(n: u32, count in 0usize..4, octets: Vec<u8>) {
+        let items = [Segment { handle: n, offset: 1 }; 4];
+        let mut counter = Counter::new();
+        all(&mut counter, n, &items[..count], &octets).unwrap();
+        let mut buf = std::vec![0; counter.position()];
+        let mut encoder = Encoder::new(&mut buf);
+        all(&mut encoder, n, &items[..count], &octets).unwrap();
+        prop_assert_eq!(encoder.finish(), counter.position());
+        let mut short = std::vec![0; counter.position() - 1];
+        let error = all(&mut Encoder::new(&mut short), n, &items[..count], &octets).unwrap_err();
+        prop_assert_eq!(error.kind(), BufferFull);
+    }
+}

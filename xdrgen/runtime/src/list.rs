@@ -1,0 +1,133 @@
+//! Linked lists, borrowed.
+
+use core::fmt;
+
+use crate::sequence::{Iter, Repr, sequence};
+use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
+
+/// Octets before each element: the TRUE of the pointer to it.
+pub(crate) const TAG: usize = 4;
+
+/// A linked list, borrowed: what XDR writes as `struct T { ...; T *next; }` and `T *head` (RFC 4506, section 4.19).
+///
+/// `T` is the structure without its pointer to the next. On the wire TRUE stands before each element, and FALSE at the
+/// end. Either octets of input, validated once and decoded when its elements are taken, or a slice of the caller's; never
+/// recursive.
+///
+/// ```
+/// use xdrgen_runtime::{Decode, Encode, List};
+///
+/// let octets = [0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+/// let list = List::<u32>::from_bytes(&octets)?;
+/// assert_eq!(list, List::from(&[7, 8]));
+///
+/// let mut buf = [0; 20];
+/// List::from(&[7u32, 8]).to_slice(&mut buf)?;
+/// assert_eq!(buf, octets);
+/// # Ok::<(), xdrgen_runtime::Error>(())
+/// ```
+pub struct List<'a, T>(Repr<'a, T>);
+
+impl<'a, T> List<'a, T> {
+    /// A list of these elements.
+    #[inline]
+    pub const fn new(items: &'a [T]) -> Self {
+        Self(Repr::Slice(items))
+    }
+}
+
+impl<'a, T: Decode<'a> + Clone> List<'a, T> {
+    /// The elements.
+    #[inline]
+    pub fn iter(&self) -> Iter<'a, T> {
+        self.0.iter(TAG)
+    }
+
+    /// The element at `i` from 0. At once if it is of a slice; otherwise the elements before it are walked through.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<T> {
+        match self.0 {
+            Repr::Slice(items) => items.get(i).cloned(),
+            Repr::Wire { .. } => self.iter().nth(i),
+        }
+    }
+}
+
+sequence!(List [] []);
+
+impl<'a, T> From<&'a [T]> for List<'a, T> {
+    #[inline]
+    fn from(items: &'a [T]) -> Self {
+        Self::new(items)
+    }
+}
+
+impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
+    #[inline]
+    fn from(items: &'a [T; N]) -> Self {
+        Self::new(items)
+    }
+}
+
+/// Passes a list, its end included, and counts its elements.
+#[inline]
+pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<u32> {
+    d.nested_elements::<T, _>(|d| {
+        let mut count = 0u32;
+        while d.bool()? {
+            d.elements(1)?;
+            trace.index(count);
+            T::skip(d, trace)?;
+            trace.leave();
+            // The budget of elements has 32 bits, so that it can't be reached saturated.
+            count = count.saturating_add(1);
+        }
+        Ok(count)
+    })
+}
+
+impl<T> Wire for List<'_, T> {
+    const MIN: usize = 4;
+    const MAX: Option<usize> = None;
+    const PLAIN: bool = false;
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self> {
+        let mut count = 0;
+        let bytes = d.span(|d| {
+            count = skip_list::<T, _>(d, &mut NoTrace)?;
+            Ok(())
+        })?;
+        Ok(Self(Repr::Wire { bytes, count }))
+    }
+
+    #[inline]
+    fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
+        skip_list::<T, _>(d, trace).map(|_| ())
+    }
+}
+
+impl<T: Encode> Encode for List<'_, T> {
+    #[inline]
+    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+        match self.0 {
+            Repr::Wire { bytes, .. } => sink.raw(bytes),
+            Repr::Slice(items) => encode_list(items, sink),
+        }
+    }
+}
+
+/// Encodes a list of these elements.
+#[inline]
+pub(crate) fn encode_list<T: Encode, S: Sink>(items: &[T], sink: &mut S) -> Result<()> {
+    for item in items {
+        sink.bool(true)?;
+        item.encode(sink)?;
+    }
+    sink.bool(false)
+}
+
+#[cfg(test)]
+mod tests;

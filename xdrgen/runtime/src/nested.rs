@@ -1,0 +1,132 @@
+//! Recursion, borrowed.
+
+use core::fmt;
+
+use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
+
+/// A value inside of one of its own type, borrowed: recursion which is not at the tail.
+///
+/// Either the octets of the value, validated within [`Decoder::nested`] and decoded by [`get`](Self::get), or a reference
+/// to a value of the caller's. The octets are walked once for each level from which they are taken; the depth limit of
+/// the decode which validated them bounds that, and the stack.
+///
+/// ```
+/// use xdrgen_runtime::{Decode, Decoder, Encode, Nested, NoTrace, Result, Sink, Trace, Wire};
+///
+/// #[derive(Clone, Copy, PartialEq, Debug)]
+/// enum Expr<'a> { Number(u32), Not(Nested<'a, Expr<'a>>) }
+///
+/// impl Wire for Expr<'_> { const MIN: usize = 8; const MAX: Option<usize> = None; const PLAIN: bool = false; }
+/// impl<'a> Decode<'a> for Expr<'a> {
+///     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
+///         Ok(if d.bool()? { Self::Not(Nested::decode(d)?) } else { Self::Number(d.u32()?) })
+///     }
+///     fn skip<T: Trace>(d: &mut Decoder<'a>, trace: &mut T) -> Result<()> {
+///         if d.bool()? { Nested::<Self>::skip(d, trace) } else { u32::skip(d, trace) }
+///     }
+/// }
+///
+/// let expr = Expr::from_bytes(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7])?;
+/// let Expr::Not(inner) = expr else { panic!() };
+/// assert_eq!(inner.get(), Ok(Expr::Number(7)));
+/// assert_eq!(inner, Nested::new(&Expr::Number(7)));
+/// # Ok::<(), xdrgen_runtime::Error>(())
+/// ```
+pub struct Nested<'a, T>(Source<'a, T>);
+
+enum Source<'a, T> {
+    /// Octets which `T::skip` has accepted.
+    Wire(&'a [u8]),
+    Ref(&'a T),
+}
+
+impl<'a, T> Nested<'a, T> {
+    /// This value.
+    #[inline]
+    pub const fn new(value: &'a T) -> Self {
+        Self(Source::Ref(value))
+    }
+}
+
+impl<'a, T: Decode<'a> + Clone> Nested<'a, T> {
+    /// The value, decoded or cloned.
+    ///
+    /// # Errors
+    /// None for a type whose `skip` accepts only what its `decode` accepts, as [`Decode`] demands. It is a result because
+    /// the compiler can't know that, and this crate does not panic.
+    #[inline]
+    pub fn get(&self) -> Result<T> {
+        match self.0 {
+            Source::Wire(bytes) => T::decode(&mut Decoder::validated(bytes)),
+            Source::Ref(value) => Ok(value.clone()),
+        }
+    }
+}
+
+impl<T> Clone for Nested<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Nested<'_, T> {}
+
+impl<T> Clone for Source<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Source<'_, T> {}
+
+impl<'a, T: Decode<'a> + Clone + PartialEq> PartialEq for Nested<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl<'a, T: Decode<'a> + Clone + Eq> Eq for Nested<'a, T> {}
+
+impl<'a, T: Decode<'a> + Clone + fmt::Debug> fmt::Debug for Nested<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.get() {
+            Ok(value) => value.fmt(f),
+            Err(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The sizes of `T`, but without a greatest, and never plain: levels must be counted.
+impl<T: Wire> Wire for Nested<'_, T> {
+    const MIN: usize = T::MIN;
+    const MAX: Option<usize> = None;
+    const PLAIN: bool = false;
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Nested<'a, T> {
+    #[inline]
+    fn decode(d: &mut Decoder<'a>) -> Result<Self> {
+        let bytes = d.span(|d| Self::skip(d, &mut NoTrace))?;
+        Ok(Self(Source::Wire(bytes)))
+    }
+
+    #[inline]
+    fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
+        d.nested(|d| T::skip(d, trace))
+    }
+}
+
+impl<T: Encode> Encode for Nested<'_, T> {
+    #[inline]
+    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+        match self.0 {
+            Source::Wire(bytes) => sink.raw(bytes),
+            Source::Ref(value) => value.encode(sink),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

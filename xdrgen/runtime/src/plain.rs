@@ -1,0 +1,139 @@
+//! Types which are skipped by their length alone: numbers, void, and quadruple-precision floats.
+
+use crate::{Decode, Decoder, Encode, Fixed, Result, Sink, Trace, Wire};
+
+macro_rules! plain {
+    ($($type:ty, $octets:literal;)*) => {$(
+        impl Wire for $type {
+            const MIN: usize = $octets;
+            const MAX: Option<usize> = Some($octets);
+            const PLAIN: bool = true;
+        }
+
+        impl<'a> Decode<'a> for $type {
+            #[inline(always)]
+            fn decode(d: &mut Decoder<'a>) -> Result<Self> {
+                d.fixed().map(Self::read)
+            }
+
+            #[inline(always)]
+            fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
+                d.advance($octets)
+            }
+        }
+
+        impl Encode for $type {
+            #[inline(always)]
+            fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+                sink.fixed(|octets| self.write(octets))
+            }
+        }
+    )*};
+}
+
+macro_rules! numbers {
+    ($($type:ty, $octets:literal;)*) => {
+        plain! { $($type, $octets;)* }
+        $(impl Fixed<$octets> for $type {
+            #[inline(always)]
+            fn read(b: &[u8; $octets]) -> Self {
+                Self::from_be_bytes(*b)
+            }
+
+            #[inline(always)]
+            fn write(&self, b: &mut [u8; $octets]) {
+                *b = self.to_be_bytes();
+            }
+        })*
+    };
+}
+
+numbers! { u32, 4; i32, 4; u64, 8; i64, 8; f32, 4; f64, 8; }
+plain! { Quadruple, 16; }
+
+/// A quadruple-precision float (RFC 4506, section 4.8), as its 16 octets: Rust has no type to compute with it yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Quadruple(pub [u8; 16]);
+
+impl Fixed<16> for Quadruple {
+    #[inline(always)]
+    fn read(b: &[u8; 16]) -> Self {
+        Self(*b)
+    }
+
+    #[inline(always)]
+    fn write(&self, b: &mut [u8; 16]) {
+        *b = self.0;
+    }
+}
+
+/// Void (RFC 4506, section 4.16): no octets.
+impl Wire for () {
+    const MIN: usize = 0;
+    const MAX: Option<usize> = Some(0);
+    const PLAIN: bool = true;
+}
+
+impl<'a> Decode<'a> for () {
+    #[inline(always)]
+    fn decode(_: &mut Decoder<'a>) -> Result<Self> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn skip<T: Trace>(_: &mut Decoder<'a>, _: &mut T) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Encode for () {
+    #[inline(always)]
+    fn encode<S: Sink>(&self, _: &mut S) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{octets_of, round_trip};
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_are_big_endian() {
+        assert_eq!(octets_of(&0x0102_0304u32), [1, 2, 3, 4]);
+        assert_eq!(octets_of(&-2i32), [255, 255, 255, 254]);
+        assert_eq!(octets_of(&0x0102_0304_0506_0708u64), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(octets_of(&-2i64), [255, 255, 255, 255, 255, 255, 255, 254]);
+        assert_eq!(octets_of(&1f32), [0x3f, 0x80, 0, 0]);
+        assert_eq!(octets_of(&-2f64), [0xc0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(octets_of(&()), []);
+    }
+
+    #[test]
+    fn not_a_number_keeps_its_bits() {
+        let octets = 0x7fc0_1234u32.to_be_bytes();
+        assert_eq!(octets_of(&f32::from_bytes(&octets).unwrap()), octets);
+        let octets = 0xfff8_0000_0000_4321u64.to_be_bytes();
+        assert_eq!(octets_of(&f64::from_bytes(&octets).unwrap()), octets);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(
+            a: (u32, i32, u64, i64),
+            f in proptest::num::f32::NORMAL,
+            g in proptest::num::f64::NORMAL,
+            q: [u8; 16],
+        ) {
+            round_trip(&a.0);
+            round_trip(&a.1);
+            round_trip(&a.2);
+            round_trip(&a.3);
+            round_trip(&f);
+            round_trip(&g);
+            round_trip(&Quadruple(q));
+            round_trip(&());
+        }
+    }
+}

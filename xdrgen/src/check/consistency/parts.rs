@@ -1,0 +1,186 @@
+//! A definition as a list of parts that can be compared one by one: members, fields, cases.
+
+use crate::ast::{
+    ArmBody, Declaration, Definition, DefinitionKind, EnumBody, Procedure, Program, Shape, StructBody, TypeKind,
+    TypeSpecifier, UnionBody, Value, ValueKind,
+};
+use crate::source::Span;
+
+/// A part of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// What it says, however it is written.
+    pub(super) key: String,
+    /// Where.
+    pub(super) span: Span,
+}
+
+/// The parts of a definition. The first is its kind; of a definition with a body, its name is in no other.
+pub(super) fn parts(definition: &Definition) -> Vec<Part> {
+    let mut parts = Parts(Vec::new());
+    let name = &definition.name;
+    let head = Span { end: name.span.end.max(definition.span.start), ..definition.span };
+    let mut begin = |kind: &str| parts.push(kind, head);
+    match &definition.kind {
+        DefinitionKind::Const { value, .. } => {
+            begin("const");
+            parts.push(&format!("{} = {}", name.name, number(value)), name.span.to(value.span));
+        }
+        DefinitionKind::Typedef(declaration) => {
+            begin("typedef");
+            parts.declaration(declaration);
+        }
+        DefinitionKind::Enum(body) => {
+            begin("enum");
+            parts.enumeration(body);
+        }
+        DefinitionKind::Struct(body) => {
+            begin("struct");
+            parts.structure(body);
+        }
+        DefinitionKind::Union(body) => {
+            begin("union");
+            parts.union(body);
+        }
+        DefinitionKind::Program(program) => {
+            begin("program");
+            parts.program(program);
+        }
+    }
+    parts.0
+}
+
+struct Parts(Vec<Part>);
+
+impl Parts {
+    fn push(&mut self, key: &str, span: Span) {
+        self.0.push(Part { key: key.to_owned(), span });
+    }
+
+    /// A field, or what a typedef declares. A body within it is parts of its own.
+    fn declaration(&mut self, declaration: &Declaration) {
+        let declarator = declarator(declaration);
+        let ty = &declaration.ty;
+        let open = if matches!(ty.kind, TypeKind::Enum(_) | TypeKind::Struct(_) | TypeKind::Union(_)) {
+            self.push(&type_key(ty), ty.span);
+            "}".to_owned()
+        } else {
+            type_key(ty)
+        };
+        match &ty.kind {
+            TypeKind::Enum(body) => self.enumeration(body),
+            TypeKind::Struct(body) => self.structure(body),
+            TypeKind::Union(body) => self.union(body),
+            _ => {}
+        }
+        self.push(&format!("{open} {declarator}"), declaration.span);
+    }
+
+    fn enumeration(&mut self, body: &EnumBody) {
+        // What a member without a value counts from, and by how much it is more.
+        let mut last = ("-1".to_owned(), Some(-1));
+        for member in &body.members {
+            last = match &member.value {
+                Some(value) => (number(value), integer(value)),
+                None => match last.1.and_then(|last: i128| last.checked_add(1)) {
+                    Some(next) => (next.to_string(), Some(next)),
+                    None => (format!("{} + 1", last.0), None),
+                },
+            };
+            let span = member.value.as_ref().map_or(member.name.span, |value| member.name.span.to(value.span));
+            self.push(&format!("{} = {}", member.name.name, last.0), span);
+        }
+    }
+
+    fn structure(&mut self, body: &StructBody) {
+        for field in &body.fields {
+            self.declaration(field);
+        }
+    }
+
+    fn union(&mut self, body: &UnionBody) {
+        self.declaration(&body.discriminant);
+        for arm in &body.arms {
+            for case in &arm.cases {
+                self.push(&format!("case {}", number(case)), case.span);
+            }
+            let last = arm.cases.last().map_or(body.discriminant.span, |case| case.span);
+            self.arm(&arm.body, last);
+        }
+        if let Some((span, arm)) = &body.default {
+            self.push("default", *span);
+            self.arm(arm, *span);
+        }
+    }
+
+    fn arm(&mut self, body: &ArmBody, after: Span) {
+        match body {
+            ArmBody::Void => self.push("void", after),
+            ArmBody::Field(declaration) => self.declaration(declaration),
+        }
+    }
+
+    fn program(&mut self, program: &Program) {
+        for version in &program.versions {
+            for procedure in &version.procedures {
+                self.push(&procedure_key(procedure), procedure.span);
+            }
+            let span = version.name.span.to(version.number.span);
+            self.push(&format!("version {} = {}", version.name.name, number(&version.number)), span);
+        }
+        self.push(&format!("= {}", number(&program.number)), program.number.span);
+    }
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    match &value.kind {
+        ValueKind::Number(number) => Some(*number),
+        ValueKind::Name(_) => None,
+    }
+}
+
+fn number(value: &Value) -> String {
+    match &value.kind {
+        ValueKind::Number(number) => number.to_string(),
+        ValueKind::Name(name) => name.clone(),
+    }
+}
+
+/// `name`, `*name`, `name[3]`, `name<3>` or `name<>`
+fn declarator(declaration: &Declaration) -> String {
+    let name = &declaration.name.name;
+    match &declaration.shape {
+        Shape::Plain => name.clone(),
+        Shape::Optional => format!("*{name}"),
+        Shape::Fixed(length) => format!("{name}[{}]", number(length)),
+        Shape::Variable(None) => format!("{name}<>"),
+        Shape::Variable(Some(bound)) => format!("{name}<{}>", number(bound)),
+    }
+}
+
+/// A type's name; of a body only its keyword.
+fn type_key(ty: &TypeSpecifier) -> String {
+    match &ty.kind {
+        TypeKind::Int => "int",
+        TypeKind::UnsignedInt => "unsigned int",
+        TypeKind::Hyper => "hyper",
+        TypeKind::UnsignedHyper => "unsigned hyper",
+        TypeKind::Float => "float",
+        TypeKind::Double => "double",
+        TypeKind::Quadruple => "quadruple",
+        TypeKind::Bool => "bool",
+        TypeKind::Opaque => "opaque",
+        TypeKind::String => "string",
+        TypeKind::Named { name, .. } => &name.name,
+        TypeKind::Enum(_) => "enum {",
+        TypeKind::Struct(_) => "struct {",
+        TypeKind::Union(_) => "union {",
+    }
+    .to_owned()
+}
+
+fn procedure_key(procedure: &Procedure) -> String {
+    let reply = procedure.reply.as_ref().map_or_else(|| "void".to_owned(), type_key);
+    let arguments: Vec<String> = procedure.arguments.iter().map(type_key).collect();
+    format!("{reply} {}({}) = {}", procedure.name.name, arguments.join(", "), number(&procedure.number))
+}

@@ -1,0 +1,206 @@
+//! Linked lists as sequences, and the circles that are none.
+//!
+//! RFC 4506, section 4.19, writes a list as a struct whose last field is an optional of itself. Such a struct becomes
+//! the element of a sequence: what points to it is [`Type::List`]. What else contains itself becomes
+//! [`Type::Recursive`] where it does so through an optional.
+
+use crate::check::graph;
+use crate::ir::{Field, Layout, Schema, Type, TypeDef, TypeDefKind, TypeId};
+
+/// Rewrites all references to list nodes and to what is recursive.
+pub(crate) fn find(schema: &mut Schema) {
+    let elements: Vec<Option<Type>> = (0..schema.types.len()).map(|at| element(schema, at)).collect();
+    let direct = directly_used(schema);
+    let mut elements = separate(schema, elements, &direct);
+    for at in 0..elements.len() {
+        if let TypeDefKind::Alias(target) = &schema.types[at].kind
+            && let Type::Named(node) = schema.resolve(target)
+        {
+            elements[at] = elements[node.0 as usize].clone();
+        }
+    }
+    rewrite_all(schema, |ty| as_list(ty, &elements));
+    let whole = graph::edges(schema, |_| true);
+    let mut group_of = vec![usize::MAX; schema.types.len()];
+    for (number, group) in graph::components(&whole).into_iter().enumerate() {
+        let circle = graph::is_circle(&group, &whole);
+        for at in group {
+            group_of[at] = number;
+            schema.types[at].layout.recursive = circle;
+        }
+    }
+    mark_recursive(schema, &group_of);
+}
+
+/// The fields before the last, where the last is an optional of the struct itself.
+fn element(schema: &Schema, at: usize) -> Option<Type> {
+    let TypeDefKind::Struct(fields) = &schema.types[at].kind else { return None };
+    let (last, before) = fields.split_last()?;
+    let id = TypeId(u32::try_from(at).ok()?);
+    let Type::Optional(target) = schema.resolve(&last.ty) else { return None };
+    if schema.resolve(target) != &Type::Named(id) || before.is_empty() {
+        return None;
+    }
+    match before {
+        [only] if !mentions(&only.ty, id) => Some(only.ty.clone()),
+        _ => Some(Type::Named(id)),
+    }
+}
+
+/// Whether a type is written with `id`.
+fn mentions(ty: &Type, id: TypeId) -> bool {
+    match ty {
+        Type::Fixed(element, _) | Type::Array(element, _) | Type::Optional(element) | Type::List(element) => {
+            mentions(element, id)
+        }
+        Type::Named(other) | Type::Recursive(other) => *other == id,
+        _ => false,
+    }
+}
+
+/// Whether each type is referred to elsewhere than behind an optional.
+fn directly_used(schema: &Schema) -> Vec<bool> {
+    let mut used = vec![false; schema.types.len()];
+    let mut visit = |ty: &Type| {
+        let mut ty = ty;
+        loop {
+            match ty {
+                Type::Optional(element) => match schema.resolve(element) {
+                    Type::Named(_) => break,
+                    other => ty = other,
+                },
+                Type::Fixed(element, _) | Type::Array(element, _) | Type::List(element) => ty = element,
+                Type::Named(id) | Type::Recursive(id) => {
+                    used[id.0 as usize] = true;
+                    break;
+                }
+                _ => break,
+            }
+        }
+    };
+    for definition in &schema.types {
+        for_each_type(&definition.kind, &mut visit);
+    }
+    let procedures = schema.modules.iter().flat_map(|module| &module.programs).flat_map(|program| &program.versions);
+    for procedure in procedures.flat_map(|version| &version.procedures) {
+        procedure.arguments.iter().chain(&procedure.reply).for_each(&mut visit);
+    }
+    used
+}
+
+/// Gives each list its element: the node without its link. A node that is also used by itself keeps its link, and its
+/// element becomes a type of its own.
+fn separate(schema: &mut Schema, elements: Vec<Option<Type>>, direct: &[bool]) -> Vec<Option<Type>> {
+    let mut settled = elements;
+    for at in 0..settled.len() {
+        let Some(element) = settled[at].clone() else { continue };
+        let own = Type::Named(TypeId(u32::try_from(at).unwrap_or(u32::MAX)));
+        if element != own {
+            if !direct[at] {
+                // Nothing but the link needs the node's own name: it names the list.
+                schema.types[at].kind = TypeDefKind::Alias(Type::Optional(Box::new(own)));
+            }
+            continue;
+        }
+        if direct[at] {
+            settled[at] = Some(Type::Named(item(schema, at)));
+        } else if let TypeDefKind::Struct(fields) = &mut schema.types[at].kind {
+            fields.pop();
+        }
+    }
+    settled
+}
+
+/// A copy of a node without its link.
+fn item(schema: &mut Schema, at: usize) -> TypeId {
+    let node = &schema.types[at];
+    let fields: Vec<Field> = match &node.kind {
+        TypeDefKind::Struct(fields) => fields.iter().take(fields.len().saturating_sub(1)).cloned().collect(),
+        _ => Vec::new(),
+    };
+    let item = TypeDef {
+        name: format!("{}_item", node.name),
+        rust: format!("{}Item", node.rust),
+        kind: TypeDefKind::Struct(fields),
+        layout: Layout::default(),
+        ..node.clone()
+    };
+    let module = item.module.0 as usize;
+    let id = TypeId(u32::try_from(schema.types.len()).unwrap_or(u32::MAX));
+    schema.types.push(item);
+    schema.modules[module].types.push(id);
+    id
+}
+
+fn as_list(ty: &mut Type, elements: &[Option<Type>]) {
+    if let Type::Optional(target) = ty
+        && let Type::Named(id) = &**target
+        && let Some(Some(element)) = elements.get(id.0 as usize)
+    {
+        *ty = Type::List(Box::new(element.clone()));
+    }
+}
+
+/// An optional of a type in the same circle is recursive.
+fn mark_recursive(schema: &mut Schema, group_of: &[usize]) {
+    let circular: Vec<bool> = schema.types.iter().map(|ty| ty.layout.recursive).collect();
+    for at in 0..schema.types.len() {
+        if circular[at] {
+            let own = group_of[at];
+            let mut kind = std::mem::replace(&mut schema.types[at].kind, TypeDefKind::Struct(Vec::new()));
+            rewrite(&mut kind, &mut |ty| {
+                if let Type::Optional(target) = ty
+                    && let Type::Named(id) = **target
+                    && group_of[id.0 as usize] == own
+                {
+                    *ty = Type::Recursive(id);
+                }
+            });
+            schema.types[at].kind = kind;
+        }
+    }
+}
+
+fn rewrite_all(schema: &mut Schema, mut change: impl FnMut(&mut Type)) {
+    for definition in &mut schema.types {
+        rewrite(&mut definition.kind, &mut change);
+    }
+    let programs = schema.modules.iter_mut().flat_map(|module| &mut module.programs);
+    for procedure in programs.flat_map(|program| &mut program.versions).flat_map(|version| &mut version.procedures) {
+        procedure.arguments.iter_mut().chain(&mut procedure.reply).for_each(|ty| rewrite_type(ty, &mut change));
+    }
+}
+
+fn rewrite(kind: &mut TypeDefKind, change: &mut impl FnMut(&mut Type)) {
+    match kind {
+        TypeDefKind::Alias(ty) => rewrite_type(ty, change),
+        TypeDefKind::Enum(_) => {}
+        TypeDefKind::Struct(fields) => fields.iter_mut().for_each(|field| rewrite_type(&mut field.ty, change)),
+        TypeDefKind::Union(union) => {
+            let contents = union.arms.iter_mut().map(|arm| &mut arm.content).chain(&mut union.default);
+            contents.flatten().for_each(|(_, ty)| rewrite_type(ty, change));
+        }
+    }
+}
+
+fn rewrite_type(ty: &mut Type, change: &mut impl FnMut(&mut Type)) {
+    change(ty);
+    match ty {
+        Type::Fixed(element, _) | Type::Array(element, _) | Type::Optional(element) | Type::List(element) => {
+            rewrite_type(element, change);
+        }
+        _ => {}
+    }
+}
+
+fn for_each_type(kind: &TypeDefKind, visit: &mut impl FnMut(&Type)) {
+    match kind {
+        TypeDefKind::Alias(ty) => visit(ty),
+        TypeDefKind::Enum(_) => {}
+        TypeDefKind::Struct(fields) => fields.iter().for_each(|field| visit(&field.ty)),
+        TypeDefKind::Union(union) => {
+            let contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default);
+            contents.flatten().for_each(|(_, ty)| visit(ty));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Types and constants, from syntax to IR.
+
+use crate::ast::{self, DefinitionKind, Keyword, Shape, TypeKind};
+use crate::check::Context;
+use crate::check::symbols::{Meaning, Symbols, Syntax, TypeSource, primitive};
+use crate::check::values::{ValueId, builtin, not_a_value, undefined};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ir::{
+    Constant, Discriminant, Enum, Field, Layout, Member, Module, ModuleId, Origin, Primitive, Schema, Type, TypeDef,
+    TypeDefKind, TypeId, Union,
+};
+use crate::names;
+use crate::source::{Sources, Span};
+
+/// All modules, without programs and overlays; layouts are computed later.
+pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
+    let mut schema = Schema::default();
+    for (at, input) in context.inputs.iter().enumerate() {
+        let mut module = Module { path: input.path.clone(), shapes: input.shapes, owned_feature: input.owned_feature.clone(), ..Module::default() };
+        for (text, specification) in &input.specifications {
+            let document = context.sources.document(context.sources.text(*text).document());
+            module.documents.push(document.title().to_owned());
+            module.licenses.extend(specification.license.clone().filter(|license| !module.licenses.contains(license)));
+            let constants = specification.definitions.iter().filter_map(|definition| constant(context, at, definition));
+            module.constants.extend(constants.collect::<Vec<_>>());
+        }
+        schema.modules.push(module);
+    }
+    for (at, source) in context.symbols.types.iter().enumerate() {
+        let ty = define(context, source);
+        schema.types.push(ty);
+        schema.modules[source.module].types.push(TypeId(u32::try_from(at).unwrap_or(u32::MAX)));
+    }
+    // Typedefs were collected last; the order of the documents is the order to read them in.
+    let types = &schema.types;
+    for module in &mut schema.modules {
+        module.types.sort_by_key(|id| types[id.0 as usize].span);
+    }
+    schema
+}
+
+fn constant(context: &mut Context<'_, '_>, module: usize, definition: &ast::Definition) -> Option<Constant> {
+    let DefinitionKind::Const { ty, value } = &definition.kind else {
+        return None;
+    };
+    let entry = context.symbols.lookup(context.inputs, module, &definition.name.name)?;
+    let Meaning::Value(id) = entry.meaning else { return None };
+    let number = context.symbols.values.get(id)?;
+    let name = &definition.name.name;
+    let ty = match ty {
+        Some(ty) => declared_type(context, module, ty)?,
+        None => natural_type(number),
+    };
+    if !ty.range().is_some_and(|range| range.contains(&number)) {
+        let message = format!("`{name}` is {number}, which its type can't hold");
+        context.diagnostics.report(Diagnostic::new(Code::OutOfRange, value.span, message));
+        return None;
+    }
+    let rust = names::screaming(names::strip(name, &context.inputs[module].strip));
+    Some(Constant { name: name.clone(), rust, ty, value: number, origin: origin(context.sources, definition.span, definition.name.span) })
+}
+
+/// The type a constant has where none is written: the first that holds it.
+fn natural_type(value: i128) -> Primitive {
+    let order = [Primitive::U32, Primitive::I32, Primitive::U64, Primitive::I64];
+    order.into_iter().find(|ty| ty.range().is_some_and(|range| range.contains(&value))).unwrap_or(Primitive::I64)
+}
+
+fn declared_type(context: &mut Context<'_, '_>, module: usize, ty: &ast::TypeSpecifier) -> Option<Primitive> {
+    let found = match element(context, module, ty)? {
+        Type::Primitive(primitive) if primitive.range().is_some() => Some(primitive),
+        Type::Named(id) => integer_behind(context, module, id),
+        _ => None,
+    };
+    if found.is_none() {
+        context.diagnostics.report(Diagnostic::new(Code::WrongKind, ty.span, "a constant's type is an integer"));
+    }
+    found
+}
+
+/// The integer that a chain of typedefs ends in. (A chain longer than there are types is a circle, reported elsewhere.)
+fn integer_behind(context: &mut Context<'_, '_>, module: usize, mut id: TypeId) -> Option<Primitive> {
+    for _ in 0..context.symbols.types.len() {
+        let Syntax::Typedef(ast::Declaration { ty, shape: Shape::Plain, .. }) = context.symbols.ty(id).syntax else {
+            return None;
+        };
+        match element(context, module, ty)? {
+            Type::Primitive(primitive) => return primitive.range().is_some().then_some(primitive),
+            Type::Named(next) => id = next,
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Where something is defined, for its documentation.
+pub(crate) fn origin(sources: &Sources, span: Span, name: Span) -> Origin {
+    let location = sources.locate(name);
+    Origin {
+        document: sources.document_of(span).title().to_owned(),
+        section: location.section.map(|section| (section.number.clone(), section.title.clone())),
+        page: location.page,
+        line: location.line,
+        xdr: sources.slice(span).to_owned(),
+    }
+}
+
+fn define(context: &mut Context<'_, '_>, source: &TypeSource<'_>) -> TypeDef {
+    let module = source.module;
+    let kind = match source.syntax {
+        Syntax::Typedef(declared) => TypeDefKind::Alias(declaration(context, module, declared)),
+        Syntax::SwappedTypedef(declared, ty) => {
+            let element = named(context, module, ty, None).unwrap_or(UNKNOWN);
+            TypeDefKind::Alias(shaped(context, module, declared, element))
+        }
+        Syntax::Enum(body) => TypeDefKind::Enum(enumeration(context, module, body)),
+        Syntax::Struct(body) => TypeDefKind::Struct(fields(context, module, body)),
+        Syntax::Union(body) => TypeDefKind::Union(union(context, module, body)),
+    };
+    let strip = &context.inputs[module].strip;
+    TypeDef {
+        module: ModuleId(u32::try_from(module).unwrap_or(u32::MAX)),
+        name: source.name.clone(),
+        rust: names::type_name(&source.name, strip),
+        span: source.name_span,
+        origin: origin(context.sources, source.span, source.name_span),
+        kind,
+        layout: Layout::default(),
+    }
+}
+
+/// Stands for a type that could not be resolved; the error was reported, so it is never emitted.
+const UNKNOWN: Type = Type::Primitive(Primitive::U32);
+
+/// The type of a declaration; where it is faulty, the fault is reported and some type is returned.
+pub(crate) fn declaration(context: &mut Context<'_, '_>, module: usize, declared: &ast::Declaration) -> Type {
+    let length = |context: &mut Context<'_, '_>, value: &Option<ast::Value>| {
+        value.as_ref().and_then(|value| bound(context, module, value))
+    };
+    match (&declared.ty.kind, &declared.shape) {
+        (TypeKind::Opaque, Shape::Fixed(value)) => {
+            Type::FixedOpaque(bound(context, module, value).unwrap_or_default())
+        }
+        (TypeKind::Opaque, Shape::Variable(max)) => Type::Opaque(length(context, max)),
+        (TypeKind::String, Shape::Variable(max)) => Type::String(length(context, max)),
+        (TypeKind::String, Shape::Fixed(value)) => {
+            let message = "a string has a bound, not a fixed length";
+            context.diagnostics.report(
+                Diagnostic::new(Code::Syntax, declared.span, message).label("write `<..>` instead of `[..]`"),
+            );
+            Type::String(bound(context, module, value))
+        }
+        // rpcgen takes a bare `string` for an unbounded one.
+        (TypeKind::String, _) => Type::String(None),
+        (TypeKind::Opaque, _) => {
+            let message = "`opaque` needs a length: `opaque x[N]`, `opaque x<N>` or `opaque x<>`";
+            context.diagnostics.report(Diagnostic::new(Code::Syntax, declared.span, message));
+            Type::Opaque(None)
+        }
+        _ => {
+            let element = element(context, module, &declared.ty).unwrap_or(UNKNOWN);
+            shaped(context, module, declared, element)
+        }
+    }
+}
+
+/// So many of an element as the declaration says.
+fn shaped(context: &mut Context<'_, '_>, module: usize, declared: &ast::Declaration, element: Type) -> Type {
+    match &declared.shape {
+        Shape::Plain => element,
+        Shape::Optional => Type::Optional(Box::new(element)),
+        Shape::Fixed(value) => {
+            Type::Fixed(Box::new(element), bound(context, module, value).unwrap_or_default())
+        }
+        Shape::Variable(None) => Type::Array(Box::new(element), None),
+        Shape::Variable(Some(value)) => Type::Array(Box::new(element), bound(context, module, value)),
+    }
+}
+
+/// The type of one element; `None` where it could not be resolved, which was reported.
+pub(crate) fn element(context: &mut Context<'_, '_>, module: usize, ty: &ast::TypeSpecifier) -> Option<Type> {
+    match &ty.kind {
+        TypeKind::Named { name, keyword } => named(context, module, name, *keyword),
+        TypeKind::Opaque => Some(Type::Opaque(None)),
+        TypeKind::String => Some(Type::String(None)),
+        kind => match primitive(kind) {
+            Some(primitive) => Some(Type::Primitive(primitive)),
+            None => context.symbols.inline(ty.span).map(Type::Named),
+        },
+    }
+}
+
+fn named(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident, keyword: Option<Keyword>) -> Option<Type> {
+    let entry = context.symbols.lookup(context.inputs, module, &name.name);
+    match entry.map(|entry| (entry.meaning, entry.span)) {
+        Some((Meaning::Type(id), span)) => {
+            if let Some(wrong) = keyword.and_then(|keyword| mismatch(context.symbols, id, keyword)) {
+                let message = format!("`{}` is {wrong}", name.name);
+                let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
+                context.diagnostics.report(diagnostic);
+            }
+            Some(Type::Named(id))
+        }
+        Some((Meaning::Value(_) | Meaning::Program, span)) => {
+            let message = format!("`{}` is not a type", name.name);
+            let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
+            context.diagnostics.report(diagnostic);
+            None
+        }
+        None => from_prelude(context, module, name),
+    }
+}
+
+fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident) -> Option<Type> {
+    if let Some(primitive) = context.inputs[module].prelude(&name.name) {
+        let message = format!("`{}` is declared by no document; the prelude supplies it", name.name);
+        context.diagnostics.report(Diagnostic::new(Code::PreludeType, name.span, message));
+        return Some(Type::Primitive(primitive));
+    }
+    let mut candidates = context.symbols.visible(context.inputs, module, true);
+    candidates.extend(context.inputs[module].prelude.iter().flat_map(|prelude| prelude.names()));
+    let mut diagnostic = Diagnostic::new(Code::UndefinedType, name.span, format!("no type is called `{}`", name.name))
+        .label("not defined");
+    if let Some(near) = crate::check::spelling::nearest(&name.name, candidates.into_iter()) {
+        diagnostic = diagnostic.fix(name.span, near, format!("a type `{near}` exists"));
+    }
+    context.diagnostics.report(diagnostic);
+    None
+}
+
+/// What a type is, where that is not what the keyword before its name says.
+fn mismatch(symbols: &Symbols<'_>, id: TypeId, keyword: Keyword) -> Option<&'static str> {
+    match (symbols.ty(id).syntax, keyword) {
+        (Syntax::Enum(_), Keyword::Struct | Keyword::Union) => Some("an enum"),
+        (Syntax::Struct(_), Keyword::Enum | Keyword::Union) => Some("a struct"),
+        (Syntax::Union(_), Keyword::Enum | Keyword::Struct) => Some("a union"),
+        _ => None,
+    }
+}
+
+/// What a number or a name comes to; `None` where that was reported.
+pub(crate) fn value(context: &mut Context<'_, '_>, module: usize, value: &ast::Value) -> Option<i128> {
+    match &value.kind {
+        ast::ValueKind::Number(number) => Some(*number),
+        ast::ValueKind::Name(name) => match value_named(context, module, name, value.span) {
+            Some(Named::Value(id)) => context.symbols.values.get(id),
+            Some(Named::Builtin(value)) => Some(value),
+            None => None,
+        },
+    }
+}
+
+/// What a name in the place of a value stands for.
+pub(crate) enum Named {
+    /// A constant or a member.
+    Value(ValueId),
+    /// `TRUE` or `FALSE`.
+    Builtin(i128),
+}
+
+pub(crate) fn value_named(context: &mut Context<'_, '_>, module: usize, name: &str, span: Span) -> Option<Named> {
+    match context.symbols.lookup(context.inputs, module, name) {
+        Some(entry) => match entry.meaning {
+            Meaning::Value(id) => Some(Named::Value(id)),
+            Meaning::Type(_) | Meaning::Program => {
+                context.diagnostics.report(not_a_value(name, span, entry.span));
+                None
+            }
+        },
+        None => {
+            let found = builtin(name).map(Named::Builtin);
+            if found.is_none() {
+                let diagnostic = undefined(context.symbols, context.inputs, module, name, span);
+                context.diagnostics.report(diagnostic);
+            }
+            found
+        }
+    }
+}
+
+/// A length: from 0 to 2^32 - 1 (RFC 4506, sections 4.9 to 4.13).
+fn bound(context: &mut Context<'_, '_>, module: usize, length: &ast::Value) -> Option<u32> {
+    let number = value(context, module, length)?;
+    let bound = u32::try_from(number).ok();
+    if bound.is_none() {
+        let what = if number < 0 { "negative" } else { "over 32 bits" };
+        let message = format!("a length of {number} is {what}");
+        context.diagnostics.report(Diagnostic::new(Code::InvalidBound, length.span, message));
+    }
+    bound
+}
+
+fn enumeration(context: &mut Context<'_, '_>, module: usize, body: &ast::EnumBody) -> Enum {
+    let shared: Vec<&str> = body.members.iter().map(|member| member.name.name.as_str()).collect();
+    let mut prefixes = vec![names::common_prefix(&shared).to_owned()];
+    prefixes.retain(|prefix| !prefix.is_empty());
+    prefixes.extend(context.inputs[module].strip.iter().cloned());
+    let mut found = Enum::default();
+    for member in &body.members {
+        let Some(number) = member_value(context, module, member) else { continue };
+        let name = &member.name.name;
+        let rust = names::type_name(name, &prefixes);
+        match found.members.iter().position(|other| other.value == number) {
+            Some(first) => {
+                let message = format!("`{name}` has the value of `{}`", found.members[first].name);
+                let diagnostic = Diagnostic::new(Code::DuplicateEnumValue, member.name.span, message)
+                    .note_at(found.members[first].span, "first here");
+                context.diagnostics.report(diagnostic);
+                found.aliases.push((name.clone(), rust, first));
+            }
+            None => found.members.push(Member { name: name.clone(), rust, span: member.name.span, value: number }),
+        }
+    }
+    found
+}
+
+fn member_value(context: &mut Context<'_, '_>, module: usize, member: &ast::Member) -> Option<i32> {
+    let entry = context.symbols.lookup(context.inputs, module, &member.name.name)?;
+    let Meaning::Value(id) = entry.meaning else { return None };
+    // Of two members with one name, reported as such, the second has no value of its own.
+    if context.symbols.values.source(id).span != member.name.span {
+        return None;
+    }
+    let number = context.symbols.values.get(id)?;
+    let fits = i32::try_from(number).ok();
+    if fits.is_none() {
+        let span = member.value.as_ref().map_or(member.name.span, |value| value.span);
+        let message = format!("`{}` is {number}, and an enum's values have 32 bits with a sign", member.name.name);
+        context.diagnostics.report(Diagnostic::new(Code::OutOfRange, span, message));
+    }
+    fits
+}
+
+fn fields(context: &mut Context<'_, '_>, module: usize, body: &ast::StructBody) -> Vec<Field> {
+    let mut found: Vec<Field> = Vec::new();
+    for field in &body.fields {
+        let name = &field.name.name;
+        if let Some(first) = found.iter().find(|other| other.name == *name) {
+            let diagnostic = Diagnostic::new(Code::DuplicateField, field.name.span, format!("two fields are called `{name}`"))
+                .label("again here")
+                .note_at(first.span, "first here");
+            context.diagnostics.report(diagnostic);
+        }
+        let ty = declaration(context, module, field);
+        let rust = names::field_name(name, &context.inputs[module].strip);
+        found.push(Field { name: name.clone(), rust, span: field.name.span, ty });
+    }
+    found
+}
+
+/// The outside of a union; `unions` fills in the arms once all types are known.
+fn union(context: &mut Context<'_, '_>, module: usize, body: &ast::UnionBody) -> Union {
+    let name = &body.discriminant.name.name;
+    Union {
+        name: name.clone(),
+        rust: names::field_name(name, &context.inputs[module].strip),
+        discriminant: Discriminant::I32,
+        arms: Vec::new(),
+        default: None,
+    }
+}

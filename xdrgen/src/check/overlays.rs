@@ -1,0 +1,106 @@
+//! Typed contents of opaque fields: which code means which type, and that no code means two.
+
+use crate::check::symbols::Meaning;
+use crate::check::{Context, OverlayInput};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ir::{Field, Overlay, OverlayCase, Primitive, Schema, Type, TypeDefKind, TypeId};
+use crate::names;
+
+/// Lowers the overlays of all modules.
+pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
+    for module in 0..context.inputs.len() {
+        for input in &context.inputs[module].overlays {
+            if let Some(overlay) = overlay(context, schema, module, input) {
+                schema.modules[module].overlays.push(overlay);
+            }
+        }
+    }
+}
+
+fn overlay(context: &mut Context<'_, '_>, schema: &Schema, module: usize, input: &OverlayInput) -> Option<Overlay> {
+    let carrier = ty(context, module, input, &input.carrier)?;
+    let TypeDefKind::Struct(fields) = &schema.ty(carrier).kind else {
+        return invalid(context, input, format!("`{}` is not a struct", input.carrier));
+    };
+    let code = field(context, input, fields, &input.code)?;
+    let data = field(context, input, fields, &input.data)?;
+    if !matches!(schema.resolve(&fields[code].ty), Type::Primitive(Primitive::U32)) {
+        return invalid(context, input, format!("the field `{}` is not an `unsigned int`", input.code));
+    }
+    if !matches!(schema.resolve(&fields[data].ty), Type::Opaque(_)) {
+        return invalid(context, input, format!("the field `{}` is not an `opaque<>`", input.data));
+    }
+    let constants: Vec<&str> = input.cases.iter().map(|(constant, _)| constant.as_str()).collect();
+    let mut prefixes = vec![names::common_prefix(&constants).to_owned()];
+    prefixes.retain(|prefix| !prefix.is_empty());
+    prefixes.splice(0..0, input.strip.iter().cloned());
+    let mut cases: Vec<OverlayCase> = Vec::new();
+    for (constant, content) in &input.cases {
+        let case = case(context, module, input, constant, content, &prefixes);
+        if let Some(case) = case.filter(|case| !collides(context, module, &cases, case)) {
+            cases.push(case);
+        }
+    }
+    Some(Overlay { rust: input.name.clone(), carrier, code, data, empty_is_default: input.empty_is_default, cases })
+}
+
+fn invalid<T>(context: &mut Context<'_, '_>, input: &OverlayInput, what: String) -> Option<T> {
+    let message = format!("the overlay `{}`: {what}", input.name);
+    let diagnostic = Diagnostic { span: input.span, ..Diagnostic::nowhere(Code::OverlayInvalid, message) };
+    context.diagnostics.report(diagnostic);
+    None
+}
+
+fn ty(context: &mut Context<'_, '_>, module: usize, input: &OverlayInput, name: &str) -> Option<TypeId> {
+    match context.symbols.lookup(context.inputs, module, name).map(|entry| entry.meaning) {
+        Some(Meaning::Type(id)) => Some(id),
+        Some(_) => invalid(context, input, format!("`{name}` is not a type")),
+        None => invalid(context, input, format!("no type is called `{name}`")),
+    }
+}
+
+fn field(context: &mut Context<'_, '_>, input: &OverlayInput, fields: &[Field], name: &str) -> Option<usize> {
+    match fields.iter().position(|field| field.name == name) {
+        Some(at) => Some(at),
+        None => invalid(context, input, format!("`{}` has no field `{name}`", input.carrier)),
+    }
+}
+
+fn case(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    input: &OverlayInput,
+    constant: &str,
+    content: &str,
+    prefixes: &[String],
+) -> Option<OverlayCase> {
+    let entry = context.symbols.lookup(context.inputs, module, constant);
+    let Some(Meaning::Value(value)) = entry.map(|entry| entry.meaning) else {
+        return invalid(context, input, format!("no constant is called `{constant}`"));
+    };
+    let number = context.symbols.values.get(value)?;
+    let Ok(code) = u32::try_from(number) else {
+        return invalid(context, input, format!("the code `{constant}` is {number}, which is not within 32 bits"));
+    };
+    let ty = match context.inputs[module].prelude(content) {
+        Some(primitive) => Type::Primitive(primitive),
+        None => Type::Named(ty(context, module, input, content)?),
+    };
+    Some(OverlayCase { constant: constant.to_owned(), rust: names::type_name(constant, prefixes), code, ty })
+}
+
+/// Whether a case has the code of one before it, which is reported at the constant.
+fn collides(context: &mut Context<'_, '_>, module: usize, before: &[OverlayCase], case: &OverlayCase) -> bool {
+    let Some(other) = before.iter().find(|other| other.code == case.code) else {
+        return false;
+    };
+    let place = |name: &str| context.symbols.lookup(context.inputs, module, name).map(|entry| entry.span);
+    let message = format!("`{}` and `{}` are both {}", other.constant, case.constant, case.code);
+    let (first, second) = (place(&other.constant), place(&case.constant));
+    let mut diagnostic = Diagnostic { span: second, ..Diagnostic::nowhere(Code::OverlayCollision, message) };
+    if let Some(first) = first {
+        diagnostic = diagnostic.note_at(first, "the first is here");
+    }
+    context.diagnostics.report(diagnostic.label("one code for two contents"));
+    true
+}

@@ -1,0 +1,131 @@
+//! Programs, versions and procedures (RFC 5531, section 12).
+
+use std::collections::HashMap;
+
+use crate::ast::{self, DefinitionKind};
+use crate::check::Context;
+use crate::check::lower::{element, origin, value};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ir::{Procedure, Program, Schema, Type, Version};
+use crate::names;
+use crate::source::Span;
+
+/// Lowers the programs of all modules.
+pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
+    let mut programs = Unique::new("program");
+    for (module, input) in context.inputs.iter().enumerate() {
+        for definition in input.specifications.iter().flat_map(|(_, specification)| &specification.definitions) {
+            if let DefinitionKind::Program(body) = &definition.kind {
+                let lowered = program(context, module, definition, body, &mut programs);
+                schema.modules[module].programs.push(lowered);
+            }
+        }
+    }
+}
+
+/// Numbers and names that may be given once.
+struct Unique {
+    what: &'static str,
+    numbers: HashMap<u32, Span>,
+    names: HashMap<String, Span>,
+}
+
+impl Unique {
+    fn new(what: &'static str) -> Self {
+        Self { what, numbers: HashMap::new(), names: HashMap::new() }
+    }
+
+    /// The number a value comes to; zero where it is faulty, which is reported.
+    fn number(&mut self, context: &mut Context<'_, '_>, module: usize, written: &ast::Value) -> u32 {
+        let Some(number) = value(context, module, written) else { return 0 };
+        let Ok(number) = u32::try_from(number) else {
+            let what = if number < 0 { "negative" } else { "over 32 bits" };
+            let message = format!("the {} number {number} is {what}", self.what);
+            context.diagnostics.report(Diagnostic::new(Code::InvalidNumber, written.span, message));
+            return 0;
+        };
+        if let Some(first) = self.numbers.get(&number) {
+            let message = format!("two {}s have the number {number}", self.what);
+            let diagnostic = Diagnostic::new(Code::DuplicateNumber, written.span, message)
+                .label("again here")
+                .note_at(*first, "first here");
+            context.diagnostics.report(diagnostic);
+        } else {
+            self.numbers.insert(number, written.span);
+        }
+        number
+    }
+
+    /// Reports a name given before.
+    fn name(&mut self, context: &mut Context<'_, '_>, name: &ast::Ident) {
+        if let Some(first) = self.names.get(&name.name) {
+            let message = format!("two {}s are called `{}`", self.what, name.name);
+            let diagnostic = Diagnostic::new(Code::DuplicateDefinition, name.span, message)
+                .label("again here")
+                .note_at(*first, "first here");
+            context.diagnostics.report(diagnostic);
+        } else {
+            self.names.insert(name.name.clone(), name.span);
+        }
+    }
+}
+
+fn program(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    definition: &ast::Definition,
+    body: &ast::Program,
+    programs: &mut Unique,
+) -> Program {
+    let number = programs.number(context, module, &body.number);
+    let mut unique = Unique::new("version");
+    let versions = body.versions.iter().map(|body| version(context, module, body, &mut unique)).collect();
+    Program {
+        name: definition.name.name.clone(),
+        rust: names::snake(&definition.name.name),
+        number,
+        versions,
+        origin: origin(context.sources, definition.span, definition.name.span),
+    }
+}
+
+fn version(context: &mut Context<'_, '_>, module: usize, body: &ast::Version, versions: &mut Unique) -> Version {
+    versions.name(context, &body.name);
+    let number = versions.number(context, module, &body.number);
+    let written: Vec<&str> = body.procedures.iter().map(|procedure| procedure.name.name.as_str()).collect();
+    let prefix = names::common_prefix(&written).to_owned();
+    let prefixes = if prefix.is_empty() { Vec::new() } else { vec![prefix] };
+    let mut unique = Unique::new("procedure");
+    let procedures =
+        body.procedures.iter().map(|body| procedure(context, module, body, &prefixes, &mut unique)).collect();
+    Version { name: body.name.name.clone(), rust: names::snake(&body.name.name), number, procedures }
+}
+
+fn procedure(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    body: &ast::Procedure,
+    prefixes: &[String],
+    procedures: &mut Unique,
+) -> Procedure {
+    procedures.name(context, &body.name);
+    let number = procedures.number(context, module, &body.number);
+    let arguments: Vec<Type> = body.arguments.iter().filter_map(|ty| element(context, module, ty)).collect();
+    if arguments.len() > MOST_ARGUMENTS {
+        let message = format!("a procedure with more than {MOST_ARGUMENTS} arguments; put them into a struct");
+        context.diagnostics.report(Diagnostic::new(Code::OutOfRange, body.span, message));
+    }
+    let reply = body.reply.as_ref().and_then(|ty| element(context, module, ty));
+    Procedure {
+        name: body.name.name.clone(),
+        rust: names::type_name(&body.name.name, prefixes),
+        span: body.name.span,
+        number,
+        arguments,
+        reply,
+        origin: origin(context.sources, body.span, body.name.span),
+    }
+}
+
+/// The longest tuple that the runtime encodes.
+const MOST_ARGUMENTS: usize = 8;

@@ -1,0 +1,300 @@
+//! Who is called what: all names of all modules, collected before any is resolved.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ast::{self, DefinitionKind, Shape, TypeKind};
+use crate::check::Input;
+use crate::check::values::{Expression, ValueId, Values};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::ir::{Primitive, TypeId};
+use crate::source::{Sources, Span};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meaning {
+    Type(TypeId),
+    Value(ValueId),
+    Program,
+}
+
+/// A name and where it was first defined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) span: Span,
+    pub(crate) meaning: Meaning,
+}
+
+/// The syntax that a type comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Syntax<'a> {
+    Typedef(&'a ast::Declaration),
+    /// A typedef whose two names were in each other's place: it is read the other way round.
+    SwappedTypedef(&'a ast::Declaration, &'a ast::Ident),
+    Enum(&'a ast::EnumBody),
+    Struct(&'a ast::StructBody),
+    Union(&'a ast::UnionBody),
+}
+
+/// A type before it is lowered.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeSource<'a> {
+    pub(crate) module: usize,
+    pub(crate) name: String,
+    pub(crate) name_span: Span,
+    pub(crate) span: Span,
+    pub(crate) syntax: Syntax<'a>,
+}
+
+/// All names.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols<'a> {
+    scopes: Vec<HashMap<&'a str, Entry>>,
+    pub(crate) types: Vec<TypeSource<'a>>,
+    pub(crate) values: Values<'a>,
+    /// The types written inside others, by where they stand.
+    inline: HashMap<Span, TypeId>,
+}
+
+impl<'a> Symbols<'a> {
+    /// Collects what all modules define.
+    pub(crate) fn collect(sources: &Sources, inputs: &'a [Input], diagnostics: &mut Diagnostics) -> Self {
+        let mut symbols = Self::default();
+        for module in 0..inputs.len() {
+            symbols.scopes.push(HashMap::new());
+            Collector { symbols: &mut symbols, sources, inputs, module, diagnostics }.collect();
+        }
+        symbols
+    }
+
+    /// What a name stands for in a module: its own, then those it uses.
+    pub(crate) fn lookup(&self, inputs: &[Input], module: usize, name: &str) -> Option<Entry> {
+        let uses = inputs[module].uses.iter().copied();
+        std::iter::once(module).chain(uses).find_map(|scope| self.scopes[scope].get(name).copied())
+    }
+
+    /// The type that is written inside another at `span`.
+    pub(crate) fn inline(&self, span: Span) -> Option<TypeId> {
+        self.inline.get(&span).copied()
+    }
+
+    /// The type of an identifier.
+    pub(crate) fn ty(&self, id: TypeId) -> &TypeSource<'a> {
+        &self.types[id.0 as usize]
+    }
+
+    /// The names that are types, or values, as seen from a module.
+    pub(crate) fn visible(&self, inputs: &[Input], module: usize, types: bool) -> Vec<&'a str> {
+        let uses = inputs[module].uses.iter().copied();
+        let mut names: Vec<&str> = std::iter::once(module)
+            .chain(uses)
+            .flat_map(|scope| self.scopes[scope].iter())
+            .filter(|(_, entry)| matches!(entry.meaning, Meaning::Type(_)) == types)
+            .map(|(name, _)| *name)
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Collects what one module defines.
+struct Collector<'a, 'c> {
+    symbols: &'c mut Symbols<'a>,
+    sources: &'c Sources,
+    inputs: &'a [Input],
+    module: usize,
+    diagnostics: &'c mut Diagnostics,
+}
+
+impl<'a> Collector<'a, '_> {
+    fn collect(&mut self) {
+        let specifications: &'a [_] = &self.inputs[self.module].specifications;
+        let definitions = || specifications.iter().flat_map(|(_, specification)| &specification.definitions);
+        let defined: HashSet<&str> = definitions().map(|definition| definition.name.name.as_str()).collect();
+        // Typedefs last: whether one is the wrong way round shows only against the other definitions.
+        for typedefs in [false, true] {
+            for definition in definitions() {
+                if matches!(definition.kind, DefinitionKind::Typedef(_)) == typedefs {
+                    self.definition(definition, &defined);
+                }
+            }
+        }
+    }
+
+    fn definition(&mut self, definition: &'a ast::Definition, defined: &HashSet<&str>) {
+        let name = &definition.name;
+        match &definition.kind {
+            DefinitionKind::Const { ty, value } => {
+                let ty = ty.as_ref().map(|ty| &ty.kind);
+                let id = self.symbols.values.add(self.module, name, Expression::of(value), None);
+                self.symbols.values.set_type(id, ty);
+                self.define(name, Meaning::Value(id));
+            }
+            DefinitionKind::Typedef(declaration) => self.typedef(definition, declaration, defined),
+            DefinitionKind::Enum(body) => self.named(definition, Syntax::Enum(body)),
+            DefinitionKind::Struct(body) => self.named(definition, Syntax::Struct(body)),
+            DefinitionKind::Union(body) => self.named(definition, Syntax::Union(body)),
+            DefinitionKind::Program(program) => {
+                self.define(name, Meaning::Program);
+                self.program(program);
+            }
+        }
+    }
+
+    /// A type with a name of its own.
+    fn named(&mut self, definition: &'a ast::Definition, syntax: Syntax<'a>) {
+        let id = self.add(&definition.name.name, definition.name.span, definition.span, syntax);
+        self.define(&definition.name, Meaning::Type(id));
+        self.parts(id, syntax);
+    }
+
+    fn typedef(&mut self, definition: &'a ast::Definition, declaration: &'a ast::Declaration, known: &HashSet<&str>) {
+        if let (Shape::Plain, Some(syntax)) = (&declaration.shape, body(&declaration.ty)) {
+            // `typedef struct { .. } name;` is `struct name { .. };`
+            return self.named(definition, syntax);
+        }
+        if let TypeKind::Named { name, keyword } = &declaration.ty.kind {
+            if keyword.is_some() && name.name == declaration.name.name {
+                // `typedef struct T T;` says nothing in XDR.
+                return;
+            }
+            if self.is_swapped(declaration, name, known) {
+                return self.swapped(definition, declaration, name);
+            }
+        }
+        self.named(definition, Syntax::Typedef(declaration));
+    }
+
+    /// `typedef propid uint32;`: the new name is a type already, and the old type is none.
+    fn is_swapped(&self, declaration: &ast::Declaration, ty: &ast::Ident, defined: &HashSet<&str>) -> bool {
+        let new = declaration.name.name.as_str();
+        let input = &self.inputs[self.module];
+        let exists = self.symbols.lookup(self.inputs, self.module, new).is_some() || input.prelude(new).is_some();
+        let old_exists = defined.contains(ty.name.as_str())
+            || self.symbols.lookup(self.inputs, self.module, &ty.name).is_some()
+            || input.prelude(&ty.name).is_some();
+        exists && !old_exists
+    }
+
+    fn swapped(&mut self, definition: &'a ast::Definition, declaration: &'a ast::Declaration, ty: &'a ast::Ident) {
+        let new = &declaration.name;
+        let text = self.sources.slice(declaration.span);
+        let at = |span: Span| span.start.saturating_sub(declaration.span.start) as usize;
+        let (first, second) = (at(ty.span), at(new.span));
+        let mended = text.get(..first).zip(text.get(first + ty.name.len()..second)).zip(text.get(second + new.name.len()..));
+        let mut diagnostic = Diagnostic::new(
+            Code::SwappedTypedef,
+            declaration.span,
+            format!("`typedef {text}` makes `{}` a name for `{}`, which is no type", new.name, ty.name),
+        )
+        .label(format!("`{}` exists already, `{}` does not", new.name, ty.name));
+        if let Some(((before, between), after)) = mended {
+            let mended = format!("{before}{}{between}{}{after}", new.name, ty.name);
+            diagnostic = diagnostic.fix(declaration.span, mended, "swap the type and the new name");
+        }
+        self.diagnostics.report(diagnostic);
+        let syntax = Syntax::SwappedTypedef(declaration, new);
+        let id = self.add(&ty.name, ty.span, definition.span, syntax);
+        self.define(ty, Meaning::Type(id));
+    }
+
+    fn add(&mut self, name: &str, name_span: Span, span: Span, syntax: Syntax<'a>) -> TypeId {
+        let id = TypeId(u32::try_from(self.symbols.types.len()).unwrap_or(u32::MAX));
+        self.symbols.types.push(TypeSource { module: self.module, name: name.to_owned(), name_span, span, syntax });
+        id
+    }
+
+    fn define(&mut self, name: &'a ast::Ident, meaning: Meaning) {
+        let scope = &mut self.symbols.scopes[self.module];
+        if let Some(first) = scope.get(name.name.as_str()) {
+            let message = format!("`{}` is defined twice", name.name);
+            let diagnostic = Diagnostic::new(Code::DuplicateDefinition, name.span, message)
+                .label("defined again here")
+                .note_at(first.span, "first defined here");
+            self.diagnostics.report(diagnostic);
+        } else {
+            scope.insert(&name.name, Entry { span: name.span, meaning });
+        }
+    }
+
+    /// The members of an enum, which are names of the module too, and the types written inside.
+    fn parts(&mut self, id: TypeId, syntax: Syntax<'a>) {
+        match syntax {
+            Syntax::Enum(body) => self.members(id, body),
+            Syntax::Struct(body) => body.fields.iter().for_each(|field| self.declaration(id, field)),
+            Syntax::Union(body) => {
+                self.declaration(id, &body.discriminant);
+                let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
+                for body in bodies {
+                    if let ast::ArmBody::Field(field) = body {
+                        self.declaration(id, field);
+                    }
+                }
+            }
+            Syntax::Typedef(declaration) => self.declaration(id, declaration),
+            Syntax::SwappedTypedef(..) => {}
+        }
+    }
+
+    fn members(&mut self, id: TypeId, body: &'a ast::EnumBody) {
+        let mut previous = None;
+        for member in &body.members {
+            let expression = member.value.as_ref().map_or(Expression::After(previous), Expression::of);
+            let value = self.symbols.values.add(self.module, &member.name, expression, Some(id));
+            self.define(&member.name, Meaning::Value(value));
+            previous = Some(value);
+        }
+    }
+
+    fn declaration(&mut self, parent: TypeId, declaration: &'a ast::Declaration) {
+        let Some(syntax) = body(&declaration.ty) else {
+            return;
+        };
+        let name = match self.symbols.ty(parent).syntax {
+            Syntax::Typedef(_) => format!("{}_item", declaration.name.name),
+            _ => format!("{}_{}", self.symbols.ty(parent).name, declaration.name.name),
+        };
+        let id = self.add(&name, declaration.name.span, declaration.ty.span, syntax);
+        self.symbols.inline.insert(declaration.ty.span, id);
+        self.parts(id, syntax);
+    }
+
+    /// The types written inside a program's procedures.
+    fn program(&mut self, program: &'a ast::Program) {
+        let procedures = program.versions.iter().flat_map(|version| &version.procedures);
+        for procedure in procedures {
+            for (ty, role) in procedure.arguments.iter().map(|ty| (ty, "args")).chain(procedure.reply.iter().map(|ty| (ty, "reply"))) {
+                if let Some(syntax) = body(ty) {
+                    let name = format!("{}_{role}", procedure.name.name);
+                    let id = self.add(&name, procedure.name.span, ty.span, syntax);
+                    self.symbols.inline.insert(ty.span, id);
+                    self.parts(id, syntax);
+                }
+            }
+        }
+    }
+}
+
+/// The body of a type that is written in place.
+fn body(ty: &ast::TypeSpecifier) -> Option<Syntax<'_>> {
+    Some(match &ty.kind {
+        TypeKind::Enum(body) => Syntax::Enum(body),
+        TypeKind::Struct(body) => Syntax::Struct(body),
+        TypeKind::Union(body) => Syntax::Union(body),
+        _ => return None,
+    })
+}
+
+/// The integer that a type specifier names directly or through the prelude.
+pub(crate) fn primitive(kind: &TypeKind) -> Option<Primitive> {
+    Some(match kind {
+        TypeKind::Int => Primitive::I32,
+        TypeKind::UnsignedInt => Primitive::U32,
+        TypeKind::Hyper => Primitive::I64,
+        TypeKind::UnsignedHyper => Primitive::U64,
+        TypeKind::Float => Primitive::F32,
+        TypeKind::Double => Primitive::F64,
+        TypeKind::Quadruple => Primitive::Quadruple,
+        TypeKind::Bool => Primitive::Bool,
+        _ => return None,
+    })
+}

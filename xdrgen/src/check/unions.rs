@@ -1,0 +1,273 @@
+//! The arms of unions: what may be a discriminant, which cases it has, and which names clash.
+
+use std::collections::HashMap;
+
+use crate::ast;
+use crate::check::Context;
+use crate::check::lower::{Named, declaration, value, value_named};
+use crate::check::symbols::Syntax;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ir::{Arm, Content, Discriminant, Primitive, Schema, Type, TypeDefKind, TypeId};
+use crate::names;
+use crate::source::Span;
+
+/// Fills in the arms of all unions.
+pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
+    for at in 0..schema.types.len() {
+        let source = &context.symbols.types[at];
+        if let Syntax::Union(body) = source.syntax {
+            let (module, name) = (source.module, source.name_span);
+            union(context, schema, module, at, body, name);
+        }
+    }
+}
+
+fn union(
+    context: &mut Context<'_, '_>,
+    schema: &mut Schema,
+    module: usize,
+    at: usize,
+    body: &ast::UnionBody,
+    name: Span,
+) {
+    let discriminant = discriminant(context, schema, module, body);
+    if body.arms.is_empty() {
+        let message = format!("the union `{}` has no arm", schema.types[at].name);
+        context.diagnostics.report(Diagnostic::new(Code::EmptyUnion, name, message));
+    }
+    duplicate_names(context, body);
+    let contents: Vec<Content> = body.arms.iter().map(|arm| content(context, module, &arm.body)).collect();
+    let default = body.default.as_ref().map(|(_, arm)| content(context, module, arm));
+    let mut arms = Vec::new();
+    if let Some(discriminant) = discriminant {
+        let mut cases = Cases { context, schema, module, discriminant, seen: HashMap::new() };
+        for (arm, content) in body.arms.iter().zip(&contents) {
+            for case in &arm.cases {
+                arms.extend(cases.case(case).map(|value| (case, value, content.clone())));
+            }
+        }
+        if body.default.is_none() {
+            cases.missing(name);
+        }
+    }
+    let mut arms: Vec<Arm> =
+        arms.into_iter().map(|(case, value, content)| arm(context, case, value, content)).collect();
+    let default = default.and_then(|content| reachable(schema, discriminant, &mut arms, content, name));
+    let names = arm_names(context, schema, module, discriminant, &arms);
+    if let TypeDefKind::Union(union) = &mut schema.types[at].kind {
+        union.discriminant = discriminant.unwrap_or(Discriminant::I32);
+        union.arms = arms;
+        union.default = default;
+        for (arm, rust) in union.arms.iter_mut().zip(names) {
+            arm.rust = rust;
+        }
+    }
+}
+
+fn arm(context: &Context<'_, '_>, case: &ast::Value, value: u32, content: Content) -> Arm {
+    let case_text = context.sources.slice(case.span).to_owned();
+    Arm { case: case_text, rust: String::new(), span: case.span, value, content }
+}
+
+/// What is left of a default arm: a bool's becomes an arm for the other value, and one that no value reaches is none.
+fn reachable(
+    schema: &Schema,
+    discriminant: Option<Discriminant>,
+    arms: &mut Vec<Arm>,
+    content: Content,
+    span: Span,
+) -> Option<Content> {
+    match discriminant? {
+        Discriminant::Bool => {
+            for (value, case) in [(0, "FALSE"), (1, "TRUE")] {
+                if !arms.iter().any(|arm| arm.value == value) {
+                    let (case, rust) = (case.to_owned(), String::new());
+                    arms.push(Arm { case, rust, span, value, content: content.clone() });
+                }
+            }
+            None
+        }
+        Discriminant::Enum(id) => {
+            let TypeDefKind::Enum(body) = &schema.ty(id).kind else { return Some(content) };
+            let left = body.members.iter().any(|member| {
+                !arms.iter().any(|arm| arm.value == member.value.cast_unsigned())
+            });
+            left.then_some(content)
+        }
+        Discriminant::I32 | Discriminant::U32 => Some(content),
+    }
+}
+
+/// The type of a discriminant: `int`, `unsigned int`, `bool` or an enum (RFC 4506, section 4.15).
+fn discriminant(
+    context: &mut Context<'_, '_>,
+    schema: &Schema,
+    module: usize,
+    body: &ast::UnionBody,
+) -> Option<Discriminant> {
+    let ty = declaration(context, module, &body.discriminant);
+    let found = match schema.resolve(&ty) {
+        Type::Primitive(Primitive::I32) => Some(Discriminant::I32),
+        Type::Primitive(Primitive::U32) => Some(Discriminant::U32),
+        Type::Primitive(Primitive::Bool) => Some(Discriminant::Bool),
+        Type::Named(id) if matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)) => Some(Discriminant::Enum(*id)),
+        _ => None,
+    };
+    if found.is_none() {
+        let message = "a discriminant is an `int`, an `unsigned int`, a `bool` or an enum";
+        context.diagnostics.report(Diagnostic::new(Code::InvalidDiscriminant, body.discriminant.span, message));
+    }
+    found
+}
+
+fn content(context: &mut Context<'_, '_>, module: usize, body: &ast::ArmBody) -> Content {
+    match body {
+        ast::ArmBody::Void => None,
+        ast::ArmBody::Field(field) => {
+            let ty = declaration(context, module, field);
+            Some((field.name.name.clone(), ty))
+        }
+    }
+}
+
+fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
+    let mut seen: HashMap<&str, Span> = HashMap::new();
+    let discriminant = &body.discriminant.name;
+    seen.insert(&discriminant.name, discriminant.span);
+    let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
+    for body in bodies {
+        let ast::ArmBody::Field(field) = body else { continue };
+        let name = field.name.name.as_str();
+        match seen.get(name) {
+            Some(first) => {
+                let message = format!("two arms of the union are called `{name}`");
+                let diagnostic = Diagnostic::new(Code::DuplicateArm, field.name.span, message)
+                    .label("again here")
+                    .note_at(*first, "first here");
+                context.diagnostics.report(diagnostic);
+            }
+            None => {
+                seen.insert(name, field.name.span);
+            }
+        }
+    }
+}
+
+/// The cases of one union, against its discriminant.
+struct Cases<'x, 'a, 'c> {
+    context: &'x mut Context<'a, 'c>,
+    schema: &'x Schema,
+    module: usize,
+    discriminant: Discriminant,
+    seen: HashMap<u32, Span>,
+}
+
+impl Cases<'_, '_, '_> {
+    /// The 32 bits that stand for a case; `None` where it is faulty, which is reported.
+    fn case(&mut self, case: &ast::Value) -> Option<u32> {
+        let number = value(self.context, self.module, case)?;
+        if !self.has(case, number) {
+            return None;
+        }
+        // The discriminant has 32 bits, and `has` saw that the number fits its type.
+        let bits = i32::try_from(number).map(i32::cast_unsigned).ok().or_else(|| u32::try_from(number).ok())?;
+        if let Some(first) = self.seen.insert(bits, case.span) {
+            let message = format!("two cases of the union have the value {number}");
+            let diagnostic = Diagnostic::new(Code::DuplicateCase, case.span, message)
+                .label("again here")
+                .note_at(first, "first here");
+            self.context.diagnostics.report(diagnostic);
+            return None;
+        }
+        Some(bits)
+    }
+
+    /// Whether the discriminant's type has the value of a case.
+    fn has(&mut self, case: &ast::Value, number: i128) -> bool {
+        let (fits, ty) = match self.discriminant {
+            Discriminant::I32 => (Primitive::I32.range().is_some_and(|range| range.contains(&number)), "int"),
+            Discriminant::U32 => (Primitive::U32.range().is_some_and(|range| range.contains(&number)), "unsigned int"),
+            Discriminant::Bool => ((0..=1).contains(&number), "bool"),
+            Discriminant::Enum(id) => return self.member(case, number, id),
+        };
+        if !fits {
+            let message = format!("{number} is no value of `{ty}`, the discriminant's type");
+            self.context.diagnostics.report(Diagnostic::new(Code::ForeignCase, case.span, message));
+        }
+        fits
+    }
+
+    fn member(&mut self, case: &ast::Value, number: i128, id: TypeId) -> bool {
+        let definition = self.schema.ty(id);
+        let TypeDefKind::Enum(body) = &definition.kind else { return false };
+        let other = match &case.kind {
+            ast::ValueKind::Name(name) => match value_named(self.context, self.module, name, case.span) {
+                Some(Named::Value(value)) => self.context.symbols.values.source(value).of.filter(|of| *of != id),
+                _ => None,
+            },
+            ast::ValueKind::Number(_) => None,
+        };
+        let found = other.is_none() && body.members.iter().any(|member| i128::from(member.value) == number);
+        if !found {
+            let written = self.context.sources.slice(case.span);
+            let message = format!("`{written}` is no member of `{}`, the discriminant's enum", definition.name);
+            let mut diagnostic = Diagnostic::new(Code::ForeignCase, case.span, message)
+                .note_at(definition.span, format!("`{}` is defined here", definition.name));
+            if let Some(near) = crate::check::spelling::nearest(written, body.members.iter().map(|m| m.name.as_str())) {
+                diagnostic = diagnostic.fix(case.span, near, format!("a member `{near}` exists"));
+            }
+            self.context.diagnostics.report(diagnostic);
+        }
+        found
+    }
+
+    /// Members of the enum without an arm: legal, and worth a lint that some want.
+    fn missing(&mut self, name: Span) {
+        let Discriminant::Enum(id) = self.discriminant else { return };
+        let TypeDefKind::Enum(body) = &self.schema.ty(id).kind else { return };
+        let missing: Vec<&str> = body
+            .members
+            .iter()
+            .filter(|member| !self.seen.contains_key(&member.value.cast_unsigned()))
+            .map(|member| member.name.as_str())
+            .collect();
+        if !missing.is_empty() {
+            let message = format!("no arm for {}: these are decode errors", list(&missing));
+            self.context.diagnostics.report(Diagnostic::new(Code::MissingArms, name, message));
+        }
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().take(5).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(5);
+    if more == 0 { quoted.join(", ") } else { format!("{} and {more} more", quoted.join(", ")) }
+}
+
+/// The variants' names: those of the enum's members, `True` and `False`, or what the cases are called.
+fn arm_names(
+    context: &Context<'_, '_>,
+    schema: &Schema,
+    module: usize,
+    discriminant: Option<Discriminant>,
+    arms: &[Arm],
+) -> Vec<String> {
+    let written: Vec<&str> = arms.iter().map(|arm| arm.case.as_str()).collect();
+    let mut prefixes = vec![names::common_prefix(&written).to_owned()];
+    prefixes.retain(|prefix| !prefix.is_empty());
+    prefixes.extend(context.inputs[module].strip.iter().cloned());
+    let name = |arm: &Arm| match discriminant {
+        Some(Discriminant::Bool) => if arm.value == 0 { "False" } else { "True" }.to_owned(),
+        Some(Discriminant::Enum(id)) => match &schema.ty(id).kind {
+            TypeDefKind::Enum(body) => {
+                let member = body.members.iter().find(|member| member.value.cast_unsigned() == arm.value);
+                member.map_or_else(|| arm.case.clone(), |member| member.rust.clone())
+            }
+            _ => arm.case.clone(),
+        },
+        _ if arm.case.starts_with('-') => format!("Minus{}", arm.case.trim_start_matches('-')),
+        _ if arm.case.starts_with(|first: char| first.is_ascii_digit()) => format!("V{}", arm.case),
+        _ => names::type_name(&arm.case, &prefixes),
+    };
+    arms.iter().map(name).collect()
+}

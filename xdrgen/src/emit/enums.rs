@@ -1,0 +1,97 @@
+//! `enum name { A = 1 };`
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+
+use super::{Emitter, docs, ident};
+use crate::ir::{Enum, TypeDef};
+
+impl Emitter<'_> {
+    pub(super) fn enumeration(&self, definition: &TypeDef, body: &Enum) -> TokenStream {
+        let doc = docs::item(&definition.name, &definition.origin, &[]);
+        let name = ident(&definition.rust);
+        let members: Vec<_> = body.members.iter().map(|member| ident(&member.rust)).collect();
+        let values: Vec<_> = body.members.iter().map(|member| Literal::i32_unsuffixed(member.value)).collect();
+        let names: Vec<_> = body.members.iter().map(|member| &member.name).collect();
+        let docs = names.iter().map(|name| docs::part(name));
+        let aliases = body.aliases.iter().map(|(xdr, rust, first)| {
+            let (doc, rust, first) = (docs::part(xdr), ident(rust), ident(&body.members[*first].rust));
+            quote!(#doc #[allow(non_upper_case_globals)] pub const #rust: Self = Self::#first;)
+        });
+        let codec = enum_codec(&name);
+        quote! {
+            #doc
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[repr(i32)]
+            pub enum #name { #(#docs #members = #values,)* }
+
+            impl #name {
+                #(#aliases)*
+
+                /// Every member, in the order of its definition.
+                pub const ALL: &'static [Self] = &[#(Self::#members),*];
+
+                /// The member with a value; `None` where there is none.
+                #[inline]
+                pub const fn from_value(value: i32) -> ::core::option::Option<Self> {
+                    ::core::option::Option::Some(match value {
+                        #(#values => Self::#members,)*
+                        _ => return ::core::option::Option::None,
+                    })
+                }
+
+                /// The value that travels.
+                #[inline]
+                pub const fn value(self) -> i32 {
+                    self as i32
+                }
+
+                /// The name in XDR.
+                pub const fn name(self) -> &'static str {
+                    match self { #(Self::#members => #names,)* }
+                }
+            }
+            #codec
+        }
+    }
+}
+
+fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
+    quote! {
+        impl ::core::fmt::Display for #name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl xdr::Wire for #name {
+            const MIN: usize = 4;
+            const MAX: ::core::option::Option<usize> = ::core::option::Option::Some(4);
+            const PLAIN: bool = false;
+        }
+
+        impl<'a> xdr::Decode<'a> for #name {
+            #[inline]
+            fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> {
+                match Self::from_value(decoder.i32()?) {
+                    ::core::option::Option::Some(member) => ::core::result::Result::Ok(member),
+                    ::core::option::Option::None => {
+                        ::core::result::Result::Err(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4))
+                    }
+                }
+            }
+
+            #[inline]
+            fn skip<T: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, _: &mut T) -> xdr::Result<()> {
+                Self::decode(decoder).map(|_| ())
+            }
+        }
+
+        impl xdr::Encode for #name {
+            #[inline]
+            fn encode<S: xdr::Sink>(&self, sink: &mut S) -> xdr::Result<()> {
+                sink.i32(self.value())
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! `struct name { T a; U b; };` with one bounds check for each run of plain fields.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+
+use super::{Emitter, Form, docs, ident, local, number};
+use crate::ir::{Field, Layout, TypeDef};
+
+/// Fields that are read together, or one that is read by itself.
+enum Part<'f> {
+    /// Plain fields in a row, each with its offset and size, and their size together.
+    Run(Vec<(&'f Field, u64, u64)>, u64),
+    Single(&'f Field),
+}
+
+/// The names of a codec's variables, which no field has.
+struct Locals {
+    decoder: Ident,
+    sink: Ident,
+    trace: Ident,
+    run: Ident,
+}
+
+impl Emitter<'_> {
+    pub(super) fn structure(&self, definition: &TypeDef, fields: &[Field]) -> TokenStream {
+        let doc = docs::item(&definition.name, &definition.origin, &[]);
+        let name = ident(&definition.rust);
+        let lifetime = self.lifetime(&definition.layout);
+        let derives = self.derives(&definition.layout);
+        let members = fields.iter().map(|field| {
+            let (doc, name, ty) = (docs::part(&field.name), ident(&field.rust), self.ty(&field.ty));
+            quote!(#doc pub #name: #ty)
+        });
+        let wire = self.wire(definition);
+        let codec = self.struct_codec(definition, fields);
+        let owned = self.struct_to_owned(definition, fields);
+        quote! {
+            #doc
+            #derives
+            pub struct #name #lifetime { #(#members,)* }
+            #wire
+            #codec
+            #owned
+        }
+    }
+
+    /// `<'a>`, where this form of a type has one.
+    pub(super) fn lifetime(&self, layout: &Layout) -> Option<TokenStream> {
+        (self.form == Form::Borrowed && layout.lifetime).then(|| quote!(<'a>))
+    }
+
+    pub(super) fn derives(&self, layout: &Layout) -> TokenStream {
+        let copy = (self.form == Form::Borrowed || !layout.two_forms).then(|| quote!(Copy,));
+        let eq = (!layout.float).then(|| quote!(, Eq));
+        quote!(#[derive(Clone, #copy Debug, PartialEq #eq)])
+    }
+
+    /// `impl Wire`: the sizes.
+    pub(super) fn wire(&self, definition: &TypeDef) -> TokenStream {
+        let name = ident(&definition.rust);
+        let layout = &definition.layout;
+        let anonymous = self.lifetime(layout).map(|_| quote!(<'_>));
+        let min = number(layout.min);
+        let max = match layout.max {
+            Some(max) => {
+                let max = number(max);
+                quote!(::core::option::Option::Some(#max))
+            }
+            None => quote!(::core::option::Option::None),
+        };
+        let plain = layout.plain;
+        quote! {
+            impl xdr::Wire for #name #anonymous {
+                const MIN: usize = #min;
+                const MAX: ::core::option::Option<usize> = #max;
+                const PLAIN: bool = #plain;
+            }
+        }
+    }
+
+    fn struct_codec(&self, definition: &TypeDef, fields: &[Field]) -> TokenStream {
+        let name = ident(&definition.rust);
+        let lifetime = self.lifetime(&definition.layout);
+        let anonymous = lifetime.as_ref().map(|_| quote!(<'_>));
+        let parts = self.parts(fields);
+        let names = fields.iter().map(|field| field.rust.as_str());
+        let locals = Locals {
+            decoder: local("decoder", names.clone()),
+            sink: local("sink", names.clone()),
+            trace: local("trace", names.clone()),
+            run: local("run", names),
+        };
+        let Locals { decoder, sink, trace, .. } = &locals;
+        let plain = definition.layout.plain;
+        let fixed = plain.then(|| self.fixed(definition, &parts));
+        let (decode, encode) =
+            if plain { plain_codec(definition, &locals) } else { (self.decode(fields, &parts, &locals), self.encode(&parts, &locals)) };
+        let decode = nested(&definition.layout, decoder, &decode);
+        let skip = nested(&definition.layout, decoder, &self.struct_skip(definition, &parts, &locals));
+        let inline = inline(&definition.layout);
+        quote! {
+            #fixed
+            impl<'a> xdr::Decode<'a> for #name #lifetime {
+                #inline
+                fn decode(#decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
+                #inline
+                fn skip<T: xdr::Trace>(#decoder: &mut xdr::Decoder<'a>, #trace: &mut T) -> xdr::Result<()> { #skip }
+            }
+            impl xdr::Encode for #name #anonymous {
+                #inline
+                fn encode<S: xdr::Sink>(&self, #sink: &mut S) -> xdr::Result<()> { #encode }
+            }
+        }
+    }
+
+    fn parts<'f>(&self, fields: &'f [Field]) -> Vec<Part<'f>> {
+        let mut parts: Vec<Part<'f>> = Vec::new();
+        for field in fields {
+            let layout = self.schema.layout_of(&field.ty);
+            if !layout.plain {
+                parts.push(Part::Single(field));
+                continue;
+            }
+            match parts.last_mut() {
+                Some(Part::Run(run, total)) => {
+                    run.push((field, *total, layout.min));
+                    *total += layout.min;
+                }
+                _ => parts.push(Part::Run(vec![(field, 0, layout.min)], layout.min)),
+            }
+        }
+        parts
+    }
+
+    fn decode(&self, fields: &[Field], parts: &[Part<'_>], locals: &Locals) -> TokenStream {
+        let Locals { decoder, run, .. } = locals;
+        let names: Vec<_> = fields.iter().map(|field| ident(&field.rust)).collect();
+        let statements = parts.iter().map(|part| match part {
+            Part::Single(field) => {
+                let name = ident(&field.rust);
+                quote!(let #name = xdr::Decode::decode(#decoder)?;)
+            }
+            Part::Run(run_fields, total) => {
+                let size = number(*total);
+                let reads = run_fields.iter().map(|(field, at, size)| {
+                    let name = ident(&field.rust);
+                    let read = read(run, *total, *at, *size);
+                    quote!(let #name = #read;)
+                });
+                quote!(let #run = #decoder.fixed::<#size>()?; #(#reads)*)
+            }
+        });
+        let unused = fields.is_empty().then(|| quote!(let _ = #decoder;));
+        quote!(#unused #(#statements)* ::core::result::Result::Ok(Self { #(#names),* }))
+    }
+
+    fn encode(&self, parts: &[Part<'_>], locals: &Locals) -> TokenStream {
+        let Locals { sink, run, .. } = locals;
+        let statements = parts.iter().map(|part| match part {
+            Part::Single(field) => {
+                let name = ident(&field.rust);
+                quote!(xdr::Encode::encode(&self.#name, #sink)?;)
+            }
+            Part::Run(fields, total) => {
+                let writes = fields.iter().map(|(field, at, size)| write(field, run, *total, *at, *size));
+                let size = number(*total);
+                quote!(#sink.fixed::<#size>(|#run| { #(#writes)* })?;)
+            }
+        });
+        let unused = parts.is_empty().then(|| quote!(let _ = #sink;));
+        quote!(#unused #(#statements)* ::core::result::Result::Ok(()))
+    }
+
+    /// `impl Fixed`: all fields at once.
+    fn fixed(&self, definition: &TypeDef, parts: &[Part<'_>]) -> TokenStream {
+        let name = ident(&definition.rust);
+        let Some(Part::Run(fields, total)) = parts.first() else { return TokenStream::new() };
+        let size = number(*total);
+        let octets = proc_macro2::Ident::new("octets", proc_macro2::Span::call_site());
+        let reads = fields.iter().map(|(field, at, size)| {
+            let (name, read) = (ident(&field.rust), read(&octets, *total, *at, *size));
+            quote!(#name: #read)
+        });
+        let writes = fields.iter().map(|(field, at, size)| write(field, &octets, *total, *at, *size));
+        quote! {
+            impl xdr::Fixed<#size> for #name {
+                #[inline(always)]
+                fn read(octets: &[u8; #size]) -> Self { Self { #(#reads),* } }
+                #[inline(always)]
+                fn write(&self, octets: &mut [u8; #size]) { #(#writes)* }
+            }
+        }
+    }
+
+    fn struct_skip(&self, definition: &TypeDef, parts: &[Part<'_>], locals: &Locals) -> TokenStream {
+        let Locals { decoder, trace, .. } = locals;
+        if self.has_borrowed() {
+            return self.skip_as_borrowed(definition, decoder, trace);
+        }
+        let statements = parts.iter().map(|part| match part {
+            Part::Single(field) => {
+                let (name, ty) = (&field.name, self.ty(&field.ty));
+                quote! {
+                    #trace.enter(#name);
+                    <#ty as xdr::Decode<'a>>::skip(#decoder, #trace)?;
+                    #trace.leave();
+                }
+            }
+            Part::Run(fields, total) => {
+                let entries = fields.iter().map(|(field, _, size)| {
+                    let (name, size) = (&field.name, number(*size));
+                    quote!((#name, #size))
+                });
+                let total = number(*total);
+                quote!(#trace.run(#decoder, &[#(#entries),*], #total)?;)
+            }
+        });
+        let unused = parts.is_empty().then(|| quote!(let _ = (#decoder, #trace);));
+        quote!(#unused #(#statements)* ::core::result::Result::Ok(()))
+    }
+
+    /// What the borrowed form accepts, the owned form does.
+    pub(super) fn skip_as_borrowed(&self, definition: &TypeDef, decoder: &Ident, trace: &Ident) -> TokenStream {
+        let borrowed = self.borrowed_path(definition, &quote!('a));
+        quote!(<#borrowed as xdr::Decode<'a>>::skip(#decoder, #trace))
+    }
+
+    /// The path from an owned type to its borrowed form, one module up.
+    pub(super) fn borrowed_path(&self, definition: &TypeDef, lifetime: &TokenStream) -> TokenStream {
+        let name = ident(&definition.rust);
+        let lifetime = definition.layout.lifetime.then(|| quote!(<#lifetime>));
+        quote!(super::#name #lifetime)
+    }
+
+    fn struct_to_owned(&self, definition: &TypeDef, fields: &[Field]) -> Option<TokenStream> {
+        self.has_borrowed().then(|| {
+            let fields = fields.iter().map(|field| {
+                let name = ident(&field.rust);
+                let value = self.to_owned(&field.ty, &quote!(borrowed.#name));
+                quote!(#name: #value)
+            });
+            self.conversions(definition, &quote!(Self { #(#fields),* }))
+        })
+    }
+
+    /// From borrowed to owned, and back by way of a buffer.
+    pub(super) fn conversions(&self, definition: &TypeDef, body: &TokenStream) -> TokenStream {
+        let name = ident(&definition.rust);
+        let (any, named) =
+            (self.borrowed_path(definition, &quote!('_)), self.borrowed_path(definition, &quote!('a)));
+        quote! {
+            impl ::core::convert::From<#any> for #name {
+                fn from(borrowed: #any) -> Self { #body }
+            }
+            impl xdr::Owned for #name {
+                type Borrowed<'a> = #named;
+            }
+        }
+    }
+}
+
+/// A plain struct is read and written whole.
+fn plain_codec(definition: &TypeDef, locals: &Locals) -> (TokenStream, TokenStream) {
+    let size = number(definition.layout.min);
+    let Locals { decoder, sink, run, .. } = locals;
+    (
+        quote!(::core::result::Result::Ok(<Self as xdr::Fixed<#size>>::read(#decoder.fixed()?))),
+        quote!(#sink.fixed::<#size>(|#run| xdr::Fixed::write(self, #run))),
+    )
+}
+
+fn read(run: &Ident, total: u64, at: u64, size: u64) -> TokenStream {
+    let (total, at, size) = (number(total), number(at), number(size));
+    quote!(xdr::Fixed::read(xdr::part::<#total, #at, #size>(#run)))
+}
+
+fn write(field: &Field, run: &Ident, total: u64, at: u64, size: u64) -> TokenStream {
+    let name = ident(&field.rust);
+    let (total, at, size) = (number(total), number(at), number(size));
+    quote!(xdr::Fixed::write(&self.#name, xdr::part_mut::<#total, #at, #size>(#run));)
+}
+
+/// Counts a level of depth around the codec of a type that contains itself.
+pub(super) fn nested(layout: &Layout, decoder: &Ident, body: &TokenStream) -> TokenStream {
+    if layout.recursive { quote!(#decoder.nested(|#decoder| { #body })) } else { body.clone() }
+}
+
+/// Small codecs are worth inlining across crates; large ones would be copied everywhere.
+pub(super) fn inline(layout: &Layout) -> Option<TokenStream> {
+    (!layout.recursive && layout.memory <= 256).then(|| quote!(#[inline]))
+}

@@ -1,0 +1,283 @@
+//! `union name switch (T which) { case A: U a; default: void; };`
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::quote;
+
+use super::structs::{inline, nested};
+use super::{Emitter, docs, ident};
+use crate::ir::{Arm, Content, Discriminant, TypeDef, Union};
+
+impl Emitter<'_> {
+    pub(super) fn union(&self, definition: &TypeDef, union: &Union) -> TokenStream {
+        let doc = docs::item(&definition.name, &definition.origin, &[]);
+        let name = ident(&definition.rust);
+        let lifetime = self.lifetime(&definition.layout);
+        let derives = self.derives(&definition.layout);
+        let variants = union.arms.iter().map(|arm| {
+            let (doc, name) = (docs::part(&arm.case), ident(&arm.rust));
+            let content = arm.content.as_ref().map(|(_, ty)| self.content(ty)).map(|ty| quote!((#ty)));
+            quote!(#doc #name #content)
+        });
+        let default = union.default.as_ref().map(|content| self.default_variant(union, content));
+        let wire = self.wire(definition);
+        let accessor = self.accessor(definition, union);
+        let codec = self.union_codec(definition, union);
+        let owned = self.union_to_owned(definition, union);
+        quote! {
+            #doc
+            #derives
+            pub enum #name #lifetime { #(#variants,)* #default }
+            #accessor
+            #wire
+            #codec
+            #owned
+        }
+    }
+
+    fn default_variant(&self, union: &Union, content: &Content) -> TokenStream {
+        let doc = docs::lines(&[
+            format!("`default`, with the `{}` that has no arm of its own.", union.name),
+        ]);
+        let name = default_name(union);
+        let discriminant = self.discriminant(union);
+        let content = content.as_ref().map(|(_, ty)| self.content(ty)).map(|ty| quote!(, #ty));
+        quote!(#doc #name(#discriminant #content),)
+    }
+
+    fn discriminant(&self, union: &Union) -> TokenStream {
+        match union.discriminant {
+            Discriminant::I32 => quote!(i32),
+            Discriminant::U32 => quote!(u32),
+            Discriminant::Bool => quote!(bool),
+            Discriminant::Enum(id) => self.path(id),
+        }
+    }
+
+    /// The discriminant of a value.
+    fn accessor(&self, definition: &TypeDef, union: &Union) -> TokenStream {
+        let name = ident(&definition.rust);
+        let anonymous = self.lifetime(&definition.layout).map(|_| quote!(<'_>));
+        let (field, ty) = (ident(&union.rust), self.discriminant(union));
+        let doc = docs::lines(&[format!("The discriminant, `{}`.", union.name)]);
+        let arms = union.arms.iter().map(|arm| {
+            let variant = ident(&arm.rust);
+            let content = arm.content.as_ref().map(|_| quote!((_)));
+            let value = self.value(union, arm);
+            quote!(Self::#variant #content => #value,)
+        });
+        let default = union.default.as_ref().map(|content| {
+            let name = default_name(union);
+            let content = content.as_ref().map(|_| quote!(, _));
+            quote!(Self::#name(which #content) => *which,)
+        });
+        quote! {
+            impl #name #anonymous {
+                #doc
+                #[inline]
+                pub const fn #field(&self) -> #ty {
+                    match self { #(#arms)* #default }
+                }
+            }
+        }
+    }
+
+    /// An arm's discriminant as a value of its Rust type.
+    fn value(&self, union: &Union, arm: &Arm) -> TokenStream {
+        match union.discriminant {
+            Discriminant::I32 => {
+                let value = Literal::i32_unsuffixed(arm.value.cast_signed());
+                quote!(#value)
+            }
+            Discriminant::U32 => {
+                let value = Literal::u32_unsuffixed(arm.value);
+                quote!(#value)
+            }
+            Discriminant::Bool => {
+                let value = arm.value != 0;
+                quote!(#value)
+            }
+            Discriminant::Enum(id) => {
+                let (ty, member) = (self.path(id), ident(&arm.rust));
+                quote!(#ty::#member)
+            }
+        }
+    }
+
+    fn union_codec(&self, definition: &TypeDef, union: &Union) -> TokenStream {
+        let name = ident(&definition.rust);
+        let lifetime = self.lifetime(&definition.layout);
+        let anonymous = lifetime.as_ref().map(|_| quote!(<'_>));
+        let local = |name| Ident::new(name, Span::call_site());
+        let (decoder, trace) = (local("decoder"), local("trace"));
+        let decode = nested(&definition.layout, &decoder, &self.union_decode(union));
+        let skip = if self.has_borrowed() {
+            self.skip_as_borrowed(definition, &decoder, &trace)
+        } else {
+            self.union_skip(union)
+        };
+        let skip = nested(&definition.layout, &decoder, &skip);
+        let encode = self.union_encode(union);
+        let inline = inline(&definition.layout);
+        let silent = !self.has_borrowed() && !contents(union).any(Option::is_some);
+        let trace = if silent { quote!(_) } else { quote!(#trace) };
+        quote! {
+            impl<'a> xdr::Decode<'a> for #name #lifetime {
+                #inline
+                fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
+                #inline
+                fn skip<T: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, #trace: &mut T) -> xdr::Result<()> { #skip }
+            }
+            impl xdr::Encode for #name #anonymous {
+                #inline
+                fn encode<S: xdr::Sink>(&self, sink: &mut S) -> xdr::Result<()> { #encode }
+            }
+        }
+    }
+
+    fn union_decode(&self, union: &Union) -> TokenStream {
+        let arms = union.arms.iter().map(|arm| {
+            let (value, name) = (Literal::u32_unsuffixed(arm.value), ident(&arm.rust));
+            let content = arm.content.as_ref().map(|_| quote!((xdr::Decode::decode(decoder)?)));
+            quote!(#value => Self::#name #content,)
+        });
+        let other = match &union.default {
+            None => unknown_arm(),
+            Some(content) => {
+                let (which, name) = (self.default_which(union), default_name(union));
+                let content = content.as_ref().map(|_| quote!(, xdr::Decode::decode(decoder)?));
+                quote!(other => { #which Self::#name(which #content) })
+            }
+        };
+        quote!(::core::result::Result::Ok(match decoder.u32()? { #(#arms)* #other }))
+    }
+
+    /// `let which = ..;`: the discriminant that has no arm, as a value of its Rust type.
+    fn default_which(&self, union: &Union) -> TokenStream {
+        match union.discriminant {
+            Discriminant::I32 => quote!(let which = other.cast_signed();),
+            Discriminant::U32 => quote!(let which = other;),
+            Discriminant::Bool => quote!(let which = other != 0;),
+            Discriminant::Enum(id) => {
+                let ty = self.path(id);
+                quote! {
+                    let ::core::option::Option::Some(which) = #ty::from_value(other.cast_signed()) else {
+                        return ::core::result::Result::Err(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
+                    };
+                }
+            }
+        }
+    }
+
+    fn union_skip(&self, union: &Union) -> TokenStream {
+        let skip = |content: &Content| match content {
+            None => quote!({}),
+            Some((name, ty)) => {
+                let ty = self.ty(ty);
+                quote!({
+                    trace.enter(#name);
+                    <#ty as xdr::Decode<'a>>::skip(decoder, trace)?;
+                    trace.leave();
+                })
+            }
+        };
+        let arms = union.arms.iter().map(|arm| {
+            let (value, skip) = (Literal::u32_unsuffixed(arm.value), skip(&arm.content));
+            quote!(#value => #skip)
+        });
+        let other = match &union.default {
+            None => unknown_arm(),
+            Some(content) => {
+                let skip = skip(content);
+                let check = match union.discriminant {
+                    Discriminant::Enum(_) => self.default_which(union),
+                    _ => TokenStream::new(),
+                };
+                let (other, used) = if check.is_empty() { (quote!(_), None) } else { (quote!(other), Some(quote!(let _ = which;))) };
+                quote!(#other => { #check #used #skip })
+            }
+        };
+        quote!(match decoder.u32()? { #(#arms)* #other } ::core::result::Result::Ok(()))
+    }
+
+    fn union_encode(&self, union: &Union) -> TokenStream {
+        let arms = union.arms.iter().map(|arm| {
+            let (value, name) = (Literal::u32_unsuffixed(arm.value), ident(&arm.rust));
+            match arm.content {
+                None => quote!(Self::#name => sink.u32(#value),),
+                Some(_) => quote!(Self::#name(content) => { sink.u32(#value)?; xdr::Encode::encode(content, sink) }),
+            }
+        });
+        let default = union.default.as_ref().map(|content| {
+            let name = default_name(union);
+            let bits = match union.discriminant {
+                Discriminant::I32 => quote!(which.cast_unsigned()),
+                Discriminant::U32 => quote!(*which),
+                Discriminant::Bool => quote!(u32::from(*which)),
+                Discriminant::Enum(_) => quote!(which.value().cast_unsigned()),
+            };
+            let taken = union.arms.iter().map(|arm| Literal::u32_unsuffixed(arm.value));
+            let (pattern, rest) = match content {
+                None => (quote!(Self::#name(which)), quote!(sink.u32(bits))),
+                Some(_) => (
+                    quote!(Self::#name(which, content)),
+                    quote!({ sink.u32(bits)?; xdr::Encode::encode(content, sink) }),
+                ),
+            };
+            quote! {
+                #pattern => match #bits {
+                    #(#taken)|* => ::core::result::Result::Err(xdr::Error::arm_mismatch(sink.offset())),
+                    bits => #rest,
+                },
+            }
+        });
+        quote!(match self { #(#arms)* #default })
+    }
+
+    fn union_to_owned(&self, definition: &TypeDef, union: &Union) -> Option<TokenStream> {
+        let borrowed = ident(&definition.rust);
+        let value = |ty| {
+            let owned = self.to_owned(ty, &quote!(content));
+            if self.schema.is_boxed(ty) { quote!(xdr::alloc::Box::new(#owned)) } else { owned }
+        };
+        self.has_borrowed().then(|| {
+            let arms = union.arms.iter().map(|arm| {
+                let name = ident(&arm.rust);
+                match &arm.content {
+                    None => quote!(super::#borrowed::#name => Self::#name,),
+                    Some((_, ty)) => {
+                        let value = value(ty);
+                        quote!(super::#borrowed::#name(content) => Self::#name(#value),)
+                    }
+                }
+            });
+            let default = union.default.as_ref().map(|content| {
+                let name = default_name(union);
+                match content {
+                    None => quote!(super::#borrowed::#name(which) => Self::#name(which),),
+                    Some((_, ty)) => {
+                        let value = value(ty);
+                        quote!(super::#borrowed::#name(which, content) => Self::#name(which, #value),)
+                    }
+                }
+            });
+            self.conversions(definition, &quote!(match borrowed { #(#arms)* #default }))
+        })
+    }
+}
+
+/// The contents of all arms.
+fn contents(union: &Union) -> impl Iterator<Item = &Content> {
+    union.arms.iter().map(|arm| &arm.content).chain(&union.default)
+}
+
+/// The default arm's variant: `Default`, unless a case is called that.
+fn default_name(union: &Union) -> Ident {
+    let taken = union.arms.iter().any(|arm| arm.rust == "Default");
+    ident(if taken { "DefaultArm" } else { "Default" })
+}
+
+fn unknown_arm() -> TokenStream {
+    quote! {
+        _ => return ::core::result::Result::Err(decoder.error_before(xdr::ErrorKind::InvalidDiscriminant, 4)),
+    }
+}

@@ -1,0 +1,52 @@
+//! The one error of the builder: a report to be shown.
+
+use std::fmt;
+use std::io;
+
+use crate::diagnostic::Diagnostic;
+use crate::report::{self, Style};
+use crate::source::Sources;
+
+/// A compilation failed. Both `Display` and `Debug` show the whole report, so that `main` of a build script may return
+/// it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(String);
+
+impl Error {
+    pub(crate) fn of(sources: &Sources, diagnostics: &[Diagnostic]) -> Self {
+        let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+        let report = report::human(sources, diagnostics, Style::Plain);
+        let s = if errors == 1 { "" } else { "s" };
+        Self(format!("{report}\n{errors} error{s} in XDR"))
+    }
+
+    pub(crate) fn unreadable(name: &str, error: &io::Error) -> Self {
+        Self(format!("`{name}` can't be read: {error}"))
+    }
+
+    pub(crate) fn unwritable(name: &str, error: &io::Error) -> Self {
+        Self(format!("`{name}` can't be written: {error}"))
+    }
+
+    pub(crate) fn no_out_dir() -> Self {
+        Self("no folder to write to: outside a build script, call `out_dir`".to_owned())
+    }
+
+    pub(crate) fn emitted(message: &str) -> Self {
+        Self(format!("xdrgen-build emitted what is not Rust, which is a defect of xdrgen-build: {message}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}

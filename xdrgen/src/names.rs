@@ -1,0 +1,144 @@
+//! XDR names as Rust names them.
+
+/// `rpcrdma2_xprt_hdr` as `Rpcrdma2XprtHdr`, `COMPOUND4res` as `Compound4res`.
+pub(crate) fn camel(name: &str) -> String {
+    name.split('_').flat_map(words).map(|word| capitalize(&word)).collect()
+}
+
+/// `rdma_xid` as `rdma_xid`, `minorVersion` as `minor_version`; keywords escaped.
+pub(crate) fn snake(name: &str) -> String {
+    let parts: Vec<String> = name.split('_').filter(|part| !part.is_empty()).flat_map(words).collect();
+    escape(parts.join("_").to_lowercase())
+}
+
+/// `ROPT_CONNPROP` as it is, `maxName` as `MAX_NAME`.
+pub(crate) fn screaming(name: &str) -> String {
+    if name.chars().any(char::is_lowercase) {
+        snake(name).trim_start_matches("r#").to_uppercase()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// A type's or a variant's name: what is left of `name` without the first of `prefixes` that it begins with.
+pub(crate) fn type_name(name: &str, prefixes: &[String]) -> String {
+    let rust = camel(strip(name, prefixes));
+    if rust == "Self" || rust.is_empty() { format!("{rust}_") } else { rust }
+}
+
+/// A field's name, likewise.
+pub(crate) fn field_name(name: &str, prefixes: &[String]) -> String {
+    snake(strip(name, prefixes))
+}
+
+/// `name` without the first of `prefixes` it begins with, if a name is left.
+pub(crate) fn strip<'a>(name: &'a str, prefixes: &[String]) -> &'a str {
+    let rest = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix.as_str())).unwrap_or(name);
+    if rest.starts_with(|first: char| first.is_ascii_alphabetic()) { rest } else { name }
+}
+
+/// The prefix, up to and with an underscore, that all of two or more names share and that leaves each a name.
+pub(crate) fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
+    let Some((first, rest)) = names.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+        return "";
+    };
+    let fits = |prefix: &str| {
+        names.iter().all(|name| {
+            name.strip_prefix(prefix).is_some_and(|left| left.starts_with(|c: char| c.is_ascii_alphabetic()))
+        })
+    };
+    let ends = first.match_indices('_').map(|(at, _)| at + 1).collect::<Vec<_>>();
+    let longest = ends.into_iter().rev().map(|end| &first[..end]).find(|prefix| fits(prefix));
+    longest.filter(|_| !rest.is_empty()).unwrap_or("")
+}
+
+/// Splits at the borders of case: `minorVersion` into `minor`, `Version`; `SSLError` into `SSL`, `Error`.
+fn words(part: &str) -> Vec<String> {
+    let chars: Vec<char> = part.chars().collect();
+    let mut words = Vec::new();
+    let mut word = String::new();
+    for (at, &c) in chars.iter().enumerate() {
+        let before = at.checked_sub(1).map(|at| chars[at]);
+        let after = chars.get(at + 1).copied();
+        let rises = c.is_uppercase() && before.is_some_and(char::is_lowercase);
+        let run_ends = c.is_uppercase()
+            && before.is_some_and(char::is_uppercase)
+            && after.is_some_and(char::is_lowercase);
+        if (rises || run_ends) && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        word.push(c);
+    }
+    words.push(word);
+    words
+}
+
+fn capitalize(word: &str) -> String {
+    let shouting = !word.chars().any(char::is_lowercase) || word.chars().filter(|c| c.is_uppercase()).count() > 1;
+    let mut chars = word.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let rest: String = if shouting { chars.as_str().to_lowercase() } else { chars.as_str().to_owned() };
+    first + &rest
+}
+
+/// A name that is a keyword of Rust, as a raw identifier; the few that can't be raw get an underscore.
+fn escape(name: String) -> String {
+    match name.as_str() {
+        "self" | "super" | "crate" | "_" | "" => format!("{name}_"),
+        _ if KEYWORDS.contains(&name.as_str()) => format!("r#{name}"),
+        _ => name,
+    }
+}
+
+/// The Rust Reference, "Keywords": strict, reserved, and those of later editions.
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
+    "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
+    "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_camel_case() {
+        let stripped = ["rpcrdma2_".to_owned()];
+        for (xdr, rust) in [
+            ("rpcrdma2_xprt_hdr", "XprtHdr"),
+            ("rpcrdma2_", "Rpcrdma2"),
+            ("COMPOUND4res", "Compound4res"),
+            ("nfs_fh4", "NfsFh4"),
+            ("virNetMessageHeader", "VirNetMessageHeader"),
+            ("SSLError", "SslError"),
+            ("self", "Self_"),
+            ("NFS4ERR_NOENT", "Nfs4errNoent"),
+        ] {
+            assert_eq!(type_name(xdr, &stripped), rust);
+        }
+    }
+
+    #[test]
+    fn fields_are_snake_case_and_escape_keywords() {
+        let stripped = ["rdma_".to_owned()];
+        for (xdr, rust) in [
+            ("rdma_xid", "xid"),
+            ("type", "r#type"),
+            ("self", "self_"),
+            ("minorVersion", "minor_version"),
+            ("rdma_", "rdma"),
+            ("SIZE", "size"),
+        ] {
+            assert_eq!(field_name(xdr, &stripped), rust);
+        }
+    }
+
+    #[test]
+    fn members_lose_what_they_share() {
+        assert_eq!(common_prefix(&["BKREQSUP_NONE", "BKREQSUP_INLINE"]), "BKREQSUP_");
+        assert_eq!(common_prefix(&["NFS4_OK", "NFS4ERR_PERM"]), "");
+        assert_eq!(common_prefix(&["A_1", "A_B"]), "", "a digit is no name");
+        assert_eq!(common_prefix(&["ONLY_ONE"]), "");
+    }
+}

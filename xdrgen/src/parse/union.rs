@@ -1,0 +1,171 @@
+//! Unions: RFC 4506, section 6.3, union-body.
+
+use nom::Parser;
+use nom::branch::alt;
+use nom::combinator::opt;
+use nom::multi::many1;
+use nom::sequence::{delimited, terminated};
+
+use crate::ast::{Arm, ArmBody, Declaration, Shape, TypeKind, TypeSpecifier, UnionBody, Value};
+use crate::ast::Ident;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::declaration::declaration;
+use crate::parse::input::{Parsed, Tokens};
+use crate::parse::lexer::TokenKind;
+use crate::parse::recovery::{
+    after_item, broken, close, ends_body, expect, is_name, items, repeated, semicolon, starts_declaration, token,
+};
+use crate::parse::structure::{stray_semicolon, void};
+use crate::parse::value::{expect_value, value};
+use crate::source::Span;
+
+/// One `case` or `default` with what follows it.
+enum Item {
+    Arm(Arm),
+    Default(Span, ArmBody),
+}
+
+/// `switch (T name) { case A: U b; default: void; }`
+pub(super) fn union_body(input: Tokens<'_>) -> Parsed<'_, UnionBody> {
+    let head = (terminated(expect(TokenKind::Switch), repeated), terminated(expect(TokenKind::ParenOpen), repeated));
+    let (rest, discriminant) = delimited(head, discriminant, expect(TokenKind::ParenClose)).parse(input)?;
+    let (body, open) = terminated(expect(TokenKind::BraceOpen), repeated).parse(rest)?;
+    let (rest, items) = items(alt((stray_semicolon.map(|()| None), item, broken("`case`")))).parse(body)?;
+    let (rest, ()) = close(open).parse(rest)?;
+    let mut union = UnionBody { discriminant, arms: Vec::new(), default: None };
+    for item in items {
+        union.add(item, &body);
+    }
+    Ok((rest, union))
+}
+
+impl UnionBody {
+    fn add(&mut self, item: Item, body: &Tokens<'_>) {
+        match (item, &self.default) {
+            (Item::Arm(arm), None) => self.arms.push(arm),
+            (Item::Arm(arm), Some((default, _))) => {
+                let place = arm.cases.first().map_or(*default, |case| case.span);
+                let diagnostic = Diagnostic::new(Code::Syntax, place, "a case after `default`");
+                body.lint(diagnostic.label("expected before `default`").note_at(*default, "`default` stands here"));
+                self.arms.push(arm);
+            }
+            (Item::Default(keyword, arm), None) => self.default = Some((keyword, arm)),
+            (Item::Default(keyword, _), Some((first, _))) => {
+                let diagnostic = Diagnostic::new(Code::Syntax, keyword, "a union has one `default`");
+                body.lint(diagnostic.label("the second").note_at(*first, "the first stands here"));
+            }
+        }
+    }
+}
+
+/// `T name`; what is missing is reported, and an integer stands in for it.
+fn discriminant(input: Tokens<'_>) -> Parsed<'_, Declaration> {
+    let stand_in = |input: Tokens<'_>| Declaration {
+        span: input.gap(),
+        ty: TypeSpecifier { span: input.gap(), kind: TypeKind::Int },
+        name: Ident { name: "discriminant".to_owned(), span: input.gap() },
+        shape: Shape::Plain,
+    };
+    let (rest, found) = opt(declaration).parse(input)?;
+    if found.is_none() {
+        input.expected("a type");
+        let end = (0..4).find(|at| input.kind(*at) == TokenKind::ParenClose).unwrap_or(0);
+        return Ok((input.skip(end), stand_in(input)));
+    }
+    let declaration = found.flatten().unwrap_or_else(|| stand_in(input));
+    if !matches!(declaration.shape, Shape::Plain) {
+        input.error(Diagnostic::new(Code::Syntax, declaration.span, "a discriminant is one value").label("expected `T name`"));
+    }
+    Ok((rest, Declaration { shape: Shape::Plain, ..declaration }))
+}
+
+fn item(input: Tokens<'_>) -> Parsed<'_, Option<Item>> {
+    let default = |input| {
+        let (rest, keyword) = token(TokenKind::Default).parse(input)?;
+        let (rest, _) = (repeated, expect(TokenKind::Colon)).parse(rest)?;
+        let (rest, body) = arm_body(rest)?;
+        Ok((rest, body.map(|body| Item::Default(keyword.span, body))))
+    };
+    alt((arm, default)).parse(input)
+}
+
+fn arm(input: Tokens<'_>) -> Parsed<'_, Option<Item>> {
+    let (rest, cases) = many1(case).parse(input)?;
+    let cases: Vec<Value> = cases.into_iter().flatten().collect();
+    let (rest, body) = arm_body(rest)?;
+    Ok((rest, body.filter(|_| !cases.is_empty()).map(|body| Item::Arm(Arm { cases, body }))))
+}
+
+/// `case A:`, also where `case` is missing.
+fn case(input: Tokens<'_>) -> Parsed<'_, Option<Value>> {
+    if starts_case(&input) {
+        input.missing(TokenKind::Case);
+        return terminated(value.map(Some), token(TokenKind::Colon)).parse(input);
+    }
+    let (rest, _) = (token(TokenKind::Case), repeated).parse(input)?;
+    terminated(expect_value("a value"), expect(TokenKind::Colon)).parse(rest)
+}
+
+/// Whether a value and a colon stand here without `case`.
+fn starts_case(input: &Tokens<'_>) -> bool {
+    (is_name(input.kind(0)) || input.kind(0) == TokenKind::Number) && input.kind(1) == TokenKind::Colon
+}
+
+/// What follows the colon: one declaration. None where it is missing or broken, which is reported.
+fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
+    let (rest, first) = match arm_declaration(input) {
+        Ok(found) => found,
+        Err(_) => return no_declaration(input),
+    };
+    let (end, more) = more_declarations(rest)?;
+    if more {
+        let label = "an arm has one declaration";
+        let mut diagnostic = Diagnostic::new(
+            Code::SeveralDeclarations,
+            end.since(rest.span()),
+            "an arm with several declarations",
+        )
+        .label(label);
+        diagnostic = diagnostic.note_at(rest.since(input.span()), "the first stands here");
+        rest.error(diagnostic.note("a struct can hold them together"));
+    }
+    Ok((end, first))
+}
+
+fn arm_declaration(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
+    let field = terminated(declaration, semicolon(starts_item))
+        .map(|field| field.map(|field| ArmBody::Field(Box::new(field))));
+    alt((void.map(|()| Some(ArmBody::Void)), field)).parse(input)
+}
+
+/// Whether the next case or declaration begins here.
+fn starts_item(input: &Tokens<'_>) -> bool {
+    matches!(input.kind(0), TokenKind::Case | TokenKind::Default) || starts_case(input) || starts_declaration(input)
+}
+
+/// Declarations that follow the first of an arm.
+fn more_declarations(mut input: Tokens<'_>) -> Parsed<'_, bool> {
+    let mut more = false;
+    while !ends_body(&input)
+        && !starts_case(&input)
+        && !matches!(input.kind(1), TokenKind::Case | TokenKind::BraceClose)
+        && let Ok((rest, _)) = arm_declaration(input) {
+        input = rest;
+        more = true;
+    }
+    Ok((input, more))
+}
+
+/// Reports an arm without a declaration. A token too many before it is left out.
+fn no_declaration(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
+    let empty = ends_body(&input) || matches!(input.kind(0), TokenKind::Case | TokenKind::Default);
+    let diagnostic = input.unexpected("a declaration");
+    input.error(if empty { diagnostic.fix(input.gap(), " void;", "add `void;`") } else { diagnostic });
+    if empty {
+        return Ok((input, Some(ArmBody::Void)));
+    }
+    if starts_declaration(&input.skip(1)) {
+        return arm_body(input.skip(1));
+    }
+    Ok((after_item(input), Some(ArmBody::Void)))
+}

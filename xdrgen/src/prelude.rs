@@ -1,0 +1,55 @@
+//! The names that documents use and do not declare.
+
+use crate::ir::Primitive;
+
+/// A set of types that are there without a declaration. What a document declares itself comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prelude {
+    /// `uint32`, `uint64`, `int32`, `int64`: the IETF drafts' own.
+    Ietf,
+    /// `int32_t`, `uint64_t` and the like, and `u_int`, `u_long` and the like, as rpcgen takes from C. Types of less than 32 bits
+    /// travel in four octets.
+    C,
+}
+
+impl Prelude {
+    /// All of them: what a bare file has.
+    pub const ALL: &'static [Self] = &[Self::Ietf, Self::C];
+
+    /// Its name in a manifest.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ietf => "ietf",
+            Self::C => "c",
+        }
+    }
+
+    /// What a name stands for.
+    #[must_use]
+    pub fn get(self, name: &str) -> Option<Primitive> {
+        use Primitive::{I32, I64, U32, U64};
+        Some(match (self, name) {
+            (Self::Ietf, "int32") => I32,
+            (Self::Ietf, "uint32") => U32,
+            (Self::Ietf, "int64") => I64,
+            (Self::Ietf, "uint64") => U64,
+            (Self::C, "int8_t" | "int16_t" | "int32_t") => I32,
+            (Self::C, "uint8_t" | "uint16_t" | "uint32_t" | "u_char" | "u_short" | "u_int" | "uint" | "u_long") => U32,
+            (Self::C, "u_int8_t" | "u_int16_t" | "u_int32_t" | "rpcprog_t" | "rpcvers_t" | "rpcproc_t") => U32,
+            (Self::C, "int64_t" | "quad_t" | "longlong_t") => I64,
+            (Self::C, "uint64_t" | "u_int64_t" | "u_quad_t" | "u_longlong_t") => U64,
+            _ => return None,
+        })
+    }
+
+    /// The names it has, for hints.
+    #[must_use]
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Ietf => &["int32", "uint32", "int64", "uint64"],
+            Self::C => &["int32_t", "uint32_t", "int64_t", "uint64_t", "u_int", "u_long"],
+        }
+    }
+}

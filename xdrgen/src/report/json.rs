@@ -1,0 +1,118 @@
+//! Diagnostics as JSON, one object to a line.
+
+use serde::Serialize;
+
+use super::{level_name, place};
+use crate::diagnostic::{Diagnostic, Fix, Note};
+use crate::source::{Sources, Span};
+
+/// The diagnostics as JSON: one object to a line, each line ended. The keys always come, in this order:
+///
+/// - `code`: the name of the defect, as `swapped-typedef`
+/// - `level`: `error` or `warning`
+/// - `message`: what is wrong
+/// - `file`, `line`, `column`: where it begins; lines and columns count from one, columns are characters
+/// - `end_line`, `end_column`: the first place after it
+/// - `page`: the page's number, where the file has page breaks
+/// - `section`: the section's number, as `5.2` or `A.1`, where the file has headings
+/// - `label`: what stands under the caret, possibly empty
+/// - `notes`: objects of `file`, `line`, `column`, `message`
+/// - `fixes`: objects of `file`, `line`, `column`, `end_line`, `end_column`, `replacement`, `message`
+///
+/// What is not known is `null`: of a diagnostic or a note without a place, everything from `file` to `section`.
+#[must_use]
+pub fn json(sources: &Sources, diagnostics: &[Diagnostic]) -> String {
+    let lines = diagnostics.iter().filter_map(|diagnostic| {
+        // It can't fail: there are no maps in it, and nothing that serializes in its own way.
+        let line = serde_json::to_string(&Json::of(sources, diagnostic)).ok()?;
+        Some(line + "\n")
+    });
+    lines.collect()
+}
+
+#[derive(Serialize)]
+struct Json<'s> {
+    code: &'static str,
+    level: &'static str,
+    message: &'s str,
+    #[serde(flatten)]
+    range: JsonRange<'s>,
+    page: Option<u32>,
+    section: Option<&'s str>,
+    label: &'s str,
+    notes: Vec<JsonNote<'s>>,
+    fixes: Vec<JsonFix<'s>>,
+}
+
+#[derive(Default, Serialize)]
+struct JsonRange<'s> {
+    file: Option<&'s str>,
+    line: Option<usize>,
+    column: Option<usize>,
+    end_line: Option<usize>,
+    end_column: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct JsonNote<'s> {
+    file: Option<&'s str>,
+    line: Option<usize>,
+    column: Option<usize>,
+    message: &'s str,
+}
+
+#[derive(Serialize)]
+struct JsonFix<'s> {
+    #[serde(flatten)]
+    range: JsonRange<'s>,
+    replacement: &'s str,
+    message: &'s str,
+}
+
+impl<'s> Json<'s> {
+    fn of(sources: &'s Sources, diagnostic: &'s Diagnostic) -> Self {
+        let location = diagnostic.span.map(|span| sources.locate(span));
+        let section = location.as_ref().and_then(|location| location.section);
+        Self {
+            code: diagnostic.code.name(),
+            level: level_name(diagnostic.level),
+            message: &diagnostic.message,
+            range: diagnostic.span.map(|span| JsonRange::of(sources, span)).unwrap_or_default(),
+            page: location.as_ref().and_then(|location| location.page),
+            section: section.map(|section| section.number.as_str()),
+            label: &diagnostic.label,
+            notes: diagnostic.notes.iter().map(|note| JsonNote::of(sources, note)).collect(),
+            fixes: diagnostic.fixes.iter().map(|fix| JsonFix::of(sources, fix)).collect(),
+        }
+    }
+}
+
+impl<'s> JsonRange<'s> {
+    fn of(sources: &'s Sources, span: Span) -> Self {
+        let range = sources.document_range(span);
+        let (line, column) = place::line_and_column(sources, span, range.start);
+        let (end_line, end_column) = place::line_and_column(sources, span, range.end);
+        Self {
+            file: Some(sources.document_of(span).name()),
+            line: Some(line),
+            column: Some(column),
+            end_line: Some(end_line),
+            end_column: Some(end_column),
+        }
+    }
+}
+
+impl<'s> JsonNote<'s> {
+    fn of(sources: &'s Sources, note: &'s Note) -> Self {
+        let JsonRange { file, line, column, .. } =
+            note.span.map(|span| JsonRange::of(sources, span)).unwrap_or_default();
+        Self { file, line, column, message: &note.message }
+    }
+}
+
+impl<'s> JsonFix<'s> {
+    fn of(sources: &'s Sources, fix: &'s Fix) -> Self {
+        let range = JsonRange::of(sources, fix.span);
+        Self { range, replacement: &fix.replacement, message: &fix.message }
+    }
+}
