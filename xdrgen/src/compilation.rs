@@ -204,6 +204,18 @@ fn file(sources: &mut Sources, path: &Path, diagnostics: &mut Diagnostics) -> Op
     }
 }
 
+/// The XDR of one document.
+pub(crate) fn extract(path: &Path) -> Result<String, Error> {
+    let mut sources = Sources::new();
+    let mut diagnostics = Diagnostics::default();
+    let xdr = file(&mut sources, path, &mut diagnostics).map(|document| {
+        let extracted = extract::extract(&mut sources, document, &[], &mut diagnostics);
+        extract::xdr_of(&sources, extracted.xdr)
+    });
+    let found = diagnostics.into_sorted(&sources);
+    xdr.filter(|_| found.is_empty()).ok_or_else(|| Error::of(&sources, &found))
+}
+
 fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::nowhere(Code::Unreadable, format!("`{}` can't be read: {error}", path.display()))
 }

@@ -32,6 +32,14 @@ pub use prelude::Prelude;
 pub use render::{GeneratedFile, TREE};
 pub use report::Style;
 
+/// The XDR of one document, without markers, as it was published.
+///
+/// # Errors
+/// The document can't be read, or has no XDR.
+pub fn extract_file(path: impl AsRef<std::path::Path>) -> Result<String, Error> {
+    compilation::extract(path.as_ref())
+}
+
 /// The contract between generated code and `xdrgen-runtime` that this compiler emits for.
 pub const RUNTIME_ABI: u32 = 1;
 

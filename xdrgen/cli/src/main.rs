@@ -1,3 +1,140 @@
-//! The command `xdrgen`.
+//! The command `xdrgen`: a thin front for the library `xdrgen-build`.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod input;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Style, report, useless_errata};
+
+use args::{Cli, Command, Format};
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(Failure::Usage(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Other(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+        // Whoever read our output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => {
+            eprintln!("error: the output can't be written: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why a command did not do its work.
+pub(crate) enum Failure {
+    /// It was called wrongly.
+    Usage(String),
+    /// Nobody takes its output.
+    Output(io::Error),
+    /// Anything else.
+    Other(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Extract { files } => extract(&files),
+        Command::Check { input, format } => {
+            let config = input::config(&input, None)?;
+            let compilation = useless_errata(&config);
+            print(&compilation, format)?;
+            Ok(status(&compilation))
+        }
+        Command::Generate { input, output, shape, module, strip } => {
+            let naming = input::Naming { shape: shape.map(Into::into), module, strip };
+            generate(&input::config(&input, Some(naming))?, &output)
+        }
+        Command::Lints => lints(),
+    }
+}
+
+fn extract(files: &[std::path::PathBuf]) -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    let mut failed = false;
+    for file in files {
+        match xdrgen_build::extract_file(file) {
+            Ok(xdr) => out.write_all(xdr.as_bytes())?,
+            Err(error) => {
+                eprintln!("error: {error}");
+                failed = true;
+            }
+        }
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn generate(config: &Config, output: &std::path::Path) -> Result<ExitCode, Failure> {
+    let compilation = config.check();
+    print_to(&mut io::stderr().lock(), &compilation, Format::Human, io::stderr().is_terminal())?;
+    if !compilation.has_errors() {
+        compilation.write(output).map_err(|error| Failure::Other(error.to_string()))?;
+    }
+    Ok(status(&compilation))
+}
+
+fn print(compilation: &Compilation, format: Format) -> Result<(), Failure> {
+    let coloured = io::stdout().is_terminal();
+    print_to(&mut io::stdout().lock(), compilation, format, coloured)
+}
+
+fn print_to(out: &mut impl Write, compilation: &Compilation, format: Format, coloured: bool) -> Result<(), Failure> {
+    let (sources, found) = (compilation.sources(), compilation.diagnostics());
+    match format {
+        Format::Human => {
+            let style = if coloured { Style::Coloured } else { Style::Plain };
+            out.write_all(report::human(sources, found, style).as_bytes())?;
+            if !found.is_empty() {
+                writeln!(out, "\n{}", summary(found))?;
+            }
+        }
+        Format::Short => {
+            for diagnostic in found {
+                writeln!(out, "{}", report::short(sources, diagnostic))?;
+            }
+        }
+        Format::Json => out.write_all(report::json(sources, found).as_bytes())?,
+    }
+    Ok(())
+}
+
+/// `3 errors, 1 warning`
+fn summary(found: &[Diagnostic]) -> String {
+    let errors = found.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    format!("{}, {}", count(errors, "error"), count(found.len() - errors, "warning"))
+}
+
+fn status(compilation: &Compilation) -> ExitCode {
+    if compilation.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn lints() -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    for code in Code::ALL {
+        let level = match code.default_level() {
+            None => "error",
+            Some(Level::Deny) => "deny",
+            Some(Level::Warn) => "warn",
+            Some(Level::Allow) => "allow",
+        };
+        writeln!(out, "{:22} {level:6} {}", code.name(), code.explanation())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,107 @@
+//! What the command line says.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use xdrgen_build::{Code, Shapes};
+
+/// Extracts, checks and compiles XDR, straight from IETF drafts (.txt) or from .x files.
+#[derive(Debug, Parser)]
+#[command(name = "xdrgen", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print the XDR of documents, without the markers.
+    Extract {
+        /// Drafts, RFCs or .x files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Report every defect of documents, each with FILE:LINE:COLUMN.
+    ///
+    /// Exits with 0 if there are none or warnings only, with 1 if there are errors, with 2 if it was called wrongly.
+    Check {
+        #[command(flatten)]
+        input: Input,
+        /// How to print what is found.
+        #[arg(long, value_enum, default_value_t = Format::Human)]
+        format: Format,
+    },
+    /// Write formatted Rust, a file for each module and one with the tree of them.
+    Generate {
+        #[command(flatten)]
+        input: Input,
+        /// The folder to write to; it is made if it is not there.
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+        /// Which forms of each type to write. (A manifest says so itself.)
+        #[arg(long, value_enum)]
+        shape: Option<Shape>,
+        /// The module's name; by default the first file's.
+        #[arg(long)]
+        module: Option<String>,
+        /// A prefix that Rust names go without; may be given several times.
+        #[arg(long, value_name = "PREFIX")]
+        strip: Vec<String>,
+    },
+    /// List the lints and errors, with their levels and meanings.
+    Lints,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Input {
+    /// Documents, compiled together; without any, the manifest.
+    pub(crate) paths: Vec<PathBuf>,
+    /// The manifest; by default xdrgen.toml or spec/xdrgen.toml, where no documents are named.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "errata", "prelude"])]
+    pub(crate) manifest: Option<PathBuf>,
+    /// A file of errata to apply; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) errata: Vec<PathBuf>,
+    /// Types that need no declaration: `ietf`, `c`, `none`, or a file of XDR; may be given several times. [default: ietf and c]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) prelude: Vec<String>,
+    /// Make a lint an error.
+    #[arg(long, value_name = "LINT")]
+    pub(crate) deny: Vec<Code>,
+    /// Make a lint a warning.
+    #[arg(long, value_name = "LINT")]
+    pub(crate) warn: Vec<Code>,
+    /// Switch a lint off.
+    #[arg(long, value_name = "LINT")]
+    pub(crate) allow: Vec<Code>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// With the lines, as rustc does.
+    Human,
+    /// One line each.
+    Short,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    /// Types that own what they hold.
+    Owned,
+    /// Types that borrow from the buffer.
+    Borrowed,
+    /// Both.
+    Both,
+}
+
+impl From<Shape> for Shapes {
+    fn from(shape: Shape) -> Self {
+        match shape {
+            Shape::Owned => Self::Owned,
+            Shape::Borrowed => Self::Borrowed,
+            Shape::Both => Self::Both,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! From the command line to what is compiled.
+
+use std::path::{Path, PathBuf};
+
+use xdrgen_build::{Code, Config, Level, Module, Prelude, Shapes};
+
+use crate::Failure;
+use crate::args::Input;
+
+/// What `generate` says of names and shapes.
+pub(crate) struct Naming {
+    pub(crate) shape: Option<Shapes>,
+    pub(crate) module: Option<String>,
+    pub(crate) strip: Vec<String>,
+}
+
+/// What to compile.
+pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
+    let config = match manifest(input)? {
+        Some(path) => {
+            if naming.is_some_and(|naming| naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty()) {
+                return Err(Failure::Usage("--shape, --module and --strip are for documents; a manifest says so itself".into()));
+            }
+            Config::from_manifest(path).map_err(|error| Failure::Other(error.to_string()))?
+        }
+        None => documents(input, naming)?,
+    };
+    levels(config, input)
+}
+
+/// The manifest, where it is the manifest that is asked for.
+fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
+    if let Some(path) = &input.manifest {
+        return Ok(Some(path.clone()));
+    }
+    if !input.paths.is_empty() {
+        return Ok(None);
+    }
+    let usual = ["xdrgen.toml", "spec/xdrgen.toml"].map(Path::new);
+    match usual.into_iter().find(|path| path.is_file()) {
+        Some(path) => Ok(Some(path.to_owned())),
+        None => Err(Failure::Usage("name documents or --manifest: there is no xdrgen.toml here or in spec/".into())),
+    }
+}
+
+/// All documents as one module.
+fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
+    let name = naming.as_ref().and_then(|naming| naming.module.clone());
+    let mut module = Module::new(name.unwrap_or_else(|| module_name(&input.paths[0])));
+    module = input.paths.iter().fold(module, |module, path| module.document(path));
+    if let Some(naming) = naming {
+        module = module.shapes(naming.shape.unwrap_or_default());
+        module = naming.strip.into_iter().fold(module, |module, prefix| module.strip(prefix));
+    }
+    let mut config = Config::new();
+    let mut preludes = Vec::new();
+    for name in &input.prelude {
+        match Prelude::ALL.iter().find(|prelude| prelude.name() == name) {
+            Some(prelude) => preludes.push(*prelude),
+            None if name == "none" => {}
+            None if Path::new(name).is_file() => {
+                let file = module_name(Path::new(name));
+                config = config.module(Module::new(&file).document(name));
+                module = module.uses(file);
+            }
+            None => return Err(Failure::Usage(format!("`{name}` is neither `ietf`, `c`, `none` nor a file"))),
+        }
+    }
+    if !input.prelude.is_empty() {
+        config = config.prelude(&preludes);
+    }
+    config = input.errata.iter().fold(config, |config, path| config.errata(path));
+    Ok(config.module(module))
+}
+
+/// A file's name as one of a module: `draft-x-01.txt` as `draft_x_01`.
+fn module_name(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let bare = name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "super" && name != "self";
+    if bare { name } else { format!("xdr_{name}") }
+}
+
+fn levels(mut config: Config, input: &Input) -> Result<Config, Failure> {
+    let wanted: [(&[Code], Level); 3] =
+        [(&input.allow, Level::Allow), (&input.warn, Level::Warn), (&input.deny, Level::Deny)];
+    for (codes, level) in wanted {
+        for code in codes {
+            config = config.lint(*code, level).map_err(|error| Failure::Usage(error.to_string()))?;
+        }
+    }
+    Ok(config)
+}
