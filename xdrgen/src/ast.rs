@@ -307,3 +307,60 @@ impl Program {
         }
     }
 }
+
+/// Calls `see` with every name that stands for a type or a value defined elsewhere, and where it stands.
+pub fn references<'a>(definition: &'a Definition, see: &mut impl FnMut(&'a str, Span)) {
+    match &definition.kind {
+        DefinitionKind::Const { ty, value } => {
+            ty.iter().for_each(|ty| of_type(ty, see));
+            of_value(value, see);
+        }
+        DefinitionKind::Typedef(declaration) => of_declaration(declaration, see),
+        DefinitionKind::Enum(body) => of_enum(body, see),
+        DefinitionKind::Struct(body) => body.fields.iter().for_each(|field| of_declaration(field, see)),
+        DefinitionKind::Union(body) => of_union(body, see),
+        DefinitionKind::Program(program) => {
+            for procedure in program.versions.iter().flat_map(|version| &version.procedures) {
+                procedure.arguments.iter().chain(&procedure.reply).for_each(|ty| of_type(ty, see));
+            }
+        }
+    }
+}
+
+fn of_declaration<'a>(declaration: &'a Declaration, see: &mut impl FnMut(&'a str, Span)) {
+    of_type(&declaration.ty, see);
+    if let Shape::Fixed(value) | Shape::Variable(Some(value)) = &declaration.shape {
+        of_value(value, see);
+    }
+}
+
+fn of_type<'a>(ty: &'a TypeSpecifier, see: &mut impl FnMut(&'a str, Span)) {
+    match &ty.kind {
+        TypeKind::Named { name, .. } => see(&name.name, name.span),
+        TypeKind::Enum(body) => of_enum(body, see),
+        TypeKind::Struct(body) => body.fields.iter().for_each(|field| of_declaration(field, see)),
+        TypeKind::Union(body) => of_union(body, see),
+        _ => {}
+    }
+}
+
+fn of_enum<'a>(body: &'a EnumBody, see: &mut impl FnMut(&'a str, Span)) {
+    body.members.iter().filter_map(|member| member.value.as_ref()).for_each(|value| of_value(value, see));
+}
+
+fn of_union<'a>(body: &'a UnionBody, see: &mut impl FnMut(&'a str, Span)) {
+    of_declaration(&body.discriminant, see);
+    body.arms.iter().flat_map(|arm| &arm.cases).for_each(|case| of_value(case, see));
+    let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
+    for body in bodies {
+        if let ArmBody::Field(field) = body {
+            of_declaration(field, see);
+        }
+    }
+}
+
+fn of_value<'a>(value: &'a Value, see: &mut impl FnMut(&'a str, Span)) {
+    if let ValueKind::Name(name) = &value.kind {
+        see(name, value.span);
+    }
+}

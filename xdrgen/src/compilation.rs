@@ -1,6 +1,6 @@
 //! One compilation, from files to a schema: draft -> extract -> errata -> parse -> check -> IR, then emit and format.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::ast::Specification;
@@ -168,6 +168,7 @@ impl Loaded {
                 let parsed = document_of(&mut sources, *document, &errata, &mut diagnostics);
                 input.specifications.push(parsed);
             }
+            supply(&mut sources, &mut input, &inputs, &mut diagnostics);
             inputs.push(input);
         }
         if diagnostics.wants(Code::ProseName) {
@@ -288,7 +289,39 @@ fn input(
     }
 }
 
-fn is_module_name(part: &str) -> bool {
+/// Adds to a module those definitions of its preludes that it needs and nobody defines.
+fn supply(sources: &mut Sources, input: &mut Input, before: &[Input], diagnostics: &mut Diagnostics) {
+    for prelude in input.prelude.clone() {
+        let Some(xdr) = prelude.xdr() else { continue };
+        let used = input.uses.iter().flat_map(|at| &before[*at].specifications);
+        let visible: BTreeSet<String> =
+            used.chain(&input.specifications).flat_map(|(_, specification)| specification.names()).collect();
+        let mut wanted = BTreeMap::new();
+        for definition in input.specifications.iter().flat_map(|(_, specification)| &specification.definitions) {
+            crate::ast::references(definition, &mut |name, span| {
+                if !visible.contains(name) {
+                    wanted.entry(name.to_owned()).or_insert(span);
+                }
+            });
+        }
+        let document = sources.add_document(format!("prelude-{}.x", prelude.name()), xdr);
+        let text = sources.add_whole(document, TextKind::Xdr);
+        let mut specification = parse::parse(sources, text, diagnostics);
+        specification.definitions.retain(|definition| wanted.contains_key(&definition.name.name));
+        for definition in &specification.definitions {
+            let name = &definition.name.name;
+            let message = format!("`{name}` is declared by no document; the prelude supplies it");
+            diagnostics.report(Diagnostic::new(Code::PreludeType, wanted[name], message));
+        }
+        if !specification.definitions.is_empty() {
+            input.specifications.push((text, specification));
+        }
+    }
+}
+
+/// Whether Rust takes a name for a module.
+#[must_use]
+pub fn is_module_name(part: &str) -> bool {
     syn::parse_str::<syn::Ident>(part).is_ok()
 }
 

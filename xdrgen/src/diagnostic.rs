@@ -316,9 +316,8 @@ impl Diagnostics {
     pub fn into_sorted(self, sources: &Sources) -> Vec<Diagnostic> {
         let mut list = self.list;
         list.sort_by_cached_key(|diagnostic| {
-            let place = diagnostic.span.map(|span| {
-                (sources.text(span.text).document(), sources.document_range(span).start)
-            });
+            let place =
+                diagnostic.span.map(|span| (sources.text(span.text).document(), sources.document_range(span).start));
             (place, diagnostic.code, diagnostic.message.clone())
         });
         list

@@ -28,7 +28,8 @@ impl Schema {
             Type::Fixed(element, length) => fixed(self.layout_of(element), u64::from(*length)),
             Type::Array(element, max) => {
                 let element = self.layout_of(element);
-                let most = max.zip(element.max).and_then(|(count, size)| u64::from(count).checked_mul(size)?.checked_add(4));
+                let most =
+                    max.zip(element.max).and_then(|(count, size)| u64::from(count).checked_mul(size)?.checked_add(4));
                 Layout { max: most, float: element.float, ..sequence }
             }
             Type::Optional(element) => {

@@ -23,7 +23,7 @@ pub mod source;
 
 use std::path::PathBuf;
 
-pub use compilation::{Compilation, useless_errata};
+pub use compilation::{Compilation, is_module_name, useless_errata};
 pub use config::{Config, Module, Overlay};
 pub use diagnostic::{Code, Diagnostic, Level, Levels};
 pub use error::Error;

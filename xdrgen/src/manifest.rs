@@ -73,8 +73,7 @@ pub(crate) fn read(sources: &mut Sources, name: &str, text: &str) -> Result<Conf
     let whole = sources.add_whole(document, TextKind::Other);
     let at = |range: Option<std::ops::Range<usize>>| Span::new(whole, range.unwrap_or(0..0));
     let fault = |span, message: &str| Box::new(Diagnostic::new(Code::Configuration, span, message));
-    let manifest: Manifest =
-        toml::from_str(text).map_err(|error| fault(at(error.span()), error.message()))?;
+    let manifest: Manifest = toml::from_str(text).map_err(|error| fault(at(error.span()), error.message()))?;
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let beside = |file: &String| folder.join(file);
     let mut config = Config::bare();

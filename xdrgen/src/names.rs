@@ -61,9 +61,8 @@ fn words(part: &str) -> Vec<String> {
         let before = at.checked_sub(1).map(|at| chars[at]);
         let after = chars.get(at + 1).copied();
         let rises = c.is_uppercase() && before.is_some_and(char::is_lowercase);
-        let run_ends = c.is_uppercase()
-            && before.is_some_and(char::is_uppercase)
-            && after.is_some_and(char::is_lowercase);
+        let run_ends =
+            c.is_uppercase() && before.is_some_and(char::is_uppercase) && after.is_some_and(char::is_lowercase);
         if (rises || run_ends) && !word.is_empty() {
             words.push(std::mem::take(&mut word));
         }

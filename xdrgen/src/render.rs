@@ -1,11 +1,12 @@
 //! Tokens as a formatted file, with a header that says where it comes from.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proc_macro2::TokenStream;
 
-use crate::emit;
-use crate::ir::{Module, ModuleId, Schema};
+use crate::emit::{self, File, Unit};
+use crate::ir::{Module, Schema, Shapes};
 
 /// A file to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,21 +20,62 @@ pub struct GeneratedFile {
 /// The name of the file that has all modules, each from its own file, as a tree.
 pub const TREE: &str = "xdrgen.rs";
 
-/// One file for each module, and [`TREE`]. Returns what syn says where emitted tokens are not Rust: a defect of ours.
+/// One file for each module, one for its owned forms where it has both, and [`TREE`]. Returns what syn says where
+/// emitted tokens are not Rust: a defect of ours.
 pub(crate) fn files(schema: &Schema) -> Result<Vec<GeneratedFile>, String> {
-    let mut files = Vec::new();
-    for (at, module) in schema.modules.iter().enumerate() {
-        let tokens = emit::module(schema, ModuleId(u32::try_from(at).unwrap_or(u32::MAX)));
-        let content = header(module) + &format(tokens)?;
-        files.push(GeneratedFile { name: file_name(module), content });
+    let files = emit::files(schema);
+    let units = |at: usize| emit::units(schema, files[at]).into_iter().map(move |unit| (at, unit));
+    let units: Vec<(usize, Unit)> = (0..files.len()).flat_map(units).collect();
+    let chunks = format_all(schema, &files, &units)?;
+    let mut contents: Vec<String> = files.iter().map(|file| header(schema.module(file.module))).collect();
+    for (file, text) in chunks {
+        contents[file].push_str(&text);
     }
-    files.push(GeneratedFile { name: TREE.to_owned(), content: tree(schema) });
-    Ok(files)
+    let named = files.iter().zip(contents);
+    let mut generated: Vec<GeneratedFile> = named
+        .map(|(file, content)| GeneratedFile { name: file_name(schema.module(file.module), file.twins), content })
+        .collect();
+    generated.push(GeneratedFile { name: TREE.to_owned(), content: tree(schema) });
+    Ok(generated)
 }
 
-/// The name of a module's file.
-fn file_name(module: &Module) -> String {
-    format!("{}.rs", module.path.join("."))
+/// The name of a module's file, or of that with its owned forms.
+fn file_name(module: &Module, twins: bool) -> String {
+    format!("{}{}.rs", module.path.join("."), if twins { ".owned" } else { "" })
+}
+
+/// So many units are emitted and formatted at once.
+const CHUNK: usize = 8;
+
+/// Each chunk of units as text, with the file it belongs to, in order. Formatting takes nearly all of a compilation's
+/// time, so it is spread over the processor's cores.
+fn format_all(schema: &Schema, files: &[File], units: &[(usize, Unit)]) -> Result<Vec<(usize, String)>, String> {
+    let by_file = units.chunk_by(|a, b| a.0 == b.0).flat_map(|units| units.chunks(CHUNK));
+    let chunks: Vec<&[(usize, Unit)]> = by_file.collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(chunk) = chunks.get(place) else { break done };
+            let tokens = chunk.iter().map(|(file, unit)| emit::unit(schema, files[*file], *unit)).collect();
+            done.push((place, format(tokens).map(|text| (chunk[0].0, text))));
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chunks.len()).max(1);
+    let mut done: Vec<(usize, Result<(usize, String), String>)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(part) => all.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, text)| text).collect()
 }
 
 fn format(tokens: TokenStream) -> Result<String, String> {
@@ -82,10 +124,26 @@ fn branch(schema: &Schema, above: &[String], text: &mut String) {
         let _ = writeln!(text, "{indent}#[allow(clippy::all, clippy::pedantic, missing_docs)]");
         let _ = writeln!(text, "{indent}pub mod {name} {{");
         if let Some(here) = here {
-            let file = file_name(here);
-            let _ = writeln!(text, "{indent}    include!(concat!(env!(\"OUT_DIR\"), \"/{file}\"));");
+            include(here, &format!("{indent}    "), text);
         }
         branch(schema, path, text);
+        let _ = writeln!(text, "{indent}}}");
+    }
+}
+
+/// The lines that include a module's files.
+fn include(module: &Module, indent: &str, text: &mut String) {
+    let file = file_name(module, false);
+    let _ = writeln!(text, "{indent}include!(concat!(env!(\"OUT_DIR\"), \"/{file}\"));");
+    if module.shapes == Shapes::Both {
+        let _ =
+            writeln!(text, "{indent}/// The types of the module around this one, in forms that own what they hold.");
+        if let Some(feature) = &module.owned_feature {
+            let _ = writeln!(text, "{indent}#[cfg(feature = \"{feature}\")]");
+        }
+        let file = file_name(module, true);
+        let _ = writeln!(text, "{indent}pub mod owned {{");
+        let _ = writeln!(text, "{indent}    include!(concat!(env!(\"OUT_DIR\"), \"/{file}\"));");
         let _ = writeln!(text, "{indent}}}");
     }
 }

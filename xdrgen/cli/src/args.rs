@@ -62,7 +62,7 @@ pub(crate) struct Input {
     /// A file of errata to apply; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) errata: Vec<PathBuf>,
-    /// Types that need no declaration: `ietf`, `c`, `none`, or a file of XDR; may be given several times. [default: ietf and c]
+    /// Types that need no declaration: `ietf`, `c`, `rpc`, `none`, or a file of XDR; may be given several times. [default: ietf, c and rpc]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) prelude: Vec<String>,
     /// Make a lint an error.

@@ -18,8 +18,12 @@ pub(crate) struct Naming {
 pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
     let config = match manifest(input)? {
         Some(path) => {
-            if naming.is_some_and(|naming| naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty()) {
-                return Err(Failure::Usage("--shape, --module and --strip are for documents; a manifest says so itself".into()));
+            if naming
+                .is_some_and(|naming| naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty())
+            {
+                return Err(Failure::Usage(
+                    "--shape, --module and --strip are for documents; a manifest says so itself".into(),
+                ));
             }
             Config::from_manifest(path).map_err(|error| Failure::Other(error.to_string()))?
         }
@@ -63,7 +67,7 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
                 config = config.module(Module::new(&file).document(name));
                 module = module.uses(file);
             }
-            None => return Err(Failure::Usage(format!("`{name}` is neither `ietf`, `c`, `none` nor a file"))),
+            None => return Err(Failure::Usage(format!("`{name}` is neither `ietf`, `c`, `rpc`, `none` nor a file"))),
         }
     }
     if !input.prelude.is_empty() {
@@ -77,8 +81,7 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
 fn module_name(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let bare = name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "super" && name != "self";
-    if bare { name } else { format!("xdr_{name}") }
+    if xdrgen_build::is_module_name(&name) { name } else { format!("xdr_{name}") }
 }
 
 fn levels(mut config: Config, input: &Input) -> Result<Config, Failure> {

@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn sizes() {
         assert_eq!((<[u8; 5]>::MIN, <[u8; 5]>::MAX, <[u8; 5]>::PLAIN), (8, Some(8), false));
-        assert!(<[u8; 8]>::PLAIN && <[u64; 3]>::PLAIN && <(u32, [u8; 4])>::PLAIN);
-        assert!(!<[bool; 3]>::PLAIN && !<(u32, bool)>::PLAIN && !<Option<u32>>::PLAIN);
+        const { assert!(<[u8; 8]>::PLAIN && <[u64; 3]>::PLAIN && <(u32, [u8; 4])>::PLAIN) };
+        const { assert!(!<[bool; 3]>::PLAIN && !<(u32, bool)>::PLAIN && !<Option<u32>>::PLAIN) };
         assert_eq!((<[u64; 3]>::MIN, <[u64; 3]>::MAX), (24, Some(24)));
         assert_eq!((<Option<u64>>::MIN, <Option<u64>>::MAX), (4, Some(12)));
         assert_eq!((<(u32, Option<u32>)>::MIN, <(u32, Option<u32>)>::MAX), (8, Some(12)));

@@ -21,7 +21,7 @@ pub trait Decode<'a>: Wire + Sized {
     /// Decodes a value from where the decoder stands.
     ///
     /// # Errors
-    /// Any kind of [`ErrorKind`] which is not about encoding.
+    /// Any kind of [`ErrorKind`](crate::ErrorKind) which is not about encoding.
     fn decode(d: &mut Decoder<'a>) -> Result<Self>;
 
     /// Passes a value without building it, and accepts exactly what [`decode`](Self::decode) accepts: lazy sequences

@@ -248,10 +248,10 @@ impl Decoder<'_> {
         value
     }
 
-    /// Runs `f` over the elements of a sequence, one level deeper unless the elements are plain: a type may hold a
-    /// sequence of itself without any box, and plain elements hold nothing.
+    /// Runs `f` on one element of a variable-length sequence, one level deeper unless elements are plain: a type may hold
+    /// a sequence of itself without any box, and plain elements hold nothing.
     #[inline(always)]
-    pub(crate) fn nested_elements<W: Wire, T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn element<W: Wire, T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if W::PLAIN { f(self) } else { self.nested(f) }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Generated types implement [`Decode`] and [`Encode`] out of the building blocks here. There are two shapes: the
 //! borrowed one ([`Array`], [`List`], [`Opaque`], [`Text`], [`Nested`]) points into the input, or into slices of the
-//! caller's; the owned one (`Vec`, [`ArrayBuf`], [`ListBuf`], [`OpaqueBuf`], [`TextBuf`], `Box`; feature `alloc`, on by
+//! caller's; the owned one (`Vec`, `ArrayBuf`, `ListBuf`, `OpaqueBuf`, `TextBuf`, `Box`; feature `alloc`, on by
 //! default) keeps what it holds.
 //!
 //! ```
@@ -36,6 +36,14 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::cast_possible_truncation,
+        reason = "a test fails by panicking, and chooses its numbers"
+    )
+)]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;

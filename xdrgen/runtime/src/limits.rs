@@ -16,9 +16,9 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
     /// How many levels of nesting may be open at once. A level is a recursive type entered ([`Nested`](crate::Nested),
-    /// `Box`, or what generated code puts in [`Decoder::nested`](crate::Decoder::nested)), or a variable-length sequence
-    /// whose elements are not [`PLAIN`](crate::Wire::PLAIN): sequences count because a type may hold a sequence of
-    /// itself. It bounds the stack, and the time for walking nested lazy sequences, each level of which is walked again
+    /// `Box`, or what generated code puts in [`Decoder::nested`](crate::Decoder::nested)), or an element of a
+    /// variable-length sequence which is not [`PLAIN`](crate::Wire::PLAIN): elements count because a type may hold a
+    /// sequence of itself. It bounds the stack, and the time for walking nested lazy sequences, each level of which is walked again
     /// when its elements are taken.
     pub depth: u32,
     /// How many elements all variable-length arrays and linked lists of one decode may have together. Octets of opaques

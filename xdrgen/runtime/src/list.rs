@@ -72,18 +72,16 @@ impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
 /// Passes a list, its end included, and counts its elements.
 #[inline]
 pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<u32> {
-    d.nested_elements::<T, _>(|d| {
-        let mut count = 0u32;
-        while d.bool()? {
-            d.elements(1)?;
-            trace.index(count);
-            T::skip(d, trace)?;
-            trace.leave();
-            // The budget of elements has 32 bits, so that it can't be reached saturated.
-            count = count.saturating_add(1);
-        }
-        Ok(count)
-    })
+    let mut count = 0u32;
+    while d.bool()? {
+        d.elements(1)?;
+        trace.index(count);
+        d.element::<T, _>(|d| T::skip(d, trace))?;
+        trace.leave();
+        // Never saturates: the budget of elements has 32 bits, too.
+        count = count.saturating_add(1);
+    }
+    Ok(count)
 }
 
 impl<T> Wire for List<'_, T> {

@@ -53,14 +53,12 @@ pub(crate) fn skip_elements<'a, T: Decode<'a>, Tr: Trace>(
         // A product beyond `usize` is beyond any input, too.
         return d.advance((count as usize).saturating_mul(T::MIN));
     }
-    d.nested_elements::<T, _>(|d| {
-        for i in 0..count {
-            trace.index(i);
-            T::skip(d, trace)?;
-            trace.leave();
-        }
-        Ok(())
-    })
+    for i in 0..count {
+        trace.index(i);
+        d.element::<T, _>(|d| T::skip(d, trace))?;
+        trace.leave();
+    }
+    Ok(())
 }
 
 /// The elements of an [`Array`](crate::Array) or a [`List`](crate::List), decoded one by one, or cloned from a slice.

@@ -16,7 +16,12 @@ use crate::source::{Sources, Span};
 pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
     let mut schema = Schema::default();
     for (at, input) in context.inputs.iter().enumerate() {
-        let mut module = Module { path: input.path.clone(), shapes: input.shapes, owned_feature: input.owned_feature.clone(), ..Module::default() };
+        let mut module = Module {
+            path: input.path.clone(),
+            shapes: input.shapes,
+            owned_feature: input.owned_feature.clone(),
+            ..Module::default()
+        };
         for (text, specification) in &input.specifications {
             let document = context.sources.document(context.sources.text(*text).document());
             module.documents.push(document.title().to_owned());
@@ -57,7 +62,13 @@ fn constant(context: &mut Context<'_, '_>, module: usize, definition: &ast::Defi
         return None;
     }
     let rust = names::screaming(names::strip(name, &context.inputs[module].strip));
-    Some(Constant { name: name.clone(), rust, ty, value: number, origin: origin(context.sources, definition.span, definition.name.span) })
+    Some(Constant {
+        name: name.clone(),
+        rust,
+        ty,
+        value: number,
+        origin: origin(context.sources, definition.span, definition.name.span),
+    })
 }
 
 /// The type a constant has where none is written: the first that holds it.
@@ -138,16 +149,14 @@ pub(crate) fn declaration(context: &mut Context<'_, '_>, module: usize, declared
         value.as_ref().and_then(|value| bound(context, module, value))
     };
     match (&declared.ty.kind, &declared.shape) {
-        (TypeKind::Opaque, Shape::Fixed(value)) => {
-            Type::FixedOpaque(bound(context, module, value).unwrap_or_default())
-        }
+        (TypeKind::Opaque, Shape::Fixed(value)) => Type::FixedOpaque(bound(context, module, value).unwrap_or_default()),
         (TypeKind::Opaque, Shape::Variable(max)) => Type::Opaque(length(context, max)),
         (TypeKind::String, Shape::Variable(max)) => Type::String(length(context, max)),
         (TypeKind::String, Shape::Fixed(value)) => {
             let message = "a string has a bound, not a fixed length";
-            context.diagnostics.report(
-                Diagnostic::new(Code::Syntax, declared.span, message).label("write `<..>` instead of `[..]`"),
-            );
+            context
+                .diagnostics
+                .report(Diagnostic::new(Code::Syntax, declared.span, message).label("write `<..>` instead of `[..]`"));
             Type::String(bound(context, module, value))
         }
         // rpcgen takes a bare `string` for an unbounded one.
@@ -169,9 +178,7 @@ fn shaped(context: &mut Context<'_, '_>, module: usize, declared: &ast::Declarat
     match &declared.shape {
         Shape::Plain => element,
         Shape::Optional => Type::Optional(Box::new(element)),
-        Shape::Fixed(value) => {
-            Type::Fixed(Box::new(element), bound(context, module, value).unwrap_or_default())
-        }
+        Shape::Fixed(value) => Type::Fixed(Box::new(element), bound(context, module, value).unwrap_or_default()),
         Shape::Variable(None) => Type::Array(Box::new(element), None),
         Shape::Variable(Some(value)) => Type::Array(Box::new(element), bound(context, module, value)),
     }
@@ -336,9 +343,10 @@ fn fields(context: &mut Context<'_, '_>, module: usize, body: &ast::StructBody) 
     for field in &body.fields {
         let name = &field.name.name;
         if let Some(first) = found.iter().find(|other| other.name == *name) {
-            let diagnostic = Diagnostic::new(Code::DuplicateField, field.name.span, format!("two fields are called `{name}`"))
-                .label("again here")
-                .note_at(first.span, "first here");
+            let diagnostic =
+                Diagnostic::new(Code::DuplicateField, field.name.span, format!("two fields are called `{name}`"))
+                    .label("again here")
+                    .note_at(first.span, "first here");
             context.diagnostics.report(diagnostic);
         }
         let ty = declaration(context, module, field);

@@ -32,7 +32,8 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
 
 /// Types that contain each other: unbounded, with a lifetime, and with a float if one of them has one.
 fn circle(schema: &mut Schema, group: &[usize]) {
-    let assumed = |float| Layout { max: None, lifetime: true, two_forms: true, recursive: true, float, ..Layout::default() };
+    let assumed =
+        |float| Layout { max: None, lifetime: true, two_forms: true, recursive: true, float, ..Layout::default() };
     let mut float = false;
     for _ in 0..2 {
         group.iter().for_each(|at| schema.types[*at].layout = assumed(float));

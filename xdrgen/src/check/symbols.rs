@@ -180,7 +180,8 @@ impl<'a> Collector<'a, '_> {
         let text = self.sources.slice(declaration.span);
         let at = |span: Span| span.start.saturating_sub(declaration.span.start) as usize;
         let (first, second) = (at(ty.span), at(new.span));
-        let mended = text.get(..first).zip(text.get(first + ty.name.len()..second)).zip(text.get(second + new.name.len()..));
+        let mended =
+            text.get(..first).zip(text.get(first + ty.name.len()..second)).zip(text.get(second + new.name.len()..));
         let mut diagnostic = Diagnostic::new(
             Code::SwappedTypedef,
             declaration.span,
@@ -262,7 +263,9 @@ impl<'a> Collector<'a, '_> {
     fn program(&mut self, program: &'a ast::Program) {
         let procedures = program.versions.iter().flat_map(|version| &version.procedures);
         for procedure in procedures {
-            for (ty, role) in procedure.arguments.iter().map(|ty| (ty, "args")).chain(procedure.reply.iter().map(|ty| (ty, "reply"))) {
+            for (ty, role) in
+                procedure.arguments.iter().map(|ty| (ty, "args")).chain(procedure.reply.iter().map(|ty| (ty, "reply")))
+            {
                 if let Some(syntax) = body(ty) {
                     let name = format!("{}_{role}", procedure.name.name);
                     let id = self.add(&name, procedure.name.span, ty.span, syntax);

@@ -89,9 +89,8 @@ fn reachable(
         }
         Discriminant::Enum(id) => {
             let TypeDefKind::Enum(body) = &schema.ty(id).kind else { return Some(content) };
-            let left = body.members.iter().any(|member| {
-                !arms.iter().any(|arm| arm.value == member.value.cast_unsigned())
-            });
+            let left =
+                body.members.iter().any(|member| !arms.iter().any(|arm| arm.value == member.value.cast_unsigned()));
             left.then_some(content)
         }
         Discriminant::I32 | Discriminant::U32 => Some(content),

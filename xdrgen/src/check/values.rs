@@ -182,16 +182,10 @@ pub(crate) fn not_a_value(name: &str, span: Span, defined: Span) -> Diagnostic {
         .note_at(defined, "defined here")
 }
 
-pub(crate) fn undefined(
-    symbols: &Symbols<'_>,
-    inputs: &[Input],
-    module: usize,
-    name: &str,
-    span: Span,
-) -> Diagnostic {
+pub(crate) fn undefined(symbols: &Symbols<'_>, inputs: &[Input], module: usize, name: &str, span: Span) -> Diagnostic {
     let candidates = symbols.visible(inputs, module, false);
-    let diagnostic = Diagnostic::new(Code::UndefinedConstant, span, format!("no constant is called `{name}`"))
-        .label("not defined");
+    let diagnostic =
+        Diagnostic::new(Code::UndefinedConstant, span, format!("no constant is called `{name}`")).label("not defined");
     match crate::check::spelling::nearest(name, candidates.into_iter()) {
         Some(near) => diagnostic.fix(span, near, format!("a constant `{near}` exists")),
         None => diagnostic,

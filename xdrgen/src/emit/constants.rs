@@ -8,7 +8,7 @@ use crate::ir::{Constant, Primitive};
 
 impl Emitter<'_> {
     pub(super) fn constant(&self, constant: &Constant) -> TokenStream {
-        let doc = docs::item(&constant.name, &constant.origin, &[]);
+        let doc = docs::item(&constant.name, &constant.origin);
         let name = ident(&constant.rust);
         let ty = self.primitive(constant.ty);
         let value = literal(constant.value, constant.ty);

@@ -14,15 +14,9 @@ pub(super) fn lines(lines: &[impl AsRef<str>]) -> TokenStream {
     quote!(#(#[doc = #lines])*)
 }
 
-/// An item's name, where it is defined, `extra` paragraphs, and its XDR.
-pub(super) fn item(name: &str, origin: &Origin, extra: &[String]) -> TokenStream {
-    let mut text = vec![format!("`{name}`: {}.", place(origin))];
-    for paragraph in extra {
-        text.push(String::new());
-        text.push(paragraph.clone());
-    }
-    text.push(String::new());
-    text.push("```text".to_owned());
+/// An item's name, where it is defined, and its XDR.
+pub(super) fn item(name: &str, origin: &Origin) -> TokenStream {
+    let mut text = vec![format!("`{name}`: {}.", place(origin)), String::new(), "```text".to_owned()];
     text.extend(origin.xdr.lines().map(|line| line.trim_end().replace("```", "'''")));
     text.push("```".to_owned());
     lines(&text)

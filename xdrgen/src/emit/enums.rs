@@ -8,7 +8,7 @@ use crate::ir::{Enum, TypeDef};
 
 impl Emitter<'_> {
     pub(super) fn enumeration(&self, definition: &TypeDef, body: &Enum) -> TokenStream {
-        let doc = docs::item(&definition.name, &definition.origin, &[]);
+        let doc = docs::item(&definition.name, &definition.origin);
         let name = ident(&definition.rust);
         let members: Vec<_> = body.members.iter().map(|member| ident(&member.rust)).collect();
         let values: Vec<_> = body.members.iter().map(|member| Literal::i32_unsuffixed(member.value)).collect();
@@ -33,10 +33,10 @@ impl Emitter<'_> {
 
                 /// The member with a value; `None` where there is none.
                 #[inline]
-                pub const fn from_value(value: i32) -> ::core::option::Option<Self> {
-                    ::core::option::Option::Some(match value {
+                pub const fn from_value(value: i32) -> xdr::Option<Self> {
+                    Some(match value {
                         #(#values => Self::#members,)*
-                        _ => return ::core::option::Option::None,
+                        _ => return None,
                     })
                 }
 
@@ -66,7 +66,7 @@ fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
 
         impl xdr::Wire for #name {
             const MIN: usize = 4;
-            const MAX: ::core::option::Option<usize> = ::core::option::Option::Some(4);
+            const MAX: xdr::Option<usize> = Some(4);
             const PLAIN: bool = false;
         }
 
@@ -74,9 +74,9 @@ fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
             #[inline]
             fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> {
                 match Self::from_value(decoder.i32()?) {
-                    ::core::option::Option::Some(member) => ::core::result::Result::Ok(member),
-                    ::core::option::Option::None => {
-                        ::core::result::Result::Err(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4))
+                    Some(member) => Ok(member),
+                    None => {
+                        Err(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4))
                     }
                 }
             }

@@ -13,7 +13,7 @@ mod unions;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
-use crate::ir::{ModuleId, Schema, Shapes, TypeDef, TypeDefKind};
+use crate::ir::{ModuleId, Schema, Shapes, TypeDef, TypeDefKind, TypeId};
 
 /// Which of a type's two forms is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,34 +32,66 @@ pub(crate) struct Emitter<'s> {
     below: usize,
 }
 
-/// The items of one module.
-pub(crate) fn module(schema: &Schema, id: ModuleId) -> TokenStream {
-    let module = schema.module(id);
-    let form = if module.shapes == Shapes::Owned { Form::Owned } else { Form::Borrowed };
-    let emitter = Emitter { schema, module: id, form, below: 0 };
-    let abi = xdrgen_abi();
-    let constants = module.constants.iter().map(|constant| emitter.constant(constant));
-    let types = module.types.iter().map(|ty| emitter.definition(schema.ty(*ty)));
-    let overlays = module.overlays.iter().map(|overlay| emitter.overlay(overlay));
-    let programs = module.programs.iter().map(|program| emitter.program(program));
-    let owned = (module.shapes == Shapes::Both).then(|| emitter.owned_module());
-    quote! {
-        use ::xdrgen_runtime as xdr;
-        const _: () = xdr::assert_abi(#abi);
-        #(#constants)*
-        #(#types)*
-        #(#overlays)*
-        #(#programs)*
-        #owned
+/// A file to be: the items of a module, or the owned forms beside them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct File {
+    pub(crate) module: ModuleId,
+    /// Whether it has the owned forms of types whose borrowed forms are in the module's own file.
+    pub(crate) twins: bool,
+}
+
+/// A part of a file that can be emitted by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    Start,
+    Constant(usize),
+    Type(TypeId),
+    Overlay(usize),
+    Program(usize),
+}
+
+/// The files of a schema.
+pub(crate) fn files(schema: &Schema) -> Vec<File> {
+    let ids = (0..schema.modules.len()).map(|at| ModuleId(u32::try_from(at).unwrap_or(u32::MAX)));
+    let files = |module: ModuleId| {
+        let both = schema.module(module).shapes == Shapes::Both;
+        let forms: &[bool] = if both { &[false, true] } else { &[false] };
+        forms.iter().map(move |&twins| File { module, twins })
+    };
+    ids.flat_map(files).collect()
+}
+
+/// The parts of a file, in their order.
+pub(crate) fn units(schema: &Schema, file: File) -> Vec<Unit> {
+    let module = schema.module(file.module);
+    let types = module.types.iter().filter(|id| !file.twins || schema.ty(**id).layout.two_forms);
+    let mut units = vec![Unit::Start];
+    if !file.twins {
+        units.extend((0..module.constants.len()).map(Unit::Constant));
+    }
+    units.extend(types.map(|id| Unit::Type(*id)));
+    units.extend((0..module.overlays.len()).map(Unit::Overlay));
+    if !file.twins {
+        units.extend((0..module.programs.len()).map(Unit::Program));
+    }
+    units
+}
+
+/// A part of a file.
+pub(crate) fn unit(schema: &Schema, file: File, unit: Unit) -> TokenStream {
+    let module = schema.module(file.module);
+    let form = if file.twins || module.shapes == Shapes::Owned { Form::Owned } else { Form::Borrowed };
+    let emitter = Emitter { schema, module: file.module, form, below: 0 };
+    match unit {
+        Unit::Start => emitter.start(file.twins),
+        Unit::Constant(at) => emitter.constant(&module.constants[at]),
+        Unit::Type(id) => emitter.definition(schema.ty(id)),
+        Unit::Overlay(at) => emitter.overlay(&module.overlays[at]),
+        Unit::Program(at) => emitter.program(&module.programs[at]),
     }
 }
 
-/// The version of the contract between generated code and its runtime.
-fn xdrgen_abi() -> proc_macro2::Literal {
-    proc_macro2::Literal::u32_unsuffixed(crate::RUNTIME_ABI)
-}
-
-impl<'s> Emitter<'s> {
+impl Emitter<'_> {
     fn definition(&self, definition: &TypeDef) -> TokenStream {
         match &definition.kind {
             TypeDefKind::Alias(ty) => self.alias(definition, ty),
@@ -69,37 +101,39 @@ impl<'s> Emitter<'s> {
         }
     }
 
-    /// The owned forms of what has two, beside the borrowed.
-    fn owned_module(self) -> TokenStream {
-        let module = self.schema.module(self.module);
-        let emitter = Self { form: Form::Owned, ..self };
-        let two = |definition: &&TypeDef| definition.layout.two_forms;
-        let (both, one): (Vec<_>, Vec<_>) = module.types.iter().map(|id| self.schema.ty(*id)).partition(two);
-        let types = both.iter().map(|definition| emitter.definition(definition));
-        let overlays = module.overlays.iter().map(|overlay| emitter.overlay(overlay));
-        let same = one.iter().map(|definition| ident(&definition.rust));
-        let doc = docs::lines(&["The types of the module around this one, in forms that own what they hold."]);
-        let feature = module.owned_feature.as_ref().map(|feature| quote!(#[cfg(feature = #feature)]));
-        quote! {
-            #doc
-            #feature
-            pub mod owned {
+    /// What a file begins with; one of owned forms has the types that have one form only, too.
+    fn start(&self, twins: bool) -> TokenStream {
+        if twins {
+            let types = self.schema.module(self.module).types.iter().map(|id| self.schema.ty(*id));
+            let same =
+                types.filter(|definition| !definition.layout.two_forms).map(|definition| ident(&definition.rust));
+            return quote! {
                 use ::xdrgen_runtime as xdr;
                 #(#[doc(no_inline)] pub use super::#same;)*
-                #(#types)*
-                #(#overlays)*
-            }
+            };
         }
+        let abi = proc_macro2::Literal::u32_unsuffixed(crate::RUNTIME_ABI);
+        quote! {
+            use ::xdrgen_runtime as xdr;
+            const _: () = xdr::assert_abi(#abi);
+        }
+    }
+
+    /// A type's documentation: that of an owned form points to the borrowed one, which shows the XDR.
+    fn doc(&self, definition: &TypeDef) -> TokenStream {
+        if self.has_borrowed() {
+            let place = docs::place(&definition.origin);
+            return docs::lines(&[format!(
+                "`{}`: {place}. Owns what [`super::{}`] borrows.",
+                definition.name, definition.rust
+            )]);
+        }
+        docs::item(&definition.name, &definition.origin)
     }
 
     /// Whether this module also has the borrowed form of a type that is now emitted in its owned form.
     fn has_borrowed(&self) -> bool {
         self.form == Form::Owned && self.schema.module(self.module).shapes == Shapes::Both
-    }
-
-    /// The same place, seen from the borrowed types.
-    fn borrowed(&self) -> Self {
-        Self { form: Form::Borrowed, below: self.below + usize::from(self.has_borrowed()), ..*self }
     }
 }
 

@@ -81,7 +81,7 @@ impl Emitter<'_> {
                 /// # Errors
                 /// As [`Self::decode`], and where a limit is reached.
                 pub fn decode_with(code: u32, data: #octets, limits: &xdr::Limits) -> xdr::Result<Self> {
-                    ::core::result::Result::Ok(match code {
+                    Ok(match code {
                         #empty
                         #(#codes => Self::#variants(xdr::Decode::from_bytes_with(data, limits)?),)*
                         _ => Self::Unknown { code, data: ::core::convert::From::from(data) },
@@ -108,7 +108,12 @@ impl Emitter<'_> {
         let TypeDefKind::Struct(fields) = &carrier.kind else { return TokenStream::new() };
         let (code, data) = (ident(&fields[overlay.code].rust), ident(&fields[overlay.data].rust));
         let name = &carrier.name;
-        let doc = docs::lines(&[format!("Decodes the content of a `{name}`."), String::new(), "# Errors".to_owned(), "As [`Self::decode`].".to_owned()]);
+        let doc = docs::lines(&[
+            format!("Decodes the content of a `{name}`."),
+            String::new(),
+            "# Errors".to_owned(),
+            "As [`Self::decode`].".to_owned(),
+        ]);
         let path = self.path(overlay.carrier);
         let octets = match (self.form, self.schema.resolve(&fields[overlay.data].ty)) {
             (Form::Borrowed, Type::Opaque(None)) => quote!(carrier.#data),
@@ -127,7 +132,7 @@ impl Emitter<'_> {
         let name = ident(&overlay.rust);
         let anonymous = (self.form == Form::Borrowed).then(|| quote!(<'_>));
         let variants = overlay.cases.iter().map(|case| ident(&case.rust));
-        let empty = overlay.empty_is_default.then(|| quote!(Self::Default { .. } => ::core::result::Result::Ok(()),));
+        let empty = overlay.empty_is_default.then(|| quote!(Self::Default { .. } => Ok(()),));
         quote! {
             impl xdr::Encode for #name #anonymous {
                 /// Encodes the content alone, without the code and without a length.

@@ -8,7 +8,7 @@ use crate::ir::{Procedure, Program, Type, Version};
 
 impl Emitter<'_> {
     pub(super) fn program(&self, program: &Program) -> TokenStream {
-        let doc = docs::item(&program.name, &program.origin, &[]);
+        let doc = docs::item(&program.name, &program.origin);
         let (name, value) = (ident(&program.rust), number(u64::from(program.number)));
         let versions = program.versions.iter().map(|version| self.version(program, version));
         quote! {
@@ -38,7 +38,7 @@ impl Emitter<'_> {
     }
 
     fn procedure(&self, program: &Program, version: &Version, procedure: &Procedure) -> TokenStream {
-        let doc = docs::item(&procedure.name, &procedure.origin, &[]);
+        let doc = docs::item(&procedure.name, &procedure.origin);
         let (name, xdr_name) = (ident(&procedure.rust), &procedure.name);
         let [program, version, number] =
             [program.number, version.number, procedure.number].map(|value| number(u64::from(value)));

@@ -23,12 +23,14 @@ struct Locals {
 
 impl Emitter<'_> {
     pub(super) fn structure(&self, definition: &TypeDef, fields: &[Field]) -> TokenStream {
-        let doc = docs::item(&definition.name, &definition.origin, &[]);
+        let doc = self.doc(definition);
         let name = ident(&definition.rust);
         let lifetime = self.lifetime(&definition.layout);
         let derives = self.derives(&definition.layout);
         let members = fields.iter().map(|field| {
-            let (doc, name, ty) = (docs::part(&field.name), ident(&field.rust), self.ty(&field.ty));
+            // A name that is the same in XDR says nothing.
+            let doc = (field.rust != field.name).then(|| docs::part(&field.name));
+            let (name, ty) = (ident(&field.rust), self.ty(&field.ty));
             quote!(#doc pub #name: #ty)
         });
         let wire = self.wire(definition);
@@ -64,15 +66,15 @@ impl Emitter<'_> {
         let max = match layout.max {
             Some(max) => {
                 let max = number(max);
-                quote!(::core::option::Option::Some(#max))
+                quote!(Some(#max))
             }
-            None => quote!(::core::option::Option::None),
+            None => quote!(None),
         };
         let plain = layout.plain;
         quote! {
             impl xdr::Wire for #name #anonymous {
                 const MIN: usize = #min;
-                const MAX: ::core::option::Option<usize> = #max;
+                const MAX: xdr::Option<usize> = #max;
                 const PLAIN: bool = #plain;
             }
         }
@@ -93,8 +95,11 @@ impl Emitter<'_> {
         let Locals { decoder, sink, trace, .. } = &locals;
         let plain = definition.layout.plain;
         let fixed = plain.then(|| self.fixed(definition, &parts));
-        let (decode, encode) =
-            if plain { plain_codec(definition, &locals) } else { (self.decode(fields, &parts, &locals), self.encode(&parts, &locals)) };
+        let (decode, encode) = if plain {
+            plain_codec(definition, &locals)
+        } else {
+            (self.decode(fields, &parts, &locals), self.encode(&parts, &locals))
+        };
         let decode = nested(&definition.layout, decoder, &decode);
         let skip = nested(&definition.layout, decoder, &self.struct_skip(definition, &parts, &locals));
         let inline = inline(&definition.layout);
@@ -151,7 +156,7 @@ impl Emitter<'_> {
             }
         });
         let unused = fields.is_empty().then(|| quote!(let _ = #decoder;));
-        quote!(#unused #(#statements)* ::core::result::Result::Ok(Self { #(#names),* }))
+        quote!(#unused #(#statements)* Ok(Self { #(#names),* }))
     }
 
     fn encode(&self, parts: &[Part<'_>], locals: &Locals) -> TokenStream {
@@ -168,7 +173,7 @@ impl Emitter<'_> {
             }
         });
         let unused = parts.is_empty().then(|| quote!(let _ = #sink;));
-        quote!(#unused #(#statements)* ::core::result::Result::Ok(()))
+        quote!(#unused #(#statements)* Ok(()))
     }
 
     /// `impl Fixed`: all fields at once.
@@ -200,11 +205,7 @@ impl Emitter<'_> {
         let statements = parts.iter().map(|part| match part {
             Part::Single(field) => {
                 let (name, ty) = (&field.name, self.ty(&field.ty));
-                quote! {
-                    #trace.enter(#name);
-                    <#ty as xdr::Decode<'a>>::skip(#decoder, #trace)?;
-                    #trace.leave();
-                }
+                quote!(xdr::field::<#ty, T>(#name, #decoder, #trace)?;)
             }
             Part::Run(fields, total) => {
                 let entries = fields.iter().map(|(field, _, size)| {
@@ -216,7 +217,7 @@ impl Emitter<'_> {
             }
         });
         let unused = parts.is_empty().then(|| quote!(let _ = (#decoder, #trace);));
-        quote!(#unused #(#statements)* ::core::result::Result::Ok(()))
+        quote!(#unused #(#statements)* Ok(()))
     }
 
     /// What the borrowed form accepts, the owned form does.
@@ -246,8 +247,7 @@ impl Emitter<'_> {
     /// From borrowed to owned, and back by way of a buffer.
     pub(super) fn conversions(&self, definition: &TypeDef, body: &TokenStream) -> TokenStream {
         let name = ident(&definition.rust);
-        let (any, named) =
-            (self.borrowed_path(definition, &quote!('_)), self.borrowed_path(definition, &quote!('a)));
+        let (any, named) = (self.borrowed_path(definition, &quote!('_)), self.borrowed_path(definition, &quote!('a)));
         quote! {
             impl ::core::convert::From<#any> for #name {
                 fn from(borrowed: #any) -> Self { #body }
@@ -264,7 +264,7 @@ fn plain_codec(definition: &TypeDef, locals: &Locals) -> (TokenStream, TokenStre
     let size = number(definition.layout.min);
     let Locals { decoder, sink, run, .. } = locals;
     (
-        quote!(::core::result::Result::Ok(<Self as xdr::Fixed<#size>>::read(#decoder.fixed()?))),
+        quote!(Ok(<Self as xdr::Fixed<#size>>::read(#decoder.fixed()?))),
         quote!(#sink.fixed::<#size>(|#run| xdr::Fixed::write(self, #run))),
     )
 }

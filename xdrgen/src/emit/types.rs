@@ -27,7 +27,7 @@ impl Emitter<'_> {
             Type::Primitive(primitive) => self.primitive(*primitive),
             Type::FixedOpaque(length) => array(&quote!(u8), *length),
             Type::Opaque(None) if borrowed => quote!(&'a [u8]),
-            Type::Opaque(None) => quote!(xdr::alloc::Vec<u8>),
+            Type::Opaque(None) => quote!(xdr::heap::Vec<u8>),
             Type::Opaque(Some(max)) if borrowed => bounded(&quote!(xdr::Opaque), &[quote!('a)], Some(*max)),
             Type::Opaque(Some(max)) => bounded(&quote!(xdr::OpaqueBuf), &[], Some(*max)),
             Type::String(max) if borrowed => bounded(&quote!(xdr::Text), &[quote!('a)], *max),
@@ -37,18 +37,14 @@ impl Emitter<'_> {
             Type::Optional(element) => {
                 let boxed = !borrowed && self.schema.is_boxed(element);
                 let element = self.ty(element);
-                if boxed {
-                    quote!(::core::option::Option<xdr::alloc::Box<#element>>)
-                } else {
-                    quote!(::core::option::Option<#element>)
-                }
+                if boxed { quote!(xdr::Option<xdr::heap::Box<#element>>) } else { quote!(xdr::Option<#element>) }
             }
             Type::Recursive(id) => {
                 let target = self.path(*id);
                 if borrowed {
-                    quote!(::core::option::Option<xdr::Nested<'a, #target>>)
+                    quote!(xdr::Option<xdr::Nested<'a, #target>>)
                 } else {
-                    quote!(::core::option::Option<xdr::alloc::Box<#target>>)
+                    quote!(xdr::Option<xdr::heap::Box<#target>>)
                 }
             }
             Type::List(element) => {
@@ -63,7 +59,7 @@ impl Emitter<'_> {
         let element = self.ty(element);
         match (self.form, max) {
             (Form::Borrowed, max) => bounded(&quote!(xdr::Array), &[quote!('a), element], max),
-            (Form::Owned, None) => quote!(xdr::alloc::Vec<#element>),
+            (Form::Owned, None) => quote!(xdr::heap::Vec<#element>),
             (Form::Owned, max) => bounded(&quote!(xdr::ArrayBuf), &[element], max),
         }
     }
@@ -71,7 +67,7 @@ impl Emitter<'_> {
     /// What a union's arm holds in this form.
     pub(super) fn content(&self, ty: &Type) -> TokenStream {
         let content = self.ty(ty);
-        if self.form == Form::Owned && self.schema.is_boxed(ty) { quote!(xdr::alloc::Box<#content>) } else { content }
+        if self.form == Form::Owned && self.schema.is_boxed(ty) { quote!(xdr::heap::Box<#content>) } else { content }
     }
 
     /// The path to a type, from here, with its lifetime.
@@ -111,7 +107,7 @@ impl Emitter<'_> {
         }
         let item = quote!(item);
         match ty {
-            Type::Opaque(None) => quote!(xdr::alloc::Vec::from(#value)),
+            Type::Opaque(None) => quote!(xdr::heap::Vec::from(#value)),
             Type::Fixed(element, _) => {
                 let element = self.to_owned(element, &item);
                 quote!(#value.map(|item| #element))
@@ -131,13 +127,13 @@ impl Emitter<'_> {
             Type::Optional(element) => {
                 let boxed = self.schema.is_boxed(element);
                 let element = self.to_owned(element, &item);
-                let element = if boxed { quote!(xdr::alloc::Box::new(#element)) } else { element };
+                let element = if boxed { quote!(xdr::heap::Box::new(#element)) } else { element };
                 quote!(#value.map(|item| #element))
             }
             Type::Recursive(id) => {
                 let element = self.to_owned(&Type::Named(*id), &item);
                 // What was validated once decodes again: `ok` drops nothing.
-                quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::alloc::Box::new(#element)))
+                quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element)))
             }
             _ => quote!(::core::convert::From::from(#value)),
         }

@@ -9,7 +9,7 @@ use crate::ir::{Arm, Content, Discriminant, TypeDef, Union};
 
 impl Emitter<'_> {
     pub(super) fn union(&self, definition: &TypeDef, union: &Union) -> TokenStream {
-        let doc = docs::item(&definition.name, &definition.origin, &[]);
+        let doc = self.doc(definition);
         let name = ident(&definition.rust);
         let lifetime = self.lifetime(&definition.layout);
         let derives = self.derives(&definition.layout);
@@ -35,9 +35,7 @@ impl Emitter<'_> {
     }
 
     fn default_variant(&self, union: &Union, content: &Content) -> TokenStream {
-        let doc = docs::lines(&[
-            format!("`default`, with the `{}` that has no arm of its own.", union.name),
-        ]);
+        let doc = docs::lines(&[format!("`default`, with the `{}` that has no arm of its own.", union.name)]);
         let name = default_name(union);
         let discriminant = self.discriminant(union);
         let content = content.as_ref().map(|(_, ty)| self.content(ty)).map(|ty| quote!(, #ty));
@@ -148,7 +146,7 @@ impl Emitter<'_> {
                 quote!(other => { #which Self::#name(which #content) })
             }
         };
-        quote!(::core::result::Result::Ok(match decoder.u32()? { #(#arms)* #other }))
+        quote!(Ok(match decoder.u32()? { #(#arms)* #other }))
     }
 
     /// `let which = ..;`: the discriminant that has no arm, as a value of its Rust type.
@@ -160,8 +158,8 @@ impl Emitter<'_> {
             Discriminant::Enum(id) => {
                 let ty = self.path(id);
                 quote! {
-                    let ::core::option::Option::Some(which) = #ty::from_value(other.cast_signed()) else {
-                        return ::core::result::Result::Err(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
+                    let Some(which) = #ty::from_value(other.cast_signed()) else {
+                        return Err(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
                     };
                 }
             }
@@ -173,11 +171,7 @@ impl Emitter<'_> {
             None => quote!({}),
             Some((name, ty)) => {
                 let ty = self.ty(ty);
-                quote!({
-                    trace.enter(#name);
-                    <#ty as xdr::Decode<'a>>::skip(decoder, trace)?;
-                    trace.leave();
-                })
+                quote!({ xdr::field::<#ty, T>(#name, decoder, trace)?; })
             }
         };
         let arms = union.arms.iter().map(|arm| {
@@ -192,11 +186,12 @@ impl Emitter<'_> {
                     Discriminant::Enum(_) => self.default_which(union),
                     _ => TokenStream::new(),
                 };
-                let (other, used) = if check.is_empty() { (quote!(_), None) } else { (quote!(other), Some(quote!(let _ = which;))) };
+                let (other, used) =
+                    if check.is_empty() { (quote!(_), None) } else { (quote!(other), Some(quote!(let _ = which;))) };
                 quote!(#other => { #check #used #skip })
             }
         };
-        quote!(match decoder.u32()? { #(#arms)* #other } ::core::result::Result::Ok(()))
+        quote!(match decoder.u32()? { #(#arms)* #other } Ok(()))
     }
 
     fn union_encode(&self, union: &Union) -> TokenStream {
@@ -220,12 +215,15 @@ impl Emitter<'_> {
                 None => (quote!(Self::#name(which)), quote!(sink.u32(bits))),
                 Some(_) => (
                     quote!(Self::#name(which, content)),
-                    quote!({ sink.u32(bits)?; xdr::Encode::encode(content, sink) }),
+                    quote!({
+                        sink.u32(bits)?;
+                        xdr::Encode::encode(content, sink)
+                    }),
                 ),
             };
             quote! {
                 #pattern => match #bits {
-                    #(#taken)|* => ::core::result::Result::Err(xdr::Error::arm_mismatch(sink.offset())),
+                    #(#taken)|* => Err(xdr::Error::arm_mismatch(sink.offset())),
                     bits => #rest,
                 },
             }
@@ -237,7 +235,7 @@ impl Emitter<'_> {
         let borrowed = ident(&definition.rust);
         let value = |ty| {
             let owned = self.to_owned(ty, &quote!(content));
-            if self.schema.is_boxed(ty) { quote!(xdr::alloc::Box::new(#owned)) } else { owned }
+            if self.schema.is_boxed(ty) { quote!(xdr::heap::Box::new(#owned)) } else { owned }
         };
         self.has_borrowed().then(|| {
             let arms = union.arms.iter().map(|arm| {
@@ -278,6 +276,6 @@ fn default_name(union: &Union) -> Ident {
 
 fn unknown_arm() -> TokenStream {
     quote! {
-        _ => return ::core::result::Result::Err(decoder.error_before(xdr::ErrorKind::InvalidDiscriminant, 4)),
+        _ => return Err(decoder.error_before(xdr::ErrorKind::InvalidDiscriminant, 4)),
     }
 }

@@ -37,11 +37,13 @@ pub(super) fn declaration(input: Tokens<'_>) -> Parsed<'_, Option<Declaration>> 
 
 /// The name after the type, found also behind a misplaced `;`.
 fn declared_name(input: Tokens<'_>) -> Parsed<'_, Option<Ident>> {
-    if input.kind(0) == TokenKind::Semicolon && is_name(input.kind(1)) {
+    if input.kind(0) == TokenKind::Semicolon && is_name(input.kind(1)) && !input.skip(1).on_new_line() {
         let after = input.skip(2);
         let name_alone = after.kind(0) == TokenKind::Semicolon;
         let swapped = !name_alone
-            && (starts_declaration(&after) || starts_type(after.kind(0)) || matches!(after.kind(0), TokenKind::BraceClose | TokenKind::Case | TokenKind::Default))
+            && (starts_declaration(&after)
+                || starts_type(after.kind(0))
+                || matches!(after.kind(0), TokenKind::BraceClose | TokenKind::Case | TokenKind::Default))
             && !starts_declaration(&input.skip(1));
         let swapped = swapped || (starts_declaration(&input.skip(1)) && starts_declaration(&after));
         if name_alone || swapped {
@@ -75,11 +77,8 @@ fn array(input: Tokens<'_>) -> Parsed<'_, Shape> {
 }
 
 fn fixed(input: Tokens<'_>) -> Parsed<'_, Shape> {
-    let size = delimited(
-        (token(TokenKind::BracketOpen), repeated),
-        expect_value("a size"),
-        expect(TokenKind::BracketClose),
-    );
+    let size =
+        delimited((token(TokenKind::BracketOpen), repeated), expect_value("a size"), expect(TokenKind::BracketClose));
     size.map(|size| size.map_or(Shape::Variable(None), Shape::Fixed)).parse(input)
 }
 

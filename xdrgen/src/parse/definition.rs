@@ -77,9 +77,11 @@ fn constant_type(input: Tokens<'_>) -> Parsed<'_, Option<TypeSpecifier>> {
     }
     let (rest, ty) = type_specifier(input)?;
     input.lint(
-        Diagnostic::new(Code::TypedConstant, ty.span, "a constant with a type")
-            .label("RFC 4506 has none here")
-            .fix(ty.span, "", "remove the type"),
+        Diagnostic::new(Code::TypedConstant, ty.span, "a constant with a type").label("RFC 4506 has none here").fix(
+            ty.span,
+            "",
+            "remove the type",
+        ),
     );
     Ok((rest, Some(ty)))
 }

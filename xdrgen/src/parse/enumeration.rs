@@ -88,7 +88,7 @@ fn separator(input: Tokens<'_>) -> Parsed<'_, ()> {
         _ if ends_body(&input) => Ok((input, ())),
         _ if member_follows(0) => {
             input.missing(TokenKind::Comma);
-            if input.kind(2) != TokenKind::Equal {
+            if input.kind(2) != TokenKind::Equal && !input.is_unclosed() {
                 input.recovered();
             }
             Ok((input, ()))

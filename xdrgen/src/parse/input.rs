@@ -218,15 +218,16 @@ impl<'t> Tokens<'t> {
             .label(format!("expected {expected}"))
     }
 
-    /// Reports that the sign or keyword `kind` is missing: a sign after the token before, a keyword before the first.
+    /// Reports that the sign or keyword `kind` is missing: what ends or opens something after the token before, all
+    /// else before the first.
     pub(super) fn missing(&self, kind: TokenKind) {
         let missing = kind.spelling().unwrap_or_default();
-        let (place, insertion) = match kind {
-            _ if kind.is_keyword() => (self.here(), format!("{missing} ")),
-            TokenKind::BraceOpen => (self.gap(), format!(" {missing}")),
-            _ => (self.gap(), missing.to_owned()),
+        let (span, place, insertion) = match kind {
+            TokenKind::BraceOpen => (self.gap(), self.gap(), format!(" {missing}")),
+            TokenKind::Semicolon | TokenKind::Comma => (self.gap(), self.gap(), missing.to_owned()),
+            TokenKind::Colon | TokenKind::ParenClose => (self.span(), self.gap(), missing.to_owned()),
+            _ => (self.span(), self.here(), format!("{missing} ")),
         };
-        let span = if kind.is_keyword() { self.span() } else { place };
         let message = format!("expected `{missing}`, found {}", self.found());
         let diagnostic = Diagnostic::new(Code::Syntax, span, message).label(format!("expected `{missing}`"));
         self.error(diagnostic.fix(place, insertion, format!("add `{missing}`")));
@@ -235,12 +236,6 @@ impl<'t> Tokens<'t> {
     /// A sign that separates items stood or was put where it belongs: what follows is no consequence of errors before.
     pub(super) fn recovered(&self) {
         self.context.last_error.set(None);
-    }
-}
-
-impl TokenKind {
-    fn is_keyword(self) -> bool {
-        self.spelling().is_some_and(|spelling| spelling.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 }
 

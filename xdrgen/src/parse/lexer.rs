@@ -221,9 +221,11 @@ impl<'t> Lexer<'t> {
         self.unterminated = true;
         let mark = self.span(input, &input[2..]);
         self.found.diagnostics.push(
-            Diagnostic::new(Code::UnterminatedComment, mark, "a comment without its end")
-                .label("no `*/` follows")
-                .fix(Span::new(self.text, self.content.len()..self.content.len()), "*/", "end the comment"),
+            Diagnostic::new(Code::UnterminatedComment, mark, "a comment without its end").label("no `*/` follows").fix(
+                Span::new(self.text, self.content.len()..self.content.len()),
+                "*/",
+                "end the comment",
+            ),
         );
         self.first_on_line = true;
         let mut rest = input;
@@ -301,13 +303,14 @@ fn junk(input: &str) -> IResult<&str, &str> {
     recognize(pair(anychar, take_while(more))).parse(input)
 }
 
-/// Whether a line begins as a definition does.
-fn looks_like_definition(line: &str) -> bool {
-    let mut words = line.split_inclusive(char::is_whitespace).map(str::trim).filter(|word| !word.is_empty()).take(3);
+/// Whether the first line of `rest` begins as a definition does.
+fn looks_like_definition(rest: &str) -> bool {
+    let line = rest.lines().next().unwrap_or_default();
+    let mut words = line.split_whitespace();
     match (words.next(), words.next(), words.next()) {
-        (Some("struct" | "enum" | "program"), Some(_), Some(third)) => third.starts_with('{'),
+        (Some("struct" | "enum" | "program"), Some(_), third) => third.is_none_or(|third| third.starts_with('{')),
         (Some("union"), Some(_), Some(third)) => third.starts_with("switch"),
-        (Some("const" | "typedef"), Some(_), Some(_)) => line.lines().next().unwrap_or_default().contains(';'),
+        (Some("const" | "typedef"), Some(_), Some(_)) => line.contains(';'),
         _ => false,
     }
 }

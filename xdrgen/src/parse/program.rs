@@ -1,22 +1,25 @@
 //! Programs, versions and procedures: RFC 5531, section 12.2.
 
-use nom::Parser;
 use nom::branch::alt;
 use nom::combinator::opt;
 use nom::multi::separated_list0;
 use nom::sequence::{delimited, terminated};
+use nom::{Input, Parser};
 
 use crate::ast::{DefinitionKind, Procedure, Program, TypeKind, TypeSpecifier, Value, Version};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::definition::{Named, end};
 use crate::parse::input::{Mismatch, Parsed, Tokens};
-use crate::parse::lexer::TokenKind;
+use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::recovery::{
     broken, close, expect, expect_name, items, repeated, semicolon, starts_declaration, token, word,
 };
 use crate::parse::structure::stray_semicolon;
 use crate::parse::types::type_specifier;
 use crate::parse::value::value_or_zero;
+
+/// How many tokens between a procedure's arguments and their `)` are skipped as one defect.
+const MAX_JUNK: usize = 64;
 
 /// `program NAME { version .. } = 1;`
 pub(super) fn program(input: Tokens<'_>) -> Parsed<'_, Named> {
@@ -88,7 +91,8 @@ fn repeated_word<'t>(keyword: &'static str) -> impl Parser<Tokens<'t>, Output = 
 
 /// `T PROC(U, V) = 1;`
 fn procedure(input: Tokens<'_>) -> Parsed<'_, Option<Procedure>> {
-    let (rest, reply) = alt(((token(TokenKind::Void), repeated).map(|_| None), type_specifier.map(Some))).parse(input)?;
+    let (rest, reply) =
+        alt(((token(TokenKind::Void), repeated).map(|_| None), type_specifier.map(Some))).parse(input)?;
     check_length(input, reply.as_ref());
     let (rest, name) = expect_name("a name for the procedure").parse(rest)?;
     let open = (expect(TokenKind::ParenOpen), repeated);
@@ -127,9 +131,9 @@ fn arguments(input: Tokens<'_>) -> Parsed<'_, Vec<TypeSpecifier>> {
 
 /// The `)`, with what stands before it and is no argument.
 fn end_of_arguments(input: Tokens<'_>) -> Parsed<'_, ()> {
-    use TokenKind::{BraceClose, BraceOpen, End, ParenClose, Semicolon};
-    let end = (0..).find(|at| matches!(input.kind(*at), BraceClose | BraceOpen | End | ParenClose | Semicolon));
-    match end {
+    use TokenKind::{BraceClose, BraceOpen, ParenClose, Semicolon};
+    let ends = |token: Token<'_>| matches!(token.kind, BraceClose | BraceOpen | ParenClose | Semicolon);
+    match input.take(MAX_JUNK).position(ends) {
         Some(end) if end > 0 && input.kind(end) == ParenClose => {
             input.expected("`)`");
             input.skip(end).cast_shadow();

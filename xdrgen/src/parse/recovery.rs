@@ -1,8 +1,8 @@
 //! How reading goes on after a defect: what is put in, what is left out, and where the next item begins.
 
+use nom::Parser;
 use nom::combinator::verify;
 use nom::multi::many_till;
-use nom::Parser;
 
 use crate::ast::Ident;
 use crate::diagnostic::{Code, Diagnostic};
@@ -107,6 +107,8 @@ pub(super) fn semicolon<'t>(
             superfluous(&input, TokenKind::Semicolon);
             if starts_type(input.kind(0)) || input.skip(1).on_new_line() {
                 input.skip(1).cast_shadow();
+            } else if input.skip(2).on_new_line() {
+                input.recovered();
             }
             return Ok((input.skip(2), ()));
         }
@@ -132,9 +134,7 @@ pub(super) fn items<'t, T>(
 }
 
 /// Reports what stands here as no `what`, and skips it.
-pub(super) fn broken<'t, T>(
-    what: &'static str,
-) -> impl Parser<Tokens<'t>, Output = Option<T>, Error = Mismatch> {
+pub(super) fn broken<'t, T>(what: &'static str) -> impl Parser<Tokens<'t>, Output = Option<T>, Error = Mismatch> {
     move |input: Tokens<'t>| {
         input.expected(what);
         Ok((after_item(input.skip(1)), None))
@@ -201,9 +201,7 @@ pub(super) fn starts_definition(input: &Tokens<'_>) -> bool {
 /// Whether the body at the brace `brace` ahead is followed by a name, so that it is a type within a declaration.
 pub(super) fn is_inline(input: &Tokens<'_>, brace: usize) -> bool {
     input.kind(brace) == TokenKind::BraceOpen
-        && input
-            .closing(brace)
-            .is_some_and(|close| matches!(input.kind(close + 1), TokenKind::Name | TokenKind::Star))
+        && input.closing(brace).is_some_and(|close| matches!(input.kind(close + 1), TokenKind::Name | TokenKind::Star))
 }
 
 /// Whether a declaration begins here, as far as two tokens tell.
@@ -216,9 +214,7 @@ pub(super) fn starts_declaration(input: &Tokens<'_>) -> bool {
 
 /// Whether a keyword begins a declaration.
 pub(super) fn starts_type(kind: TokenKind) -> bool {
-    use TokenKind::{
-        Bool, Double, Enum, Float, Hyper, Int, Opaque, Quadruple, String, Struct, Union, Unsigned, Void,
-    };
+    use TokenKind::{Bool, Double, Enum, Float, Hyper, Int, Opaque, Quadruple, String, Struct, Union, Unsigned, Void};
     matches!(
         kind,
         Bool | Double | Enum | Float | Hyper | Int | Opaque | Quadruple | String | Struct | Union | Unsigned | Void

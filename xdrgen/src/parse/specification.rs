@@ -2,6 +2,7 @@
 
 use nom::Parser;
 use nom::branch::alt;
+use nom::bytes::complete::take_while;
 use nom::multi::separated_list1;
 use nom::sequence::pair;
 
@@ -11,15 +12,17 @@ use crate::parse::definition::{
     Named, complete, constant, definition, enumeration, is_keyword, structure, typedef, union,
 };
 use crate::parse::input::{Parsed, Tokens, mismatch};
-use crate::parse::lexer::TokenKind;
+use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::program::program_after_keyword;
-use crate::parse::recovery::{after_item, expect, ident, is_name, starts_declaration, starts_definition, starts_type, token, word};
+use crate::parse::recovery::{
+    after_item, expect, ident, is_name, starts_declaration, starts_definition, starts_type, token, word,
+};
 use crate::parse::structure::stray_semicolon;
 use crate::source::Span;
 
 /// What stands at the top.
 enum Item {
-    Definition(Option<Definition>),
+    Definition(Option<Box<Definition>>),
     /// `namespace a {`, with its brace.
     Open(Span),
     /// `}`
@@ -36,7 +39,7 @@ pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
             break;
         };
         match item {
-            Item::Definition(definition) => found.extend(definition),
+            Item::Definition(definition) => found.extend(definition.map(|definition| *definition)),
             Item::Open(brace) => open.push(brace),
             Item::Close(brace) if open.pop().is_none() => {
                 let message = "a `}` without its `{`";
@@ -59,9 +62,9 @@ fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
         namespace.map(Item::Open),
         closing,
         pragma.map(|()| Item::Nothing),
-        definition.map(Item::Definition),
+        definition.map(|found| Item::Definition(found.map(Box::new))),
         stray_semicolon.map(|()| Item::Nothing),
-        unexpected.map(Item::Definition),
+        unexpected.map(|found| Item::Definition(found.map(Box::new))),
     ))
     .parse(input)
 }
@@ -87,11 +90,8 @@ fn namespace(input: Tokens<'_>) -> Parsed<'_, Span> {
 
 /// `pragma header nfs4;`
 fn pragma(input: Tokens<'_>) -> Parsed<'_, ()> {
-    let (mut rest, _) = word("pragma").parse(input)?;
-    while is_name(rest.kind(0)) && !rest.peek(0).is_some_and(|token| token.first_on_line) {
-        rest = rest.skip(1);
-    }
-    let (rest, _) = expect(TokenKind::Semicolon).parse(rest)?;
+    let words = take_while(|token: Token<'_>| is_name(token.kind) && !token.first_on_line);
+    let (rest, _) = (word("pragma"), words, expect(TokenKind::Semicolon)).parse(input)?;
     let span = rest.since(input.span());
     input.lint(Diagnostic::new(Code::Pragma, span, "a pragma of Linux's xdrgen").label("left out"));
     Ok((rest, ()))
@@ -148,7 +148,8 @@ fn misspelt(input: Tokens<'_>) -> Option<Meant> {
     if !is_name(next.kind(0)) && !starts_type(next.kind(0)) {
         return None;
     }
-    let near = [CONST, TYPEDEF, STRUCT, ENUM, UNION, PROGRAM].into_iter().find(|(keyword, _)| resembles(word.text, keyword));
+    let near =
+        [CONST, TYPEDEF, STRUCT, ENUM, UNION, PROGRAM].into_iter().find(|(keyword, _)| resembles(word.text, keyword));
     let bodied = matches!(next.kind(1), TokenKind::BraceOpen | TokenKind::Switch);
     near.or_else(|| likeness(next).filter(|_| bodied && !is_keyword(next.kind(0))))
 }

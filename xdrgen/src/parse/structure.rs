@@ -24,12 +24,8 @@ pub(super) fn struct_body(input: Tokens<'_>) -> Parsed<'_, StructBody> {
 }
 
 fn field(input: Tokens<'_>) -> Parsed<'_, Option<Declaration>> {
-    alt((
-        stray_semicolon.map(|()| None),
-        void.map(|()| None),
-        terminated(declaration, semicolon(starts_declaration)),
-    ))
-    .parse(input)
+    alt((stray_semicolon.map(|()| None), void.map(|()| None), terminated(declaration, semicolon(starts_declaration))))
+        .parse(input)
 }
 
 /// `void;`, which holds nothing.
@@ -58,9 +54,11 @@ pub(super) fn stray_semicolon(input: Tokens<'_>) -> Parsed<'_, ()> {
         return Ok((rest, ()));
     }
     input.lint(
-        Diagnostic::new(Code::EmptyDeclaration, stray.span, "a `;` with nothing before it")
-            .label("one too many")
-            .fix(stray.span, "", "remove it"),
+        Diagnostic::new(Code::EmptyDeclaration, stray.span, "a `;` with nothing before it").label("one too many").fix(
+            stray.span,
+            "",
+            "remove it",
+        ),
     );
     Ok((rest, ()))
 }

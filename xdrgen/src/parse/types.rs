@@ -2,7 +2,7 @@
 
 use nom::Parser;
 use nom::branch::alt;
-use nom::combinator::{map_opt, opt, value};
+use nom::combinator::{map_opt, opt, success, value};
 use nom::sequence::{pair, preceded};
 
 use crate::ast::{Keyword, TypeKind, TypeSpecifier};
@@ -59,11 +59,11 @@ fn unsigned(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
 fn unsigned_alone<'t>(input: Tokens<'t>, rest: Tokens<'t>) -> Tokens<'t> {
     if rest.kind(0) == TokenKind::Name && rest.kind(1) == TokenKind::Name {
         let message = format!("expected `int` or `hyper` after `unsigned`, found {}", rest.found());
-        rest.error(
-            Diagnostic::new(Code::Syntax, rest.span(), message)
-                .label("expected `int` or `hyper`")
-                .fix(input.span(), "", "remove `unsigned`"),
-        );
+        rest.error(Diagnostic::new(Code::Syntax, rest.span(), message).label("expected `int` or `hyper`").fix(
+            input.span(),
+            "",
+            "remove `unsigned`",
+        ));
         return rest.skip(1);
     }
     input.lint(
@@ -120,7 +120,7 @@ fn constructed(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
         kind if is_name(kind) && is_tagged(&rest) => inline(untagged(input, rest), keyword),
         kind if is_name(kind) && keyword == Keyword::Enum && rest.kind(1) == TokenKind::Equal => inline(rest, keyword),
         kind if is_name(kind) => reference(input, rest, keyword),
-        kind if starts_type(kind) && rest.in_shadow() => type_specifier(rest).map(|(rest, ty)| (rest, ty.kind)),
+        kind if starts_type(kind) && rest.in_shadow() => alt((basic, unsigned, success(TypeKind::Int))).parse(rest),
         kind if starts_type(kind) && keyword == Keyword::Struct => inline(rest, keyword),
         _ => {
             rest.expected("a name or `{`");

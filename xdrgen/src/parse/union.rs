@@ -6,8 +6,8 @@ use nom::combinator::opt;
 use nom::multi::many1;
 use nom::sequence::{delimited, terminated};
 
-use crate::ast::{Arm, ArmBody, Declaration, Shape, TypeKind, TypeSpecifier, UnionBody, Value};
 use crate::ast::Ident;
+use crate::ast::{Arm, ArmBody, Declaration, Shape, TypeKind, TypeSpecifier, UnionBody, Value};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::declaration::declaration;
 use crate::parse::input::{Parsed, Tokens};
@@ -74,7 +74,9 @@ fn discriminant(input: Tokens<'_>) -> Parsed<'_, Declaration> {
     }
     let declaration = found.flatten().unwrap_or_else(|| stand_in(input));
     if !matches!(declaration.shape, Shape::Plain) {
-        input.error(Diagnostic::new(Code::Syntax, declaration.span, "a discriminant is one value").label("expected `T name`"));
+        input.error(
+            Diagnostic::new(Code::Syntax, declaration.span, "a discriminant is one value").label("expected `T name`"),
+        );
     }
     Ok((rest, Declaration { shape: Shape::Plain, ..declaration }))
 }
@@ -120,12 +122,9 @@ fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
     let (end, more) = more_declarations(rest)?;
     if more {
         let label = "an arm has one declaration";
-        let mut diagnostic = Diagnostic::new(
-            Code::SeveralDeclarations,
-            end.since(rest.span()),
-            "an arm with several declarations",
-        )
-        .label(label);
+        let mut diagnostic =
+            Diagnostic::new(Code::SeveralDeclarations, end.since(rest.span()), "an arm with several declarations")
+                .label(label);
         diagnostic = diagnostic.note_at(rest.since(input.span()), "the first stands here");
         rest.error(diagnostic.note("a struct can hold them together"));
     }
@@ -133,8 +132,8 @@ fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
 }
 
 fn arm_declaration(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
-    let field = terminated(declaration, semicolon(starts_item))
-        .map(|field| field.map(|field| ArmBody::Field(Box::new(field))));
+    let field =
+        terminated(declaration, semicolon(starts_item)).map(|field| field.map(|field| ArmBody::Field(Box::new(field))));
     alt((void.map(|()| Some(ArmBody::Void)), field)).parse(input)
 }
 
@@ -149,7 +148,8 @@ fn more_declarations(mut input: Tokens<'_>) -> Parsed<'_, bool> {
     while !ends_body(&input)
         && !starts_case(&input)
         && !matches!(input.kind(1), TokenKind::Case | TokenKind::BraceClose)
-        && let Ok((rest, _)) = arm_declaration(input) {
+        && let Ok((rest, _)) = arm_declaration(input)
+    {
         input = rest;
         more = true;
     }

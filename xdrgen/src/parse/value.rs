@@ -30,7 +30,9 @@ fn constant(input: Tokens<'_>) -> Parsed<'_, Value> {
 }
 
 /// A value that must stand here. Where it is missing, that is reported as no `what`; one token too many is left out.
-pub(super) fn expect_value<'t>(what: &'static str) -> impl Parser<Tokens<'t>, Output = Option<Value>, Error = Mismatch> {
+pub(super) fn expect_value<'t>(
+    what: &'static str,
+) -> impl Parser<Tokens<'t>, Output = Option<Value>, Error = Mismatch> {
     move |input: Tokens<'t>| {
         if let Ok((rest, value)) = value(input) {
             return Ok((rest, Some(value)));
@@ -42,7 +44,8 @@ pub(super) fn expect_value<'t>(what: &'static str) -> impl Parser<Tokens<'t>, Ou
             TokenKind::Comma | TokenKind::Semicolon | TokenKind::BraceClose | TokenKind::Case | TokenKind::Default
         );
         if (repeated || !separates)
-            && let Ok((rest, value)) = value(input.skip(1)) {
+            && let Ok((rest, value)) = value(input.skip(1))
+        {
             return Ok((rest, Some(value)));
         }
         Ok((input, None))

@@ -26,7 +26,7 @@ fn explanations_name_the_field() {
         (1, 2, "reads: boolean is neither 0 nor 1 at octet 4"),
         (6, 3, "writes: boolean is neither 0 nor 1 at octet 24"),
         (7, 5, "writes[0].target: length exceeds its bound at octet 28"),
-        (7, 3, "writes[0].target[2].offset: unexpected end of input at octet 60"),
+        (7, 4, "writes[0].target[3].handle: unexpected end of input at octet 68"),
         (14, 2, "writes: boolean is neither 0 nor 1 at octet 56"),
         (15, 9, "name: length exceeds its bound at octet 60"),
         (15, 5, "name: unexpected end of input at octet 64"),
@@ -53,7 +53,7 @@ fn explanations_name_the_limit() {
     assert_eq!(explained.error(), Error::new(ElementLimit, 20));
     let limits = Limits { depth: 0, ..Limits::DEFAULT };
     let explained = Header::explain(&octets, &limits).unwrap();
-    assert_eq!(explained.error(), Error::new(DepthLimit, 8));
+    assert_eq!(explained.error(), Error::new(DepthLimit, 12));
     assert_eq!(Header::from_bytes_with(&octets, &limits), Err(explained.error()));
 }
 

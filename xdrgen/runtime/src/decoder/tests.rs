@@ -85,8 +85,8 @@ fn limits_are_kept_to_the_last() {
 fn plain_elements_are_no_level() {
     let limits = Limits { depth: 0, ..Limits::DEFAULT };
     let mut d = Decoder::with_limits(&[], &limits).unwrap();
-    assert_eq!(d.nested_elements::<u32, _>(|_| Ok(())), Ok(()));
-    assert_eq!(d.nested_elements::<bool, _>(|_| Ok(())), Err(error(DepthLimit, 0)));
+    assert_eq!(d.element::<u32, _>(|_| Ok(())), Ok(()));
+    assert_eq!(d.element::<bool, _>(|_| Ok(())), Err(error(DepthLimit, 0)));
 }
 
 #[test]

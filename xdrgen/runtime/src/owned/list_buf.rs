@@ -105,15 +105,13 @@ impl<'a, T: Decode<'a>> Decode<'a> for ListBuf<T> {
         let least = T::MIN.saturating_add(TAG);
         d.owe(count, least)?;
         let mut items = reserve(d, count as usize)?;
-        d.nested_elements::<T, _>(|d| {
-            for _ in 0..count {
-                d.pay(least);
-                d.elements(1)?;
-                d.advance(TAG)?;
-                items.push(T::decode(d)?);
-            }
-            d.advance(TAG)
-        })?;
+        for _ in 0..count {
+            d.pay(least);
+            d.elements(1)?;
+            d.advance(TAG)?;
+            items.push(d.element::<T, _>(T::decode)?);
+        }
+        d.advance(TAG)?;
         Ok(Self(items))
     }
 

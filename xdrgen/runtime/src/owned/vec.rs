@@ -78,13 +78,10 @@ pub(super) fn decode_elements<'a, T: Decode<'a>>(d: &mut Decoder<'a>, max: u32) 
     d.elements(count)?;
     d.owe(count, T::MIN)?;
     let mut items = reserve(d, count as usize)?;
-    d.nested_elements::<T, _>(|d| {
-        for _ in 0..count {
-            d.pay(T::MIN);
-            items.push(T::decode(d)?);
-        }
-        Ok(())
-    })?;
+    for _ in 0..count {
+        d.pay(T::MIN);
+        items.push(d.element::<T, _>(T::decode)?);
+    }
     Ok(items)
 }
 

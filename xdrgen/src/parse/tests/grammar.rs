@@ -37,8 +37,24 @@ struct Reader<'t> {
 }
 
 const KEYWORDS: &[&str] = &[
-    "bool", "case", "const", "default", "double", "quadruple", "enum", "float", "hyper", "int", "opaque", "string",
-    "struct", "switch", "typedef", "union", "unsigned", "void",
+    "bool",
+    "case",
+    "const",
+    "default",
+    "double",
+    "quadruple",
+    "enum",
+    "float",
+    "hyper",
+    "int",
+    "opaque",
+    "string",
+    "struct",
+    "switch",
+    "typedef",
+    "union",
+    "unsigned",
+    "void",
 ];
 
 impl Reader<'_> {

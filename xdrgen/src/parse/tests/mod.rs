@@ -1,7 +1,13 @@
 //! Tests of the lexer and the grammar, by what they read.
 
+mod constructs;
+mod defects;
+mod extensions;
 mod grammar;
+mod lexing;
 mod mutation;
+mod render;
+mod robustness;
 
 use crate::ast::Specification;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Level, Levels};
@@ -25,4 +31,31 @@ fn parsed(xdr: &str, kind: TextKind, all: bool) -> (Sources, TextId, Specificati
     let specification = parse(&sources, text, &mut diagnostics);
     let list = diagnostics.into_sorted(&sources);
     (sources, text, specification, list)
+}
+
+/// What is reported for `xdr`, with every lint, as lines `line:column code message`.
+fn reported(xdr: &str) -> String {
+    let (sources, _, _, list) = parsed(xdr, TextKind::Xdr, true);
+    let lines = list.iter().filter_map(|diagnostic| {
+        let place = sources.locate(diagnostic.span?);
+        Some(format!("{}:{} {} {}\n", place.line, place.column, diagnostic.code, diagnostic.message))
+    });
+    lines.collect()
+}
+
+/// What is read of `xdr`, written again.
+fn read(xdr: &str) -> String {
+    render::specification(&parsed(xdr, TextKind::Xdr, true).2)
+}
+
+/// `xdr` with the fixes of its diagnostics applied.
+fn fixed(xdr: &str) -> String {
+    let (sources, text, _, list) = parsed(xdr, TextKind::Xdr, true);
+    let mut fixes: Vec<_> = list.iter().flat_map(|diagnostic| &diagnostic.fixes).collect();
+    fixes.sort_by_key(|fix| std::cmp::Reverse((fix.span.start, fix.span.end)));
+    let mut mended = sources.text(text).content().trim_end().to_owned();
+    for fix in fixes {
+        mended.replace_range(fix.span.range(), &fix.replacement);
+    }
+    mended
 }

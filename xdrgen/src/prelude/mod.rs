@@ -11,11 +11,14 @@ pub enum Prelude {
     /// `int32_t`, `uint64_t` and the like, and `u_int`, `u_long` and the like, as rpcgen takes from C. Types of less than 32 bits
     /// travel in four octets.
     C,
+    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `netobj`: what rpcgen takes from the headers of ONC RPC. A definition
+    /// that a document needs becomes part of its module.
+    Rpc,
 }
 
 impl Prelude {
     /// All of them: what a bare file has.
-    pub const ALL: &'static [Self] = &[Self::Ietf, Self::C];
+    pub const ALL: &'static [Self] = &[Self::Ietf, Self::C, Self::Rpc];
 
     /// Its name in a manifest.
     #[must_use]
@@ -23,6 +26,7 @@ impl Prelude {
         match self {
             Self::Ietf => "ietf",
             Self::C => "c",
+            Self::Rpc => "rpc",
         }
     }
 
@@ -44,12 +48,21 @@ impl Prelude {
         })
     }
 
+    /// Its definitions, as XDR.
+    pub(crate) fn xdr(self) -> Option<&'static str> {
+        match self {
+            Self::Rpc => Some(include_str!("rpc.x")),
+            Self::Ietf | Self::C => None,
+        }
+    }
+
     /// The names it has, for hints.
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Ietf => &["int32", "uint32", "int64", "uint64"],
             Self::C => &["int32_t", "uint32_t", "int64_t", "uint64_t", "u_int", "u_long"],
+            Self::Rpc => &[],
         }
     }
 }
