@@ -1,6 +1,6 @@
 //! Typed diagnostics: what can be wrong, how serious it is, and what to do about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -276,19 +276,24 @@ impl Diagnostic {
 pub struct Diagnostics {
     levels: Levels,
     list: Vec<Diagnostic>,
+    /// What was reported where: no place is told the same twice.
+    seen: HashSet<(Code, Option<Span>, String)>,
 }
 
 impl Diagnostics {
     /// None yet.
     #[must_use]
     pub fn new(levels: Levels) -> Self {
-        Self { levels, list: Vec::new() }
+        Self { levels, ..Self::default() }
     }
 
     /// Takes a diagnostic, at the level its code has now; one that is allowed is dropped.
     pub fn report(&mut self, mut diagnostic: Diagnostic) {
         diagnostic.level = self.levels.of(diagnostic.code);
-        if diagnostic.level != Level::Allow && !self.list.contains(&diagnostic) {
+        if diagnostic.level == Level::Allow {
+            return;
+        }
+        if self.seen.insert((diagnostic.code, diagnostic.span, diagnostic.message.clone())) {
             self.list.push(diagnostic);
         }
     }

@@ -41,6 +41,12 @@ impl Error {
         Self::new(kind, u32::try_from(offset).unwrap_or(u32::MAX))
     }
 
+    /// A default arm holds a discriminant that has an arm of its own; for generated code.
+    #[doc(hidden)]
+    pub fn arm_mismatch(offset: usize) -> Self {
+        Self::at(ErrorKind::ArmMismatch, offset)
+    }
+
     /// What was wrong.
     pub const fn kind(&self) -> ErrorKind {
         self.kind

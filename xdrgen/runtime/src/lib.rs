@@ -88,7 +88,7 @@ pub use plain::Quadruple;
 pub use program::Procedure;
 pub use sequence::Iter;
 pub use text::Text;
-pub use trace::{Explanation, NoTrace, Path, Trace};
+pub use trace::{Explanation, NoTrace, Path, Trace, field};
 pub use wire::Wire;
 
 /// The version of what generated code relies on.
@@ -116,9 +116,13 @@ pub const fn assert_abi(generated: u32) {
 /// What generated code names without asking its crate for `alloc`. No part of the public interface.
 #[cfg(feature = "alloc")]
 #[doc(hidden)]
-pub mod __private {
+pub mod heap {
     pub use alloc::{boxed::Box, vec::Vec};
 }
+
+/// So that generated code need not care whether its crate has an `Option` of its own. No part of the public interface.
+#[doc(hidden)]
+pub use core::option::Option;
 
 /// Compiles the examples of the README.
 #[cfg(all(doctest, feature = "alloc"))]

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::sequence::{Iter, Repr, sequence};
-use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
+use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
 /// Octets before each element: the TRUE of the pointer to it.
 pub(crate) const TAG: usize = 4;
@@ -29,10 +29,16 @@ pub(crate) const TAG: usize = 4;
 pub struct List<'a, T>(Repr<'a, T>);
 
 impl<'a, T> List<'a, T> {
-    /// A list of these elements.
+    /// A list of these elements. Without a bound in the XDR, `From` will do as well.
+    ///
+    /// # Errors
+    /// [`TooLong`] if they are more than 32 bits can count, so that no decoder would take them.
     #[inline]
-    pub const fn new(items: &'a [T]) -> Self {
-        Self(Repr::Slice(items))
+    pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
+        match TooLong::check(items.len(), u32::MAX) {
+            Ok(()) => Ok(Self(Repr::Slice(items))),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -58,14 +64,14 @@ sequence!(List [] []);
 impl<'a, T> From<&'a [T]> for List<'a, T> {
     #[inline]
     fn from(items: &'a [T]) -> Self {
-        Self::new(items)
+        Self(Repr::Slice(items))
     }
 }
 
 impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
     #[inline]
     fn from(items: &'a [T; N]) -> Self {
-        Self::new(items)
+        Self(Repr::Slice(items))
     }
 }
 

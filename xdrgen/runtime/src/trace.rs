@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Decoder, Error, Result};
+use crate::{Decode, Decoder, Error, Result};
 
 /// What a walk over octets tells of where it is.
 ///
@@ -22,6 +22,18 @@ pub trait Trace {
     /// # Errors
     /// `UnexpectedEnd`, at the beginning of the run for [`NoTrace`], of the field which is cut for [`Path`].
     fn run(&mut self, d: &mut Decoder<'_>, fields: &[(&'static str, u32)], total: usize) -> Result<()>;
+}
+
+/// Skips one field, named for the trace; generated code does so for each.
+///
+/// # Errors
+/// As [`Decode::skip`].
+#[inline(always)]
+pub fn field<'a, D: Decode<'a>, T: Trace>(name: &'static str, decoder: &mut Decoder<'a>, trace: &mut T) -> Result<()> {
+    trace.enter(name);
+    D::skip(decoder, trace)?;
+    trace.leave();
+    Ok(())
 }
 
 /// Tells nothing, at no cost.

@@ -282,7 +282,7 @@ fn write(field: &Field, run: &Ident, total: u64, at: u64, size: u64) -> TokenStr
 
 /// Counts a level of depth around the codec of a type that contains itself.
 pub(super) fn nested(layout: &Layout, decoder: &Ident, body: &TokenStream) -> TokenStream {
-    if layout.recursive { quote!(#decoder.nested(|#decoder| { #body })) } else { body.clone() }
+    if layout.counts_depth { quote!(#decoder.nested(|#decoder| { #body })) } else { body.clone() }
 }
 
 /// Small codecs are worth inlining across crates; large ones would be copied everywhere.

@@ -9,7 +9,7 @@ use crate::ast::{Declaration, Ident, Shape, TypeKind};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::input::{Parsed, Tokens};
 use crate::parse::lexer::TokenKind;
-use crate::parse::recovery::{expect, expect_name, ident, is_name, repeated, starts_declaration, starts_type, token};
+use crate::parse::recovery::{expect, expect_name, ident, is_name, repeated, starts_declaration, token};
 use crate::parse::types::type_specifier;
 use crate::parse::value::{expect_value, value};
 
@@ -37,20 +37,20 @@ pub(super) fn declaration(input: Tokens<'_>) -> Parsed<'_, Option<Declaration>> 
 
 /// The name after the type, found also behind a misplaced `;`.
 fn declared_name(input: Tokens<'_>) -> Parsed<'_, Option<Ident>> {
-    if input.kind(0) == TokenKind::Semicolon && is_name(input.kind(1)) && !input.skip(1).on_new_line() {
-        let after = input.skip(2);
-        let name_alone = after.kind(0) == TokenKind::Semicolon;
-        let swapped = !name_alone
-            && (starts_declaration(&after)
-                || starts_type(after.kind(0))
-                || matches!(after.kind(0), TokenKind::BraceClose | TokenKind::Case | TokenKind::Default))
-            && !starts_declaration(&input.skip(1));
-        let swapped = swapped || (starts_declaration(&input.skip(1)) && starts_declaration(&after));
-        if name_alone || swapped {
+    let (name, after) = (input.skip(1), input.skip(2));
+    if input.kind(0) == TokenKind::Semicolon && is_name(name.kind(0)) && !name.on_new_line() {
+        let swapped = if starts_declaration(&name) { starts_declaration(&after) } else { begins_item(&after) };
+        if swapped || after.kind(0) == TokenKind::Semicolon {
             return misplaced_semicolon(input, swapped);
         }
     }
     expect_name("a name").parse(input)
+}
+
+/// Whether a field or an arm begins here, or the body ends.
+fn begins_item(input: &Tokens<'_>) -> bool {
+    let ends = matches!(input.kind(0), TokenKind::BraceClose | TokenKind::Case | TokenKind::Default);
+    ends || starts_declaration(input)
 }
 
 /// Reports the `;` between a type and its name.

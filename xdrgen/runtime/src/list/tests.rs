@@ -19,7 +19,7 @@ fn tags_and_elements_are_checked() {
 fn elements_come_from_octets_or_from_a_slice() {
     let octets = words(&[1, 7, 1, 8, 0]);
     let wire = List::<u32>::from_bytes(&octets).unwrap();
-    let slice = List::new(&[7, 8]);
+    let slice = List::new(&[7, 8]).unwrap();
     assert_eq!(wire, slice);
     assert_ne!(wire, List::from(&[7]));
     for list in [wire, slice] {

@@ -33,6 +33,11 @@ impl<T, const MAX: u32> ArrayBuf<T, MAX> {
         Ok(Self(items))
     }
 
+    /// The elements of a borrowed array, each made into an owned one.
+    pub fn from_array<'a, B: Decode<'a> + Clone>(array: Array<'a, B, MAX>, own: impl FnMut(B) -> T) -> Self {
+        Self(array.iter().map(own).collect())
+    }
+
     /// The elements.
     pub fn into_inner(self) -> Vec<T> {
         self.0

@@ -74,6 +74,8 @@ fn each_sequence_is_one_exact_allocation() {
 
     let items: Vec<u32> = Array::from(&[1u32, 2, 3, 4, 5]).into();
     assert_eq!(items.capacity(), 5);
+    let items: Vec<u32> = Array::from(&[1u32, 2, 3]).into();
+    assert_eq!(items.capacity(), 3);
     let items = ListBuf::<u64>::from(List::from(&[1u32, 2, 3, 4, 5]));
     assert_eq!((items.capacity(), &items[..]), (5, &[1, 2, 3, 4, 5][..]));
 }
@@ -132,7 +134,6 @@ fn counts_in_counts_cannot_multiply() {
     assert!(Cube::from_bytes(&octets).is_ok());
 }
 
-/// What is owed never exceeds the input, whatever it claims.
 #[test]
 fn lists_owe_their_elements() {
     // An array of 3 lists owes 8 octets for the other two lists while the first, of one element, is read.
@@ -183,6 +184,7 @@ fn owned_values_can_be_borrowed_beyond_the_limits() {
     let borrowed = tree.borrow_in(&mut buf).unwrap();
     assert_eq!((borrowed.value, borrowed.kids.len()), (199, 3));
     assert_eq!(octets_of(&borrowed), octets_of(&tree));
+    assert_eq!(buf.capacity(), octets_of(&tree).len());
 }
 
 fn tree() -> impl Strategy<Value = TreeBuf> {

@@ -95,9 +95,9 @@ fn the_same_tokens_over_and_over() {
     let mut random = Xorshift(0x0ddb_a115);
     for first in PIECES {
         let second = PIECES[random.below(PIECES.len())];
-        counted(&format!("{first} ").repeat(20_000));
-        counted(&format!("{first} {second} ").repeat(10_000));
-        counted(&format!("struct s {{ {}", format!("{second} {first} ").repeat(10_000)));
+        counted(&format!("{first} ").repeat(5_000));
+        counted(&format!("{first} {second} ").repeat(3_000));
+        counted(&format!("struct s {{ {}", format!("{second} {first} ").repeat(3_000)));
     }
 }
 
@@ -152,32 +152,7 @@ fn long_broken_texts() {
     for piece in pieces {
         for before in ["", "struct s { ", "enum e { ", "program p { version v { ", "union u switch (int a) { case 1: "]
         {
-            counted(&format!("{before}{}", piece.repeat(30_000)));
-        }
-    }
-}
-#[test]
-#[ignore]
-fn tmp_pairs() {
-    for before in [
-        "",
-        "struct s { ",
-        "enum e { ",
-        "program p { version v { ",
-        "union u switch (int a) { case 1: ",
-        "program p { version v { void a(",
-    ] {
-        for a in PIECES {
-            for b in PIECES {
-                for c in ["", "a", "int", "{", "struct", ";", "case 1:"] {
-                    let t = std::time::Instant::now();
-                    counted(&format!("{before}{}", format!("{a} {b} {c} ").repeat(4_000)));
-                    let t = t.elapsed().as_millis();
-                    if t > 25 {
-                        println!("{before:?} {a:?} {b:?} {c:?} {t}");
-                    }
-                }
-            }
+            counted(&format!("{before}{}", piece.repeat(10_000)));
         }
     }
 }
