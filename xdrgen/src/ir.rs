@@ -182,8 +182,6 @@ pub struct Layout {
     pub memory: u64,
     /// It contains itself, through an indirection.
     pub recursive: bool,
-    /// It contains itself through a sequence, which unlike a boxed value counts no depth: its own codec does.
-    pub counts_depth: bool,
 }
 
 impl Default for Layout {
@@ -197,7 +195,6 @@ impl Default for Layout {
             float: false,
             memory: 0,
             recursive: false,
-            counts_depth: false,
         }
     }
 }

@@ -106,7 +106,6 @@ fn in_sequence(a: Layout, b: Layout) -> Layout {
         float: a.float || b.float,
         memory: a.memory.saturating_add(if b.memory < 4 { b.memory } else { b.memory.div_ceil(4) * 4 }),
         recursive: false,
-        counts_depth: false,
     }
 }
 
@@ -121,6 +120,5 @@ fn alternatives(a: Layout, b: Layout) -> Layout {
         float: a.float || b.float,
         memory: a.memory.max(b.memory),
         recursive: false,
-        counts_depth: false,
     }
 }

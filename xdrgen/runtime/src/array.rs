@@ -20,7 +20,7 @@ use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire
 /// assert_eq!(array.get(1), Some(8));
 ///
 /// let mut buf = [0; 12];
-/// Array::from(&[7u32, 8]).to_slice(&mut buf)?;
+/// Array::from(&[7u32, 8]).encode_to_slice(&mut buf)?;
 /// assert_eq!(buf, octets);
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```

@@ -281,7 +281,7 @@ impl Sink for Counter {
 /// let mut buf = [0; 16];
 /// let value = (7u32, Some(true));
 /// assert_eq!(value.encoded_len()?, 12);
-/// let used = value.to_slice(&mut buf)?;
+/// let used = value.encode_to_slice(&mut buf)?;
 /// assert_eq!(buf[..used], [0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 1]);
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
@@ -309,20 +309,16 @@ pub trait Encode {
     /// # Errors
     /// As [`encode`](Self::encode).
     #[inline]
-    fn to_slice(&self, buf: &mut [u8]) -> Result<usize> {
+    fn encode_to_slice(&self, buf: &mut [u8]) -> Result<usize> {
         let mut encoder = Encoder::new(buf);
         self.encode(&mut encoder)?;
         Ok(encoder.finish())
     }
-
-    /// Encodes to a new vector: counts first, then makes one exact allocation. (Where this trait is in scope, it also
-    /// hides the `to_vec` of slices from `Vec<u8>`, `[u8; N]` and [`Opaque`](crate::Opaque): copy octets as
-    /// `octets[..].to_vec()`.)
     ///
     /// # Errors
     /// As [`encode`](Self::encode); `SizeLimit` if there is no memory.
     #[cfg(feature = "alloc")]
-    fn to_vec(&self) -> Result<alloc::vec::Vec<u8>> {
+    fn encode_to_vec(&self) -> Result<alloc::vec::Vec<u8>> {
         let mut octets = alloc::vec::Vec::new();
         crate::owned::encode_to(self, &mut octets)?;
         Ok(octets)

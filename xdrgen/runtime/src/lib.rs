@@ -13,7 +13,7 @@
 //! let reads = [(7, 4096), (8, 8192)];
 //! let message: Message<'_> = (1, List::from(&reads), None);
 //! let mut buf = [0; 64];
-//! let used = message.to_slice(&mut buf)?;
+//! let used = message.encode_to_slice(&mut buf)?;
 //!
 //! let decoded = Message::from_bytes(&buf[..used])?;
 //! assert_eq!(decoded, message);

@@ -22,7 +22,7 @@ pub(crate) const TAG: usize = 4;
 /// assert_eq!(list, List::from(&[7, 8]));
 ///
 /// let mut buf = [0; 20];
-/// List::from(&[7u32, 8]).to_slice(&mut buf)?;
+/// List::from(&[7u32, 8]).encode_to_slice(&mut buf)?;
 /// assert_eq!(buf, octets);
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```

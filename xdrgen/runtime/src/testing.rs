@@ -22,7 +22,7 @@ pub(crate) fn octets_of<T: Encode + ?Sized>(value: &T) -> Vec<u8> {
     value.encode(&mut encoder).unwrap();
     assert_eq!(encoder.finish(), counter.position(), "counter and encoder differ");
     for short in 0..octets.len() {
-        let error = value.to_slice(&mut vec![0; short]).unwrap_err();
+        let error = value.encode_to_slice(&mut vec![0; short]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BufferFull);
         assert!(error.offset() <= short);
     }

@@ -30,48 +30,6 @@ pub(crate) fn find(schema: &mut Schema) {
         }
     }
     mark_recursive(schema, &group_of);
-    for at in 0..schema.types.len() {
-        schema.types[at].layout.counts_depth = schema.types[at].layout.recursive && repeats(schema, at, &group_of);
-    }
-}
-
-/// Whether a type contains one of its own circle through a sequence, written in it or behind its aliases.
-fn repeats(schema: &Schema, at: usize, group_of: &[usize]) -> bool {
-    let mut todo: Vec<(&Type, bool)> = Vec::new();
-    collect(&schema.types[at].kind, &mut todo);
-    let mut seen = vec![at];
-    while let Some((ty, inside)) = todo.pop() {
-        match ty {
-            Type::Array(element, _) | Type::List(element) => todo.push((element, true)),
-            Type::Fixed(element, _) | Type::Optional(element) => todo.push((element, inside)),
-            Type::Named(id) | Type::Recursive(id) if group_of[id.0 as usize] == group_of[at] => {
-                if inside {
-                    return true;
-                }
-                if let TypeDefKind::Alias(target) = &schema.ty(*id).kind
-                    && !seen.contains(&(id.0 as usize))
-                {
-                    seen.push(id.0 as usize);
-                    todo.push((target, false));
-                }
-            }
-            _ => {}
-        }
-    }
-    false
-}
-
-/// The types that a definition's parts have, outside of any sequence.
-fn collect<'s>(kind: &'s TypeDefKind, found: &mut Vec<(&'s Type, bool)>) {
-    match kind {
-        TypeDefKind::Alias(ty) => found.push((ty, false)),
-        TypeDefKind::Enum(_) => {}
-        TypeDefKind::Struct(fields) => found.extend(fields.iter().map(|field| (&field.ty, false))),
-        TypeDefKind::Union(union) => {
-            let contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default);
-            found.extend(contents.flatten().map(|(_, ty)| (ty, false)));
-        }
-    }
 }
 
 /// The fields before the last, where the last is an optional of the struct itself.
@@ -236,7 +194,13 @@ fn rewrite_type(ty: &mut Type, change: &mut impl FnMut(&mut Type)) {
 }
 
 fn for_each_type(kind: &TypeDefKind, visit: &mut impl FnMut(&Type)) {
-    let mut found = Vec::new();
-    collect(kind, &mut found);
-    found.into_iter().for_each(|(ty, _)| visit(ty));
+    match kind {
+        TypeDefKind::Alias(ty) => visit(ty),
+        TypeDefKind::Enum(_) => {}
+        TypeDefKind::Struct(fields) => fields.iter().for_each(|field| visit(&field.ty)),
+        TypeDefKind::Union(union) => {
+            let contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default);
+            contents.flatten().for_each(|(_, ty)| visit(ty));
+        }
+    }
 }

@@ -32,25 +32,15 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
 
 /// Types that contain each other: unbounded, with a lifetime, and with a float if one of them has one.
 fn circle(schema: &mut Schema, group: &[usize]) {
-    let assumed = |float, counts_depth| Layout {
-        max: None,
-        lifetime: true,
-        two_forms: true,
-        recursive: true,
-        counts_depth,
-        float,
-        ..Layout::default()
-    };
+    let assumed =
+        |float| Layout { max: None, lifetime: true, two_forms: true, recursive: true, float, ..Layout::default() };
     let mut float = false;
     for _ in 0..2 {
-        for at in group {
-            schema.types[*at].layout = assumed(float, schema.types[*at].layout.counts_depth);
-        }
+        group.iter().for_each(|at| schema.types[*at].layout = assumed(float));
         for at in group {
             let found = schema.layout_of_kind(&schema.types[*at].kind);
             float |= found.float;
-            let assumed = assumed(float, schema.types[*at].layout.counts_depth);
-            schema.types[*at].layout = Layout { min: found.min, memory: found.memory, ..assumed };
+            schema.types[*at].layout = Layout { min: found.min, memory: found.memory, ..assumed(float) };
         }
     }
 }

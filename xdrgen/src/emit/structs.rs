@@ -100,8 +100,7 @@ impl Emitter<'_> {
         } else {
             (self.decode(fields, &parts, &locals), self.encode(&parts, &locals))
         };
-        let decode = nested(&definition.layout, decoder, &decode);
-        let skip = nested(&definition.layout, decoder, &self.struct_skip(definition, &parts, &locals));
+        let skip = self.struct_skip(definition, &parts, &locals);
         let inline = inline(&definition.layout);
         quote! {
             #fixed
@@ -278,11 +277,6 @@ fn write(field: &Field, run: &Ident, total: u64, at: u64, size: u64) -> TokenStr
     let name = ident(&field.rust);
     let (total, at, size) = (number(total), number(at), number(size));
     quote!(xdr::Fixed::write(&self.#name, xdr::part_mut::<#total, #at, #size>(#run));)
-}
-
-/// Counts a level of depth around the codec of a type that contains itself.
-pub(super) fn nested(layout: &Layout, decoder: &Ident, body: &TokenStream) -> TokenStream {
-    if layout.counts_depth { quote!(#decoder.nested(|#decoder| { #body })) } else { body.clone() }
 }
 
 /// Small codecs are worth inlining across crates; large ones would be copied everywhere.

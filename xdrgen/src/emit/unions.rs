@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
-use super::structs::{inline, nested};
+use super::structs::inline;
 use super::{Emitter, docs, ident};
 use crate::ir::{Arm, Content, Discriminant, TypeDef, Union};
 
@@ -107,13 +107,12 @@ impl Emitter<'_> {
         let anonymous = lifetime.as_ref().map(|_| quote!(<'_>));
         let local = |name| Ident::new(name, Span::call_site());
         let (decoder, trace) = (local("decoder"), local("trace"));
-        let decode = nested(&definition.layout, &decoder, &self.union_decode(union));
+        let decode = self.union_decode(union);
         let skip = if self.has_borrowed() {
             self.skip_as_borrowed(definition, &decoder, &trace)
         } else {
             self.union_skip(union)
         };
-        let skip = nested(&definition.layout, &decoder, &skip);
         let encode = self.union_encode(union);
         let inline = inline(&definition.layout);
         let silent = !self.has_borrowed() && !contents(union).any(Option::is_some);

@@ -35,7 +35,9 @@ impl<T, const MAX: u32> ArrayBuf<T, MAX> {
 
     /// The elements of a borrowed array, each made into an owned one.
     pub fn from_array<'a, B: Decode<'a> + Clone>(array: Array<'a, B, MAX>, own: impl FnMut(B) -> T) -> Self {
-        Self(array.iter().map(own).collect())
+        let mut items = Vec::with_capacity(array.len());
+        items.extend(array.iter().map(own));
+        Self(items)
     }
 
     /// The elements.

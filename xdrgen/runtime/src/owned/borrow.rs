@@ -32,7 +32,7 @@ pub trait Owned: Encode {
     /// in octets, of which the owned shape has none. Without limits, since the value is the caller's own.
     ///
     /// # Errors
-    /// Those of [`Encode::to_vec`]; those of [`Decode::decode`] only if the two types are not the same XDR.
+    /// Those of [`Encode::encode_to_vec`]; those of [`Decode::decode`] only if the two types are not the same XDR.
     fn borrow_in<'a>(&self, buf: &'a mut Vec<u8>) -> Result<Self::Borrowed<'a>> {
         encode_to(self, buf)?;
         let mut d = Decoder::validated(buf);

@@ -23,7 +23,7 @@ pub(crate) fn encode_to<E: Encode + ?Sized>(value: &E, octets: &mut Vec<u8>) -> 
     octets.clear();
     octets.try_reserve_exact(len).map_err(|_| Error::at(ErrorKind::SizeLimit, len))?;
     octets.resize(len, 0);
-    value.to_slice(octets).map(|_| ())
+    value.encode_to_slice(octets).map(|_| ())
 }
 
 /// An empty vector with room for exactly `count` items.

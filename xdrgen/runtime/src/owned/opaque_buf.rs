@@ -14,7 +14,7 @@ use crate::{Decode, Decoder, Encode, Opaque, Result, Sink, TooLong, Trace, Wire}
 /// use xdrgen_runtime::{Encode, OpaqueBuf};
 ///
 /// let handle = OpaqueBuf::<64>::new(vec![1, 2, 3])?;
-/// assert_eq!(handle.to_vec()?, [0, 0, 0, 3, 1, 2, 3, 0]);
+/// assert_eq!(handle.encode_to_vec()?, [0, 0, 0, 3, 1, 2, 3, 0]);
 /// assert!(OpaqueBuf::<64>::new(vec![0; 65]).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -69,7 +69,7 @@ fn each_sequence_is_one_exact_allocation() {
     let octets = [0, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0, 0];
     assert_eq!(Vec::<u8>::from_bytes(&octets).unwrap().capacity(), 5);
     assert_eq!(OpaqueBuf::<9>::from_bytes(&octets).unwrap().into_inner().capacity(), 5);
-    let encoded = vec![true; 5].to_vec().unwrap();
+    let encoded = vec![true; 5].encode_to_vec().unwrap();
     assert_eq!((encoded.len(), encoded.capacity()), (24, 24));
 
     let items: Vec<u32> = Array::from(&[1u32, 2, 3, 4, 5]).into();
