@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ast::Specification;
 use crate::check::{self, Input, OverlayInput};
-use crate::config::{Config, Module};
+use crate::config::{Config, Module, Source};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
@@ -147,7 +147,10 @@ impl Loaded {
         }
         let mut documents = Vec::new();
         for module in &config.modules {
-            let read = module.documents.iter().filter_map(|path| file(&mut sources, path, diagnostics));
+            let read = module.documents.iter().filter_map(|from| match from {
+                Source::File(path) => file(&mut sources, path, diagnostics),
+                Source::Text { name, content } => Some(sources.add_document(name, content)),
+            });
             documents.push(read.collect());
         }
         Self { sources, documents, errata, manifest }

@@ -141,7 +141,7 @@ impl Config {
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     pub(crate) path: String,
-    pub(crate) documents: Vec<PathBuf>,
+    pub(crate) documents: Vec<Source>,
     pub(crate) uses: Vec<String>,
     pub(crate) shapes: Shapes,
     pub(crate) strip: Vec<String>,
@@ -158,7 +158,23 @@ impl Module {
     /// Adds a document: a draft or an RFC as published (`.txt`), or XDR (`.x`).
     #[must_use]
     pub fn document(mut self, path: impl Into<PathBuf>) -> Self {
-        self.documents.push(path.into());
+        self.documents.push(Source::File(path.into()));
+        self
+    }
+
+    /// Adds a document that is no file: one that a program made, or has in memory. Its name stands in reports, and
+    /// its ending says what it is, as that of a file does.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module, Style};
+    ///
+    /// let module = Module::new("a").text("a.x", "struct point { int x; int z; };\nstruct line { piont ends[2]; };\n");
+    /// let compilation = Config::new().module(module).check();
+    /// assert!(compilation.report(Style::Plain).contains("a.x:2:15"));
+    /// ```
+    #[must_use]
+    pub fn text(mut self, name: impl Into<String>, content: impl Into<String>) -> Self {
+        self.documents.push(Source::Text { name: name.into(), content: content.into() });
         self
     }
 
@@ -188,6 +204,25 @@ impl Module {
     pub fn overlay(mut self, overlay: Overlay) -> Self {
         self.overlays.push(overlay);
         self
+    }
+}
+
+/// Where a document comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A file.
+    File(PathBuf),
+    /// Memory.
+    Text { name: String, content: String },
+}
+
+impl Source {
+    /// The file, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Text { .. } => None,
+        }
     }
 }
 

@@ -104,7 +104,7 @@ codes! {
     ImplicitEnumValue "implicit-enum-value" warn "An enum member without a value: one more than the one before.";
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have one value.";
     Passthrough "passthrough" allow "A `%` line, meant for the output of rpcgen; it is left out.";
-    Preprocessor "preprocessor" warn "A `#` line, meant for the C preprocessor; it is left out.";
+    Preprocessor "preprocessor" warn "A `#` line, meant for the C preprocessor: conditions are followed, constants taken, the rest left out.";
     Namespace "namespace" warn "A `namespace`, as xdrpp and Stellar have it.";
     Pragma "pragma" warn "A `pragma`, as Linux's xdrgen has it; it is left out.";
     TrailingComma "trailing-comma" warn "A comma after the last member of a list.";

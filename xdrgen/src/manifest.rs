@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::config::{Config, Module, Overlay};
+use crate::config::{Config, Module, Overlay, Source};
 use crate::diagnostic::{Code, Diagnostic, Level};
 use crate::ir::Shapes;
 use crate::prelude::Prelude;
@@ -92,7 +92,7 @@ pub(crate) fn read(sources: &mut Sources, name: &str, text: &str) -> Result<Conf
 
 fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -> Module {
     let mut module = Module::new(table.path);
-    module.documents = table.documents.iter().map(beside).collect();
+    module.documents = table.documents.iter().map(beside).map(Source::File).collect();
     module.uses = table.uses;
     module.shapes = table.shapes;
     module.strip = table.strip;

@@ -314,6 +314,8 @@ pub trait Encode {
         self.encode(&mut encoder)?;
         Ok(encoder.finish())
     }
+
+    /// Encodes to a new vector: counts first, then makes one exact allocation.
     ///
     /// # Errors
     /// As [`encode`](Self::encode); `SizeLimit` if there is no memory.

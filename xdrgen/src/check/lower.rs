@@ -1,5 +1,7 @@
 //! Types and constants, from syntax to IR.
 
+use std::collections::HashMap;
+
 use crate::ast::{self, DefinitionKind, Keyword, Shape, TypeKind};
 use crate::check::Context;
 use crate::check::symbols::{Meaning, Symbols, Syntax, TypeSource, primitive};
@@ -208,7 +210,7 @@ fn named(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident, keywor
             }
             Some(Type::Named(id))
         }
-        Some((Meaning::Value(_) | Meaning::Program, span)) => {
+        Some((Meaning::Value(_), span)) => {
             let message = format!("`{}` is not a type", name.name);
             let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
             context.diagnostics.report(diagnostic);
@@ -269,7 +271,7 @@ pub(crate) fn value_named(context: &mut Context<'_, '_>, module: usize, name: &s
     match context.symbols.lookup(context.inputs, module, name) {
         Some(entry) => match entry.meaning {
             Meaning::Value(id) => Some(Named::Value(id)),
-            Meaning::Type(_) | Meaning::Program => {
+            Meaning::Type(_) => {
                 context.diagnostics.report(not_a_value(name, span, entry.span));
                 None
             }
@@ -303,11 +305,12 @@ fn enumeration(context: &mut Context<'_, '_>, module: usize, body: &ast::EnumBod
     prefixes.retain(|prefix| !prefix.is_empty());
     prefixes.extend(context.inputs[module].strip.iter().cloned());
     let mut found = Enum::default();
+    let mut first_of: HashMap<i32, usize> = HashMap::new();
     for member in &body.members {
         let Some(number) = member_value(context, module, member) else { continue };
         let name = &member.name.name;
         let rust = names::type_name(name, &prefixes);
-        match found.members.iter().position(|other| other.value == number) {
+        match first_of.get(&number).copied() {
             Some(first) => {
                 let message = format!("`{name}` has the value of `{}`", found.members[first].name);
                 let diagnostic = Diagnostic::new(Code::DuplicateEnumValue, member.name.span, message)
@@ -315,7 +318,10 @@ fn enumeration(context: &mut Context<'_, '_>, module: usize, body: &ast::EnumBod
                 context.diagnostics.report(diagnostic);
                 found.aliases.push((name.clone(), rust, first));
             }
-            None => found.members.push(Member { name: name.clone(), rust, span: member.name.span, value: number }),
+            None => {
+                first_of.insert(number, found.members.len());
+                found.members.push(Member { name: name.clone(), rust, span: member.name.span, value: number });
+            }
         }
     }
     found
@@ -340,14 +346,17 @@ fn member_value(context: &mut Context<'_, '_>, module: usize, member: &ast::Memb
 
 fn fields(context: &mut Context<'_, '_>, module: usize, body: &ast::StructBody) -> Vec<Field> {
     let mut found: Vec<Field> = Vec::new();
+    let mut seen: HashMap<&str, Span> = HashMap::new();
     for field in &body.fields {
         let name = &field.name.name;
-        if let Some(first) = found.iter().find(|other| other.name == *name) {
+        if let Some(first) = seen.get(name.as_str()) {
             let diagnostic =
                 Diagnostic::new(Code::DuplicateField, field.name.span, format!("two fields are called `{name}`"))
                     .label("again here")
-                    .note_at(first.span, "first here");
+                    .note_at(*first, "first here");
             context.diagnostics.report(diagnostic);
+        } else {
+            seen.insert(name, field.name.span);
         }
         let ty = declaration(context, module, field);
         let rust = names::field_name(name, &context.inputs[module].strip);

@@ -14,7 +14,6 @@ use crate::source::{Sources, Span};
 pub(crate) enum Meaning {
     Type(TypeId),
     Value(ValueId),
-    Program,
 }
 
 /// A name and where it was first defined.
@@ -134,7 +133,8 @@ impl<'a> Collector<'a, '_> {
             DefinitionKind::Struct(body) => self.named(definition, Syntax::Struct(body)),
             DefinitionKind::Union(body) => self.named(definition, Syntax::Union(body)),
             DefinitionKind::Program(program) => {
-                self.define(name, Meaning::Program);
+                let number = self.symbols.values.add(self.module, name, Expression::of(&program.number), None);
+                self.define(name, Meaning::Value(number));
                 self.program(program);
             }
         }
@@ -259,9 +259,18 @@ impl<'a> Collector<'a, '_> {
         self.parts(id, syntax);
     }
 
-    /// The types written inside a program's procedures.
+    /// A version's or a procedure's name is a constant, as in rpcgen's C, unless something else is called so.
+    fn number(&mut self, name: &'a ast::Ident, number: &'a ast::Value) {
+        let value = self.symbols.values.add(self.module, name, Expression::of(number), None);
+        let entry = Entry { span: name.span, meaning: Meaning::Value(value) };
+        self.symbols.scopes[self.module].entry(&name.name).or_insert(entry);
+    }
+
+    /// The numbers of a program's versions and procedures, and the types written inside them.
     fn program(&mut self, program: &'a ast::Program) {
+        program.versions.iter().for_each(|version| self.number(&version.name, &version.number));
         let procedures = program.versions.iter().flat_map(|version| &version.procedures);
+        procedures.clone().for_each(|procedure| self.number(&procedure.name, &procedure.number));
         for procedure in procedures {
             for (ty, role) in
                 procedure.arguments.iter().map(|ty| (ty, "args")).chain(procedure.reply.iter().map(|ty| (ty, "reply")))

@@ -138,7 +138,7 @@ fn step(symbols: &Symbols<'_>, inputs: &[Input], id: ValueId, diagnostics: &mut 
         Expression::Name(name, span) => match symbols.lookup(inputs, source.module, name) {
             Some(entry) => match entry.meaning {
                 Meaning::Value(id) => Next::Value(id),
-                Meaning::Type(_) | Meaning::Program => {
+                Meaning::Type(_) => {
                     diagnostics.report(not_a_value(name, span, entry.span));
                     Next::Number(None)
                 }

@@ -9,6 +9,7 @@ use nom::{IResult, Parser};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::number;
+use crate::parse::preprocessor::{Definition, Preprocessor};
 use crate::source::{Span, TextId};
 
 macro_rules! kinds {
@@ -81,7 +82,14 @@ pub(crate) struct Lexed<'t> {
 
 /// The tokens of `content`, which is the content of `text`.
 pub(crate) fn lex(content: &str, text: TextId) -> Lexed<'_> {
-    let mut lexer = Lexer { content, text, first_on_line: true, unterminated: false, found: Lexed::default() };
+    let mut lexer = Lexer {
+        content,
+        text,
+        first_on_line: true,
+        unterminated: false,
+        preprocessor: Preprocessor::default(),
+        found: Lexed::default(),
+    };
     let mut rest = content.strip_prefix('\u{feff}').unwrap_or(content);
     while !rest.is_empty() {
         rest = lexer.step(rest);
@@ -108,6 +116,7 @@ struct Lexer<'t> {
     first_on_line: bool,
     /// No `*/` follows: found once, so that it is not searched for again.
     unterminated: bool,
+    preprocessor: Preprocessor<'t>,
     found: Lexed<'t>,
 }
 
@@ -117,8 +126,7 @@ impl<'t> Lexer<'t> {
         if self.first_on_line
             && let Ok((rest, sign)) = directive(input)
         {
-            self.directive(sign, self.span(input, rest));
-            return rest;
+            return self.directive(sign, input, rest);
         }
         let piece = if self.unterminated { piece_without_comment(input) } else { piece(input) };
         let Ok((rest, piece)) = piece else {
@@ -168,12 +176,26 @@ impl<'t> Lexer<'t> {
         self.first_on_line = false;
     }
 
-    fn directive(&mut self, sign: char, span: Span) {
+    fn directive(&mut self, sign: char, input: &'t str, rest: &'t str) -> &'t str {
+        let span = self.span(input, rest);
         if sign == '%' {
             self.say(Code::Passthrough, span, "a line for the output of rpcgen", "left out");
-        } else {
-            self.say(Code::Preprocessor, span, "a line for the C preprocessor", "left out, and what it encloses kept");
+            return rest;
         }
+        self.say(Code::Preprocessor, span, "a line for the C preprocessor", "followed as far as XDR files need it");
+        if let Some(definition) = self.preprocessor.line(&input[..input.len() - rest.len()]) {
+            self.define(definition, span);
+        }
+        if self.preprocessor.counts() { rest } else { next_directive(rest) }
+    }
+
+    /// Reads `#define NAME value` as `const NAME = value;`.
+    fn define(&mut self, definition: Definition<'t>, span: Span) {
+        self.push(TokenKind::Const, "const", span);
+        self.push(TokenKind::Name, definition.name, span);
+        self.push(TokenKind::Equal, "=", span);
+        self.word(definition.value, span);
+        self.push(TokenKind::Semicolon, ";", span);
     }
 
     fn word(&mut self, word: &'t str, span: Span) {
@@ -279,6 +301,17 @@ fn directive(input: &str) -> IResult<&str, char> {
         }
     }
     Ok((&rest[length..], sign))
+}
+
+/// What is left from the next line of the preprocessor on.
+fn next_directive(mut rest: &str) -> &str {
+    while let Some(end) = rest.find('\n') {
+        rest = &rest[end + 1..];
+        if rest.trim_start_matches(blank).starts_with('#') {
+            return rest;
+        }
+    }
+    ""
 }
 
 /// A name or a number, or what was meant as one: `nfs-fh`, `12ab`, `1'000`.

@@ -9,6 +9,7 @@ mod enumeration;
 mod input;
 pub(crate) mod lexer;
 mod number;
+mod preprocessor;
 mod program;
 mod recovery;
 mod specification;
