@@ -15,6 +15,7 @@ pub mod ir;
 mod layout;
 mod manifest;
 mod names;
+pub mod outline;
 pub mod parse;
 mod prelude;
 mod render;

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::outline::{Section, outline};
+
 /// Identifies a [`Document`] of a [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentId(u32);
@@ -44,17 +46,6 @@ impl Span {
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
-}
-
-/// A section heading of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
-    /// The line the heading stands on, counted from one.
-    pub line: usize,
-    /// Its number, as `4.2`.
-    pub number: String,
-    /// Its title.
-    pub title: String,
 }
 
 /// A file as published: never changed, only read.
@@ -248,12 +239,12 @@ impl Sources {
         Self::default()
     }
 
-    /// Adds a document. Pages and sections are found here, once: see [`crate::extract::outline`].
+    /// Adds a document. Pages and sections are found here, once: see [`crate::outline`].
     pub fn add_document(&mut self, name: impl Into<String>, text: impl Into<String>) -> DocumentId {
         let text = text.into();
         let mut line_starts = vec![0];
         line_starts.extend(text.match_indices('\n').map(|(at, _)| at + 1).filter(|at| *at < text.len()));
-        let outline = crate::extract::outline(&text);
+        let outline = outline(&text);
         let document =
             Document { name: name.into(), text, line_starts, pages: outline.pages, sections: outline.sections };
         self.documents.push(document);

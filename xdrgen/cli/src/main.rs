@@ -12,6 +12,9 @@ use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Style, report, 
 
 use args::{Cli, Command, Format};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,

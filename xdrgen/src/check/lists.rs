@@ -12,13 +12,7 @@ pub(crate) fn find(schema: &mut Schema) {
     let elements: Vec<Option<Type>> = (0..schema.types.len()).map(|at| element(schema, at)).collect();
     let direct = directly_used(schema);
     let mut elements = separate(schema, elements, &direct);
-    for at in 0..elements.len() {
-        if let TypeDefKind::Alias(target) = &schema.types[at].kind
-            && let Type::Named(node) = schema.resolve(target)
-        {
-            elements[at] = elements[node.0 as usize].clone();
-        }
-    }
+    name_elements(schema, &mut elements);
     rewrite_all(schema, |ty| as_list(ty, &elements));
     let whole = graph::edges(schema, |_| true);
     let mut group_of = vec![usize::MAX; schema.types.len()];
@@ -44,6 +38,23 @@ fn element(schema: &Schema, at: usize) -> Option<Type> {
     match before {
         [only] if !mentions(&only.ty, id) => Some(only.ty.clone()),
         _ => Some(Type::Named(id)),
+    }
+}
+
+/// Gives each typedef of a list's node the element of that node. A chain of typedefs is followed once, however long.
+fn name_elements(schema: &Schema, elements: &mut [Option<Type>]) {
+    let mut known = vec![false; elements.len()];
+    for start in 0..elements.len() {
+        let mut chain = Vec::new();
+        let mut at = start;
+        while !known[at] {
+            known[at] = true;
+            let TypeDefKind::Alias(Type::Named(next)) = &schema.types[at].kind else { break };
+            chain.push(at);
+            at = next.0 as usize;
+        }
+        let element = elements[at].clone();
+        chain.into_iter().for_each(|alias| elements[alias].clone_from(&element));
     }
 }
 

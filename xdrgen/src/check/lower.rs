@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use crate::ast::{self, DefinitionKind, Keyword, Shape, TypeKind};
 use crate::check::Context;
+use crate::check::evaluate::{builtin, not_a_value, undefined};
 use crate::check::symbols::{Meaning, Symbols, Syntax, TypeSource, primitive};
-use crate::check::values::{ValueId, builtin, not_a_value, undefined};
+use crate::check::values::ValueId;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{
     Constant, Discriminant, Enum, Field, Layout, Member, Module, ModuleId, Origin, Primitive, Schema, Type, TypeDef,
@@ -226,11 +227,9 @@ fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident)
         context.diagnostics.report(Diagnostic::new(Code::PreludeType, name.span, message));
         return Some(Type::Primitive(primitive));
     }
-    let mut candidates = context.symbols.visible(context.inputs, module, true);
-    candidates.extend(context.inputs[module].prelude.iter().flat_map(|prelude| prelude.names()));
     let mut diagnostic = Diagnostic::new(Code::UndefinedType, name.span, format!("no type is called `{}`", name.name))
         .label("not defined");
-    if let Some(near) = crate::check::spelling::nearest(&name.name, candidates.into_iter()) {
+    if let Some(near) = context.symbols.nearest(context.inputs, module, true, &name.name) {
         diagnostic = diagnostic.fix(name.span, near, format!("a type `{near}` exists"));
     }
     context.diagnostics.report(diagnostic);

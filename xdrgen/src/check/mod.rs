@@ -4,6 +4,7 @@
 
 mod clashes;
 pub(crate) mod consistency;
+mod evaluate;
 mod graph;
 mod lists;
 mod lower;
@@ -82,7 +83,7 @@ pub(crate) struct Context<'a, 'c> {
 /// Checks all modules and lowers them. The schema is complete only if no error was reported.
 pub(crate) fn analyze(sources: &Sources, inputs: &[Input], diagnostics: &mut Diagnostics) -> Schema {
     let mut symbols = symbols::Symbols::collect(sources, inputs, diagnostics);
-    values::evaluate(&mut symbols, inputs, diagnostics);
+    evaluate::evaluate(&mut symbols, inputs, diagnostics);
     let mut context = Context { sources, inputs, symbols: &symbols, diagnostics };
     let mut schema = lower::lower(&mut context);
     unions::lower(&mut context, &mut schema);

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::spelling::nearest;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::extract::{CodeMark, code_mark, furniture, marked};
+use crate::extract::{CodeMark, code_mark, marked};
+use crate::outline::page::furniture;
 use crate::source::{Document, DocumentId, Sources, Span, TextKind};
 
 /// Reports each word in the running text of a document that shares the part up to the first `_` with one of `names`

@@ -1,9 +1,11 @@
 //! Who is called what: all names of all modules, collected before any is resolved.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{self, DefinitionKind, Shape, TypeKind};
 use crate::check::Input;
+use crate::check::spelling::nearest;
 use crate::check::values::{Expression, ValueId, Values};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ir::{Primitive, TypeId};
@@ -52,7 +54,12 @@ pub(crate) struct Symbols<'a> {
     pub(crate) values: Values<'a>,
     /// The types written inside others, by where they stand.
     inline: HashMap<Span, TypeId>,
+    /// How many names were looked for among those spelled alike: each takes a look at all names.
+    hints: Cell<usize>,
 }
+
+/// For how many undefined names a similarly spelled one is looked for. A text with more has other troubles.
+const MOST_HINTS: usize = 200;
 
 impl<'a> Symbols<'a> {
     /// Collects what all modules define.
@@ -81,8 +88,19 @@ impl<'a> Symbols<'a> {
         &self.types[id.0 as usize]
     }
 
+    /// The type, or value, that is spelled most like a name that a module has not.
+    pub(crate) fn nearest(&self, inputs: &'a [Input], module: usize, types: bool, name: &str) -> Option<&'a str> {
+        let hints = self.hints.get();
+        self.hints.set(hints + 1);
+        if hints >= MOST_HINTS {
+            return None;
+        }
+        let preludes = inputs[module].prelude.iter().filter(|_| types).flat_map(|prelude| prelude.names()).copied();
+        nearest(name, self.visible(inputs, module, types).into_iter().chain(preludes))
+    }
+
     /// The names that are types, or values, as seen from a module.
-    pub(crate) fn visible(&self, inputs: &[Input], module: usize, types: bool) -> Vec<&'a str> {
+    fn visible(&self, inputs: &[Input], module: usize, types: bool) -> Vec<&'a str> {
         let uses = inputs[module].uses.iter().copied();
         let mut names: Vec<&str> = std::iter::once(module)
             .chain(uses)

@@ -138,24 +138,39 @@ impl Emitter<'_> {
 
     fn decode(&self, fields: &[Field], parts: &[Part<'_>], locals: &Locals) -> TokenStream {
         let Locals { decoder, run, .. } = locals;
-        let names: Vec<_> = fields.iter().map(|field| ident(&field.rust)).collect();
-        let statements = parts.iter().map(|part| match part {
-            Part::Single(field) => {
-                let name = ident(&field.rust);
-                quote!(let #name = xdr::Decode::decode(#decoder)?;)
-            }
-            Part::Run(run_fields, total) => {
-                let size = number(*total);
-                let reads = run_fields.iter().map(|(field, at, size)| {
+        let decode = quote!(xdr::Decode::decode(#decoder)?);
+        // Fields are decoded in their order: a run anywhere but at the head wants those before it to be named.
+        let in_place = !parts.iter().skip(1).any(|part| matches!(part, Part::Run(..)));
+        let mut statements = TokenStream::new();
+        let mut members = Vec::new();
+        for part in parts {
+            match part {
+                Part::Single(field) => {
                     let name = ident(&field.rust);
-                    let read = read(run, *total, *at, *size);
-                    quote!(let #name = #read;)
-                });
-                quote!(let #run = #decoder.fixed::<#size>()?; #(#reads)*)
+                    if in_place {
+                        members.push(quote!(#name: #decode));
+                    } else {
+                        statements.extend(quote!(let #name = #decode;));
+                        members.push(quote!(#name));
+                    }
+                }
+                Part::Run(fields, total) => {
+                    let size = number(*total);
+                    statements.extend(quote!(let #run = #decoder.fixed::<#size>()?;));
+                    for (field, at, size) in fields {
+                        let (name, read) = (ident(&field.rust), read(run, *total, *at, *size));
+                        if in_place {
+                            members.push(quote!(#name: #read));
+                        } else {
+                            statements.extend(quote!(let #name = #read;));
+                            members.push(quote!(#name));
+                        }
+                    }
+                }
             }
-        });
+        }
         let unused = fields.is_empty().then(|| quote!(let _ = #decoder;));
-        quote!(#unused #(#statements)* Ok(Self { #(#names),* }))
+        quote!(#unused #statements Ok(Self { #(#members),* }))
     }
 
     fn encode(&self, parts: &[Part<'_>], locals: &Locals) -> TokenStream {

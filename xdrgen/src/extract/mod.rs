@@ -5,8 +5,6 @@
 //! they stand in the document.
 
 mod line;
-mod outline;
-mod page;
 mod patch;
 mod txt;
 mod x;
@@ -14,8 +12,6 @@ mod x;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
 use crate::source::{Document, DocumentId, Sources, TextId, TextKind};
-pub use outline::{Outline, outline};
-pub(crate) use page::furniture;
 pub(crate) use txt::{CodeMark, code_mark, marked};
 
 /// The texts that were taken out of one document.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::diagnostic::Levels;
+use crate::outline::outline;
 
 const XCHAREXT_03: &str = "draft-dnoveck-nfsv4-rpcrdma-xcharext-03.txt";
 

@@ -4,8 +4,8 @@
 //! and one after. Here any indentation will do, and at most one blank after the marker is left out.
 
 use super::line::{Blocks, Line};
-use super::page::furniture;
 use super::x;
+use crate::outline::page::furniture;
 
 /// Where XDR begins on a line whose first non-blank characters are `///`, and the XDR.
 pub(crate) fn marked(line: &str) -> Option<(usize, &str)> {

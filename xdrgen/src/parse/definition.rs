@@ -1,7 +1,6 @@
 //! Definitions of RFC 4506, section 6.3: constants, typedefs, enums, structs and unions.
 
 use nom::Parser;
-use nom::branch::alt;
 
 use crate::ast::{Definition, DefinitionKind, Ident, TypeSpecifier};
 use crate::diagnostic::{Code, Diagnostic};
@@ -9,29 +8,13 @@ use crate::parse::declaration::declaration;
 use crate::parse::enumeration::enum_body;
 use crate::parse::input::{Mismatch, Parsed, Tokens};
 use crate::parse::lexer::TokenKind;
-use crate::parse::program::program;
 use crate::parse::recovery::{
-    after_item, expect, expect_name, is_name, repeated, semicolon, starts_definition, starts_type, token,
+    after_item, expect, expect_name, is_name, repeated, semicolon, starts_definition, starts_type,
 };
 use crate::parse::structure::struct_body;
 use crate::parse::types::type_specifier;
 use crate::parse::union::union_body;
 use crate::parse::value::value_or_zero;
-
-/// A definition with its `;`. `Err::Error` where none begins, and `None` where it is too broken to keep.
-pub(super) fn definition(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
-    let keyword = |kind| (token(kind), repeated);
-    let (rest, named) = alt((
-        (keyword(TokenKind::Const), constant).map(|(_, named)| named),
-        (keyword(TokenKind::Typedef), typedef).map(|(_, named)| named),
-        (keyword(TokenKind::Struct), structure).map(|(_, named)| named),
-        (keyword(TokenKind::Enum), enumeration).map(|(_, named)| named),
-        (keyword(TokenKind::Union), union).map(|(_, named)| named),
-        program,
-    ))
-    .parse(input)?;
-    Ok((rest, complete(input, rest, named)))
-}
 
 /// What a definition's own parser finds: its name and kind, unless either is lost.
 pub(super) type Named = Option<(Ident, DefinitionKind)>;

@@ -8,14 +8,12 @@ use nom::sequence::pair;
 
 use crate::ast::Definition;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::definition::{
-    Named, complete, constant, definition, enumeration, is_keyword, structure, typedef, union,
-};
+use crate::parse::definition::{Named, complete, constant, enumeration, is_keyword, structure, typedef, union};
 use crate::parse::input::{Parsed, Tokens, mismatch};
 use crate::parse::lexer::{Token, TokenKind};
-use crate::parse::program::program_after_keyword;
+use crate::parse::program::{program, program_after_keyword};
 use crate::parse::recovery::{
-    after_item, expect, ident, is_name, starts_declaration, starts_definition, starts_type, token, word,
+    after_item, expect, ident, is_name, repeated, starts_declaration, starts_definition, starts_type, token, word,
 };
 use crate::parse::structure::stray_semicolon;
 use crate::source::Span;
@@ -55,6 +53,21 @@ pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
         input.error(diagnostic);
     }
     found
+}
+
+/// A definition with its `;`. `Err::Error` where none begins, and `None` where it is too broken to keep.
+fn definition(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
+    let keyword = |kind| (token(kind), repeated);
+    let (rest, named) = alt((
+        (keyword(TokenKind::Const), constant).map(|(_, named)| named),
+        (keyword(TokenKind::Typedef), typedef).map(|(_, named)| named),
+        (keyword(TokenKind::Struct), structure).map(|(_, named)| named),
+        (keyword(TokenKind::Enum), enumeration).map(|(_, named)| named),
+        (keyword(TokenKind::Union), union).map(|(_, named)| named),
+        program,
+    ))
+    .parse(input)?;
+    Ok((rest, complete(input, rest, named)))
 }
 
 fn item(input: Tokens<'_>) -> Parsed<'_, Item> {

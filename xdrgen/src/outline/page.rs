@@ -1,7 +1,7 @@
 //! Page breaks of drafts and RFCs: a footer with `[Page 4]`, and the running header of the next page.
 
 /// The page that a footer ends: its line ends with `[Page 4]`, at a distance from what precedes.
-pub(super) fn footer(line: &str) -> Option<u32> {
+pub(crate) fn footer(line: &str) -> Option<u32> {
     let (before, number) = line.trim_end().strip_suffix(']')?.rsplit_once("[Page ")?;
     let apart = before.is_empty() || before.ends_with("  ");
     let number = number.trim();
@@ -10,7 +10,7 @@ pub(super) fn footer(line: &str) -> Option<u32> {
 }
 
 /// The first line of each page and its number.
-pub(super) fn pages(text: &str) -> Vec<(usize, u32)> {
+pub(crate) fn pages(text: &str) -> Vec<(usize, u32)> {
     let mut pages: Vec<(usize, u32)> = Vec::new();
     let mut first = 1;
     for (at, line) in text.lines().enumerate() {

@@ -1,7 +1,19 @@
 //! Pages and sections of a document, so that a place in it can be named as people do.
 
-use super::page::pages;
-use crate::source::Section;
+pub(crate) mod page;
+
+use page::pages;
+
+/// A section heading of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The line the heading stands on, counted from one.
+    pub line: usize,
+    /// Its number, as `4.2`.
+    pub number: String,
+    /// Its title.
+    pub title: String,
+}
 
 /// Where a document's pages and sections begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

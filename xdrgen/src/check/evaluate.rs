@@ -1,0 +1,107 @@
+//! Computes the values of constants and of enums' members.
+
+use crate::check::Input;
+use crate::check::symbols::{Meaning, Symbols};
+use crate::check::values::{Expression, State, ValueId};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::source::Span;
+
+/// What `TRUE` and `FALSE` come to (RFC 4506, section 4.4).
+pub(crate) fn builtin(name: &str) -> Option<i128> {
+    match name {
+        "TRUE" => Some(1),
+        "FALSE" => Some(0),
+        _ => None,
+    }
+}
+
+/// Computes all values. Chains of names are followed with a stack of our own, however long they are.
+pub(crate) fn evaluate(symbols: &mut Symbols<'_>, inputs: &[Input], diagnostics: &mut Diagnostics) {
+    for id in symbols.values.ids() {
+        let mut chain = Vec::new();
+        let mut next = Next::Value(id);
+        let end = loop {
+            match next {
+                Next::Value(id) => match symbols.values.source(id).state {
+                    State::Known(value) => break value,
+                    State::Pending => break cycle(symbols, &chain, id, diagnostics),
+                    State::Unknown => {
+                        symbols.values.set_state(id, State::Pending);
+                        chain.push(id);
+                        next = step(symbols, inputs, id, diagnostics);
+                    }
+                },
+                Next::Number(value) => break value,
+            }
+        };
+        unwind(symbols, &chain, end);
+    }
+}
+
+enum Next {
+    Value(ValueId),
+    Number(Option<i128>),
+}
+
+/// What the value of `id` depends on.
+fn step(symbols: &Symbols<'_>, inputs: &[Input], id: ValueId, diagnostics: &mut Diagnostics) -> Next {
+    let source = symbols.values.source(id);
+    match source.expression {
+        Expression::Number(number) => Next::Number(Some(number)),
+        // `unwind` adds one.
+        Expression::After(None) => Next::Number(Some(-1)),
+        Expression::After(Some(previous)) => Next::Value(previous),
+        Expression::Name(name, span) => match symbols.lookup(inputs, source.module, name) {
+            Some(entry) => match entry.meaning {
+                Meaning::Value(id) => Next::Value(id),
+                Meaning::Type(_) => {
+                    diagnostics.report(not_a_value(name, span, entry.span));
+                    Next::Number(None)
+                }
+            },
+            None => match builtin(name) {
+                Some(value) => Next::Number(Some(value)),
+                None => {
+                    diagnostics.report(undefined(symbols, inputs, source.module, name, span));
+                    Next::Number(None)
+                }
+            },
+        },
+    }
+}
+
+fn unwind(symbols: &mut Symbols<'_>, chain: &[ValueId], mut value: Option<i128>) {
+    for id in chain.iter().rev() {
+        if matches!(symbols.values.source(*id).expression, Expression::After(_)) {
+            value = value.map(|value| value + 1);
+        }
+        symbols.values.set_state(*id, State::Known(value));
+    }
+}
+
+fn cycle(symbols: &Symbols<'_>, chain: &[ValueId], id: ValueId, diagnostics: &mut Diagnostics) -> Option<i128> {
+    let source = symbols.values.source(id);
+    let message = format!("the value of `{}` depends on itself", source.name);
+    let mut diagnostic = Diagnostic::new(Code::RecursiveConstant, source.span, message);
+    let from = chain.iter().position(|at| *at == id).unwrap_or(0);
+    for other in &chain[(from + 1).min(chain.len())..] {
+        let other = symbols.values.source(*other);
+        diagnostic = diagnostic.note_at(other.span, format!("by way of `{}`", other.name));
+    }
+    diagnostics.report(diagnostic);
+    None
+}
+
+pub(crate) fn not_a_value(name: &str, span: Span, defined: Span) -> Diagnostic {
+    Diagnostic::new(Code::WrongKind, span, format!("`{name}` is a type, and a constant is needed here"))
+        .note_at(defined, "defined here")
+}
+
+pub(crate) fn undefined(symbols: &Symbols<'_>, inputs: &[Input], module: usize, name: &str, span: Span) -> Diagnostic {
+    let diagnostic =
+        Diagnostic::new(Code::UndefinedConstant, span, format!("no constant is called `{name}`")).label("not defined");
+    match symbols.nearest(inputs, module, false, name) {
+        Some(near) => diagnostic.fix(span, near, format!("a constant `{near}` exists")),
+        None => diagnostic,
+    }
+}
