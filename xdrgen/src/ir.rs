@@ -126,6 +126,8 @@ pub struct Constant {
     pub ty: Primitive,
     /// Its value, which the type holds.
     pub value: i128,
+    /// Where its name stands.
+    pub span: Span,
     /// Where it is defined.
     pub origin: Origin,
 }

@@ -11,19 +11,27 @@ pub(crate) fn snake(name: &str) -> String {
     escape(parts.join("_").to_lowercase())
 }
 
+/// A program's or a version's name, which is a module's: one that none of the modules around it has.
+pub(crate) fn module_name(name: &str) -> String {
+    let rust = snake(name);
+    if ["xdr", "owned"].contains(&rust.as_str()) { format!("{rust}_") } else { rust }
+}
+
 /// `ROPT_CONNPROP` as it is, `maxName` as `MAX_NAME`.
 pub(crate) fn screaming(name: &str) -> String {
-    if name.chars().any(char::is_lowercase) {
-        snake(name).trim_start_matches("r#").to_uppercase()
-    } else {
-        name.to_owned()
-    }
+    let shouted = name.chars().any(|c| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase);
+    if shouted { name.to_owned() } else { snake(name).trim_start_matches("r#").to_uppercase() }
 }
 
 /// A type's or a variant's name: what is left of `name` without the first of `prefixes` that it begins with.
 pub(crate) fn type_name(name: &str, prefixes: &[String]) -> String {
     let rust = camel(strip(name, prefixes));
-    if rust == "Self" || rust.is_empty() { format!("{rust}_") } else { rust }
+    match rust.chars().next() {
+        None => "Unnamed".to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("X{rust}"),
+        Some(_) if rust == "Self" => "Self_".to_owned(),
+        Some(_) => rust,
+    }
 }
 
 /// A field's name, likewise.
@@ -83,7 +91,9 @@ fn capitalize(word: &str) -> String {
 /// A name that is a keyword of Rust, as a raw identifier; the few that can't be raw get an underscore.
 fn escape(name: String) -> String {
     match name.as_str() {
-        "self" | "super" | "crate" | "_" | "" => format!("{name}_"),
+        "" => "unnamed".to_owned(),
+        "self" | "super" | "crate" => format!("{name}_"),
+        _ if name.starts_with(|first: char| first.is_ascii_digit()) => format!("x{name}"),
         _ if KEYWORDS.contains(&name.as_str()) => format!("r#{name}"),
         _ => name,
     }
@@ -113,6 +123,8 @@ mod tests {
             ("SSLError", "SslError"),
             ("self", "Self_"),
             ("NFS4ERR_NOENT", "Nfs4errNoent"),
+            ("_1", "X1"),
+            ("__", "Unnamed"),
         ] {
             assert_eq!(type_name(xdr, &stripped), rust);
         }
@@ -128,6 +140,8 @@ mod tests {
             ("minorVersion", "minor_version"),
             ("rdma_", "rdma"),
             ("SIZE", "size"),
+            ("_9", "x9"),
+            ("_", "unnamed"),
         ] {
             assert_eq!(field_name(xdr, &stripped), rust);
         }

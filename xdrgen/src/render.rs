@@ -63,7 +63,7 @@ fn format_all(schema: &Schema, files: &[File], units: &[(usize, Unit)]) -> Resul
         }
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chunks.len()).max(1);
-    let mut done: Vec<(usize, Result<(usize, String), String>)> = std::thread::scope(|scope| {
+    let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
         let mut all = work();
         for other in others {

@@ -14,7 +14,14 @@ pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
             let definition = schema.ty(*id);
             types.add(&definition.rust, &definition.name, definition.span, diagnostics);
         }
+        for overlay in &module.overlays {
+            types.add(&overlay.rust, "an overlay", schema.ty(overlay.carrier).span, diagnostics);
+        }
         module.types.iter().for_each(|id| parts(schema.ty(*id), diagnostics));
+        let mut constants = Names::new("constants");
+        for constant in &module.constants {
+            constants.add(&constant.rust, &constant.name, constant.span, diagnostics);
+        }
         programs(module, diagnostics);
     }
 }

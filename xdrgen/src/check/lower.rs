@@ -70,6 +70,7 @@ fn constant(context: &mut Context<'_, '_>, module: usize, definition: &ast::Defi
         rust,
         ty,
         value: number,
+        span: definition.name.span,
         origin: origin(context.sources, definition.span, definition.name.span),
     })
 }

@@ -82,7 +82,7 @@ fn program(
     let versions = body.versions.iter().map(|body| version(context, module, body, &mut unique)).collect();
     Program {
         name: definition.name.name.clone(),
-        rust: names::snake(&definition.name.name),
+        rust: names::module_name(&definition.name.name),
         number,
         versions,
         origin: origin(context.sources, definition.span, definition.name.span),
@@ -98,7 +98,7 @@ fn version(context: &mut Context<'_, '_>, module: usize, body: &ast::Version, ve
     let mut unique = Unique::new("procedure");
     let procedures =
         body.procedures.iter().map(|body| procedure(context, module, body, &prefixes, &mut unique)).collect();
-    Version { name: body.name.name.clone(), rust: names::snake(&body.name.name), number, procedures }
+    Version { name: body.name.name.clone(), rust: names::module_name(&body.name.name), number, procedures }
 }
 
 fn procedure(

@@ -54,12 +54,12 @@ pub(crate) struct Symbols<'a> {
     pub(crate) values: Values<'a>,
     /// The types written inside others, by where they stand.
     inline: HashMap<Span, TypeId>,
-    /// How many names were looked for among those spelled alike: each takes a look at all names.
-    hints: Cell<usize>,
+    /// How many names were compared with undefined ones, for those spelled alike.
+    compared: Cell<usize>,
 }
 
-/// For how many undefined names a similarly spelled one is looked for. A text with more has other troubles.
-const MOST_HINTS: usize = 200;
+/// How many names are compared with undefined ones in all. A text that needs more has other troubles.
+const MOST_COMPARISONS: usize = 250_000;
 
 impl<'a> Symbols<'a> {
     /// Collects what all modules define.
@@ -90,13 +90,14 @@ impl<'a> Symbols<'a> {
 
     /// The type, or value, that is spelled most like a name that a module has not.
     pub(crate) fn nearest(&self, inputs: &'a [Input], module: usize, types: bool, name: &str) -> Option<&'a str> {
-        let hints = self.hints.get();
-        self.hints.set(hints + 1);
-        if hints >= MOST_HINTS {
+        let compared = self.compared.get();
+        if compared >= MOST_COMPARISONS {
             return None;
         }
+        let visible = self.visible(inputs, module, types);
+        self.compared.set(compared + visible.len());
         let preludes = inputs[module].prelude.iter().filter(|_| types).flat_map(|prelude| prelude.names()).copied();
-        nearest(name, self.visible(inputs, module, types).into_iter().chain(preludes))
+        nearest(name, visible.into_iter().chain(preludes))
     }
 
     /// The names that are types, or values, as seen from a module.

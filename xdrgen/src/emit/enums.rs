@@ -82,7 +82,7 @@ fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
             }
 
             #[inline]
-            fn skip<T: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, _: &mut T) -> xdr::Result<()> {
+            fn skip<__Trace: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, _: &mut __Trace) -> xdr::Result<()> {
                 Self::decode(decoder).map(|_| ())
             }
         }

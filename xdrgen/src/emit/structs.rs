@@ -108,7 +108,7 @@ impl Emitter<'_> {
                 #inline
                 fn decode(#decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
                 #inline
-                fn skip<T: xdr::Trace>(#decoder: &mut xdr::Decoder<'a>, #trace: &mut T) -> xdr::Result<()> { #skip }
+                fn skip<__Trace: xdr::Trace>(#decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace) -> xdr::Result<()> { #skip }
             }
             impl xdr::Encode for #name #anonymous {
                 #inline
@@ -219,7 +219,7 @@ impl Emitter<'_> {
         let statements = parts.iter().map(|part| match part {
             Part::Single(field) => {
                 let (name, ty) = (&field.name, self.ty(&field.ty));
-                quote!(xdr::field::<#ty, T>(#name, #decoder, #trace)?;)
+                quote!(xdr::field::<#ty, __Trace>(#name, #decoder, #trace)?;)
             }
             Part::Run(fields, total) => {
                 let entries = fields.iter().map(|(field, _, size)| {
@@ -251,7 +251,7 @@ impl Emitter<'_> {
         self.has_borrowed().then(|| {
             let fields = fields.iter().map(|field| {
                 let name = ident(&field.rust);
-                let value = self.to_owned(&field.ty, &quote!(borrowed.#name));
+                let value = self.owning(&field.ty, &quote!(borrowed.#name));
                 quote!(#name: #value)
             });
             self.conversions(definition, &quote!(Self { #(#fields),* }))

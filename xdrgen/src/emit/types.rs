@@ -100,7 +100,7 @@ impl Emitter<'_> {
     }
 
     /// `value`, which is of the borrowed form of `ty`, in the owned form.
-    pub(super) fn to_owned(&self, ty: &Type, value: &TokenStream) -> TokenStream {
+    pub(super) fn owning(&self, ty: &Type, value: &TokenStream) -> TokenStream {
         let ty = self.schema.resolve(ty);
         if !self.schema.layout_of(ty).two_forms {
             return value.clone();
@@ -109,29 +109,29 @@ impl Emitter<'_> {
         match ty {
             Type::Opaque(None) => quote!(xdr::heap::Vec::from(#value)),
             Type::Fixed(element, _) => {
-                let element = self.to_owned(element, &item);
+                let element = self.owning(element, &item);
                 quote!(#value.map(|item| #element))
             }
             Type::Array(element, None) => {
-                let element = self.to_owned(element, &item);
+                let element = self.owning(element, &item);
                 quote!(#value.iter().map(|item| #element).collect())
             }
             Type::Array(element, Some(_)) => {
-                let element = self.to_owned(element, &item);
+                let element = self.owning(element, &item);
                 quote!(xdr::ArrayBuf::from_array(#value, |item| #element))
             }
             Type::List(element) => {
-                let element = self.to_owned(element, &item);
+                let element = self.owning(element, &item);
                 quote!(#value.iter().map(|item| #element).collect())
             }
             Type::Optional(element) => {
                 let boxed = self.schema.is_boxed(element);
-                let element = self.to_owned(element, &item);
+                let element = self.owning(element, &item);
                 let element = if boxed { quote!(xdr::heap::Box::new(#element)) } else { element };
                 quote!(#value.map(|item| #element))
             }
             Type::Recursive(id) => {
-                let element = self.to_owned(&Type::Named(*id), &item);
+                let element = self.owning(&Type::Named(*id), &item);
                 // What was validated once decodes again: `ok` drops nothing.
                 quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element)))
             }

@@ -122,7 +122,7 @@ impl Emitter<'_> {
                 #inline
                 fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
                 #inline
-                fn skip<T: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, #trace: &mut T) -> xdr::Result<()> { #skip }
+                fn skip<__Trace: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace) -> xdr::Result<()> { #skip }
             }
             impl xdr::Encode for #name #anonymous {
                 #inline
@@ -170,7 +170,7 @@ impl Emitter<'_> {
             None => quote!({}),
             Some((name, ty)) => {
                 let ty = self.ty(ty);
-                quote!({ xdr::field::<#ty, T>(#name, decoder, trace)?; })
+                quote!({ xdr::field::<#ty, __Trace>(#name, decoder, trace)?; })
             }
         };
         let arms = union.arms.iter().map(|arm| {
@@ -233,7 +233,7 @@ impl Emitter<'_> {
     fn union_to_owned(&self, definition: &TypeDef, union: &Union) -> Option<TokenStream> {
         let borrowed = ident(&definition.rust);
         let value = |ty| {
-            let owned = self.to_owned(ty, &quote!(content));
+            let owned = self.owning(ty, &quote!(content));
             if self.schema.is_boxed(ty) { quote!(xdr::heap::Box::new(#owned)) } else { owned }
         };
         self.has_borrowed().then(|| {

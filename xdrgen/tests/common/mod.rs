@@ -1,0 +1,116 @@
+//! What the tests of this folder share.
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use xdrgen_build::source::{Sources, Span};
+use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Module, Style};
+
+/// The drafts' folder, as a test sees it: tests run in the package's folder.
+pub(crate) const SPEC: &str = "../spec";
+
+/// RPC-over-RDMA Version Two.
+pub(crate) const V2: &str = "draft-cel-nfsv4-rpcrdma-version-two-01.txt";
+/// Message continuation and send-based data placement.
+pub(crate) const RTREXT: &str = "draft-dnoveck-nfsv4-rpcrdma-rtrext-02.txt";
+/// Transport characteristics.
+pub(crate) const XCHAREXT_02: &str = "draft-dnoveck-nfsv4-rpcrdma-xcharext-02.txt";
+/// Transport properties.
+pub(crate) const XCHAREXT_03: &str = "draft-dnoveck-nfsv4-rpcrdma-xcharext-03.txt";
+
+/// The drafts that make one protocol, with either form of its properties.
+pub(crate) const SETS: [[&str; 3]; 2] = [[V2, XCHAREXT_03, RTREXT], [V2, XCHAREXT_02, RTREXT]];
+
+/// A file of `spec/`.
+pub(crate) fn spec(file: &str) -> String {
+    let path = format!("{SPEC}/{file}");
+    std::fs::read_to_string(&path).expect(&path)
+}
+
+/// Files in a folder that goes away with it.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub(crate) fn with(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        std::fs::write(self.0.path().join(name), content).expect(name);
+        self
+    }
+
+    /// All of `spec/`.
+    pub(crate) fn with_spec(self) -> Self {
+        for entry in Path::new(SPEC).read_dir().expect(SPEC) {
+            let entry = entry.expect(SPEC);
+            std::fs::copy(entry.path(), self.0.path().join(entry.file_name())).expect(SPEC);
+        }
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_string_lossy().into_owned()
+    }
+
+    /// A report whose paths begin in this folder.
+    pub(crate) fn relative(&self, report: &str) -> String {
+        report.replace(&self.path(""), "")
+    }
+}
+
+/// Checks one text as `a.x`, with all preludes.
+pub(crate) fn check(xdr: &str) -> Compilation {
+    Config::new().module(Module::new("a").text("a.x", xdr)).check()
+}
+
+/// Checks one text with a lint's level.
+pub(crate) fn check_with(xdr: &str, lint: Code, level: Level) -> Compilation {
+    let config = Config::new().lint(lint, level).expect("a lint");
+    config.module(Module::new("a").text("a.x", xdr)).check()
+}
+
+/// `config` with the lints denied that hold a draft against itself.
+pub(crate) fn strict(config: Config) -> Config {
+    let lints = [Code::Consistency, Code::TextSyntax];
+    lints.into_iter().fold(config, |config, lint| config.lint(lint, Level::Deny).expect("a lint"))
+}
+
+/// The full report, with the paths of the workspace.
+pub(crate) fn report(compilation: &Compilation) -> String {
+    compilation.report(Style::Plain).replace("../spec/", "spec/")
+}
+
+/// The line and column of a span.
+pub(crate) fn place(sources: &Sources, span: Span) -> (usize, usize) {
+    let location = sources.locate(span);
+    (location.line, location.column)
+}
+
+/// Whether a diagnostic stands on a line of a document.
+pub(crate) fn stands_on(sources: &Sources, diagnostic: &Diagnostic, document: &str, lines: &[usize]) -> bool {
+    diagnostic.span.is_some_and(|span| {
+        sources.document_of(span).file_name() == document && lines.contains(&sources.locate(span).line)
+    })
+}
+
+/// A generator that gives the same numbers wherever it runs.
+pub(crate) struct Xorshift(u64);
+
+impl Xorshift {
+    /// Numbers for a seed: an environment variable's, or `seed`. It is printed, so that a failure can be had again.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let chosen = std::env::var("XDRGEN_SEED").ok();
+        let seed = chosen.map_or(seed, |text| text.trim().parse().expect("XDRGEN_SEED is a decimal number"));
+        println!("XDRGEN_SEED={seed}");
+        Self(seed.max(1))
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).expect("31 bits") % bound.max(1)
+    }
+}
