@@ -2,5 +2,4 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));

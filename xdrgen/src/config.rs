@@ -2,13 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::compilation::Compilation;
 use crate::diagnostic::{Code, Level, Levels, NotALint};
-use crate::error::Error;
 use crate::ir::Shapes;
-use crate::manifest;
 use crate::prelude::Prelude;
-use crate::source::Sources;
 
 /// A compilation to be: modules of documents, and what they have in common.
 ///
@@ -44,18 +40,6 @@ impl Config {
         Self::default()
     }
 
-    /// What a manifest says. The paths in it are relative to it.
-    ///
-    /// # Errors
-    /// The manifest can't be read or is wrong; the error shows where.
-    pub fn from_manifest(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let name = path.to_string_lossy();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::unreadable(&name, &error))?;
-        let mut sources = Sources::new();
-        manifest::read(&mut sources, &name, &text).map_err(|diagnostic| Error::of(&sources, &[*diagnostic]))
-    }
-
     /// Adds a module. One that uses another comes after it.
     #[must_use]
     pub fn module(mut self, module: Module) -> Self {
@@ -67,6 +51,13 @@ impl Config {
     #[must_use]
     pub fn prelude(mut self, prelude: &[Prelude]) -> Self {
         self.prelude = prelude.to_vec();
+        self
+    }
+
+    /// Leaves out all errata: what the documents say as published.
+    #[must_use]
+    pub fn without_errata(mut self) -> Self {
+        self.errata.clear();
         self
     }
 
@@ -109,31 +100,6 @@ impl Config {
     /// The modules, to be changed.
     pub fn modules_mut(&mut self) -> &mut Vec<Module> {
         &mut self.modules
-    }
-
-    /// Reads and checks everything, and writes nothing.
-    #[must_use]
-    pub fn check(&self) -> Compilation {
-        Compilation::run(self)
-    }
-
-    /// Compiles, as a build script does: writes one file for each module, and `xdrgen.rs` with the tree of them; tells
-    /// cargo which files to watch; shows warnings and errors as cargo's own.
-    ///
-    /// ```ignore
-    /// include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
-    /// ```
-    ///
-    /// # Errors
-    /// A document has a defect, or a file can't be read or written. The error's text is the whole report.
-    pub fn compile(&self) -> Result<(), Error> {
-        let folder = match &self.out_dir {
-            Some(folder) => folder.clone(),
-            None => std::env::var_os("OUT_DIR").map(PathBuf::from).ok_or_else(Error::no_out_dir)?,
-        };
-        let compilation = self.check();
-        crate::cargo::tell(self, &compilation);
-        compilation.write(&folder)
     }
 }
 

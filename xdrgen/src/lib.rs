@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
-mod cargo;
 mod check;
 mod compilation;
 mod config;
 pub mod diagnostic;
+mod driver;
 mod emit;
 pub mod errata;
 mod error;

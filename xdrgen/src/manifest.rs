@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::config::{Config, Module, Overlay, Source};
 use crate::diagnostic::{Code, Diagnostic, Level};
+use crate::error::Error;
 use crate::ir::Shapes;
 use crate::prelude::Prelude;
 use crate::source::{Sources, Span, TextKind};
@@ -64,11 +65,25 @@ struct OverlayTable {
     cases: Vec<(String, String)>,
 }
 
+impl Config {
+    /// What a manifest says. The paths in it are relative to it.
+    ///
+    /// # Errors
+    /// The manifest can't be read or is wrong; the error shows where.
+    pub fn from_manifest(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.to_string_lossy();
+        let text = std::fs::read_to_string(path).map_err(|error| Error::unreadable(&name, &error))?;
+        let mut sources = Sources::new();
+        read(&mut sources, &name, &text).map_err(|diagnostic| Error::of(&sources, &[*diagnostic]))
+    }
+}
+
 /// Reads a manifest's text; `name` is its path, and what it names lies beside it.
 ///
 /// # Errors
 /// What is wrong, at its line.
-pub(crate) fn read(sources: &mut Sources, name: &str, text: &str) -> Result<Config, Box<Diagnostic>> {
+fn read(sources: &mut Sources, name: &str, text: &str) -> Result<Config, Box<Diagnostic>> {
     let document = sources.add_document(name, text);
     let whole = sources.add_whole(document, TextKind::Other);
     let at = |range: Option<std::ops::Range<usize>>| Span::new(whole, range.unwrap_or(0..0));

@@ -62,6 +62,9 @@ pub(crate) struct Input {
     /// A file of errata to apply; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) errata: Vec<PathBuf>,
+    /// Leave out the manifest's errata: check the documents as published.
+    #[arg(long, conflicts_with_all = ["paths", "errata"])]
+    pub(crate) no_errata: bool,
     /// Types that need no declaration: `ietf`, `c`, `rpc`, `none`, or a file of XDR; may be given several times. [default: ietf, c and rpc]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) prelude: Vec<String>,

@@ -25,7 +25,8 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Fa
                     "--shape, --module and --strip are for documents; a manifest says so itself".into(),
                 ));
             }
-            Config::from_manifest(path).map_err(|error| Failure::Other(error.to_string()))?
+            let config = Config::from_manifest(path).map_err(|error| Failure::Other(error.to_string()))?;
+            if input.no_errata { config.without_errata() } else { config }
         }
         None => documents(input, naming)?,
     };

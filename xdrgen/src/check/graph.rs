@@ -1,7 +1,13 @@
 //! Which types contain which: circles that no value ends, and those that an indirection makes possible.
 
-use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::ast;
+use crate::check::Context;
+use crate::check::symbols::Syntax;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Schema, Type, TypeDefKind, TypeId};
+use crate::source::Span;
 
 /// The types that a definition's parts name. `indirect` says for each whether an optional or a sequence of variable
 /// length stands between.
@@ -28,25 +34,85 @@ fn of_type(ty: &Type, indirect: bool, found: &mut Vec<(TypeId, bool)>) {
 }
 
 /// Reports types that contain themselves without an indirection. Returns whether there are none.
-pub(crate) fn check_circles(schema: &Schema, diagnostics: &mut Diagnostics) -> bool {
+pub(crate) fn check_circles(context: &mut Context<'_, '_>, schema: &Schema) -> bool {
     let direct = edges(schema, |indirect| !indirect);
     let circles: Vec<Vec<usize>> = components(&direct).into_iter().filter(|group| is_circle(group, &direct)).collect();
     for group in &circles {
-        report(schema, group, diagnostics);
+        report(context, schema, &circle(schema, group, &direct));
     }
     circles.is_empty()
 }
 
-fn report(schema: &Schema, group: &[usize], diagnostics: &mut Diagnostics) {
-    let mut members: Vec<_> = group.iter().map(|at| &schema.types[*at]).collect();
-    members.sort_by_key(|member| member.span);
-    let Some((first, others)) = members.split_first() else { return };
-    let message = format!("`{}` contains itself, so no value of it ends", first.name);
-    let mut diagnostic = Diagnostic::new(Code::RecursiveType, first.span, message);
-    for other in others {
-        diagnostic = diagnostic.note_at(other.span, format!("by way of `{}`", other.name));
+/// A shortest way from the first member of a component, in the order of the documents, back to it.
+fn circle(schema: &Schema, group: &[usize], edges: &[Vec<usize>]) -> Vec<usize> {
+    let Some(first) = group.iter().copied().min_by_key(|at| schema.types[*at].span) else { return Vec::new() };
+    let members: HashSet<usize> = group.iter().copied().collect();
+    let mut reached_from = HashMap::new();
+    let mut queue = VecDeque::from([first]);
+    while let Some(at) = queue.pop_front() {
+        for next in edges[at].iter().copied().filter(|next| members.contains(next)) {
+            if reached_from.insert(next, at).is_none() {
+                queue.push_back(next);
+            }
+            if next == first {
+                let before = |at: &usize| reached_from.get(at).copied().filter(|at| *at != first);
+                let mut way: Vec<usize> = std::iter::successors(Some(at).filter(|at| *at != first), before).collect();
+                way.push(first);
+                way.reverse();
+                return way;
+            }
+        }
     }
-    diagnostics.report(diagnostic.note("an optional (`T *x`) or a sequence (`T x<>`) in between would end it"));
+    vec![first]
+}
+
+/// Reports a circle: at the place where its first type refers to the next, with the places where the others do.
+fn report(context: &mut Context<'_, '_>, schema: &Schema, circle: &[usize]) {
+    let Some((first, others)) = circle.split_first() else { return };
+    let target = |place: usize| circle[(place + 1) % circle.len()];
+    let name = |at: usize| &schema.types[at].name;
+    let message = format!("`{}` contains itself, so no value of it ends", name(*first));
+    let span = reference(context, schema, *first, target(0));
+    let mut diagnostic = Diagnostic::new(Code::RecursiveType, span, message);
+    if !others.is_empty() {
+        diagnostic = diagnostic.label(format!("contains `{}`", name(target(0))));
+    }
+    for (place, other) in others.iter().enumerate() {
+        let next = target(place + 1);
+        let span = reference(context, schema, *other, next);
+        diagnostic = diagnostic.note_at(span, format!("`{}` contains `{}` here", name(*other), name(next)));
+    }
+    let mend = "an optional (`T *x`) or a sequence (`T x<>`) in between would end it";
+    context.diagnostics.report(diagnostic.note(mend));
+}
+
+/// Where a type is written to contain another.
+fn reference(context: &Context<'_, '_>, schema: &Schema, from: usize, to: usize) -> Span {
+    let refers = |ty: &Type| {
+        let mut found = Vec::new();
+        of_type(ty, false, &mut found);
+        found.iter().any(|(id, indirect)| id.0 as usize == to && !indirect)
+    };
+    let definition = &schema.types[from];
+    let found = match &definition.kind {
+        TypeDefKind::Struct(fields) => fields.iter().find(|field| refers(&field.ty)).map(|field| field.span),
+        TypeDefKind::Union(union) => {
+            let mut contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default).flatten();
+            contents.find(|(_, ty)| refers(ty)).and_then(|(name, _)| arm_place(context, from, name))
+        }
+        TypeDefKind::Alias(_) | TypeDefKind::Enum(_) => None,
+    };
+    found.unwrap_or(definition.span)
+}
+
+/// Where a union's arm of a name is declared.
+fn arm_place(context: &Context<'_, '_>, union: usize, name: &str) -> Option<Span> {
+    let Syntax::Union(body) = context.symbols.types.get(union)?.syntax else { return None };
+    let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
+    bodies.into_iter().find_map(|body| match body {
+        ast::ArmBody::Field(field) if field.name.name == name => Some(field.name.span),
+        _ => None,
+    })
 }
 
 /// For each type the types it refers to, of those references that `wanted(indirect)` wants.
@@ -149,6 +215,24 @@ impl Tarjan<'_> {
 #[cfg(test)]
 mod tests {
     use super::components;
+    use crate::{Code, Config, Module};
+
+    #[test]
+    fn typedefs_of_each_other_are_circles_whatever_lies_between() {
+        let found = |xdr: &str| -> Vec<String> {
+            let compilation = Config::new().module(Module::new("a").text("a.x", xdr)).check();
+            assert!(compilation.diagnostics().iter().all(|found| found.code == Code::RecursiveType));
+            compilation.diagnostics().iter().map(|found| found.message.clone()).collect()
+        };
+        for xdr in ["typedef a *a;", "typedef a a<>;", "typedef b *a; typedef a *b;", "typedef b a<2>; typedef a b[2];"]
+        {
+            assert_eq!(found(xdr), ["`a` is a typedef of itself, and of nothing else"], "{xdr}");
+        }
+        assert_eq!(found("typedef a a;"), ["`a` contains itself, so no value of it ends"]);
+        let none: [&str; 0] = [];
+        assert_eq!(found("typedef b a<>; struct b { a x; };"), none);
+        assert_eq!(found("struct n { int x; list next; }; typedef n *list;"), none);
+    }
 
     #[test]
     fn components_come_after_what_they_refer_to() {

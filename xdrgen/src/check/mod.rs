@@ -89,7 +89,7 @@ pub(crate) fn analyze(sources: &Sources, inputs: &[Input], diagnostics: &mut Dia
     unions::lower(&mut context, &mut schema);
     programs::lower(&mut context, &mut schema);
     // Everything below follows references between types, and would go round in circles through a faulty one.
-    if graph::check_circles(&schema, context.diagnostics) {
+    if graph::check_circles(&mut context, &schema) {
         lists::find(&mut schema);
         sizes::compute(&mut schema, context.diagnostics);
         overlays::lower(&mut context, &mut schema);

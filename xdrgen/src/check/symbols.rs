@@ -231,6 +231,10 @@ impl<'a> Collector<'a, '_> {
                 .label("defined again here")
                 .note_at(first.span, "first defined here");
             self.diagnostics.report(diagnostic);
+        } else if !matches!(meaning, Meaning::Type(_)) && self.inputs[self.module].prelude(&name.name).is_some() {
+            // It stays a type, so that its uses are no errors too.
+            let message = format!("`{}` is a type of the prelude, and can't be the name of anything else", name.name);
+            self.diagnostics.report(Diagnostic::new(Code::WrongKind, name.span, message).label("not a type here"));
         } else {
             scope.insert(&name.name, Entry { span: name.span, meaning });
         }

@@ -7,7 +7,7 @@ use nom::multi::many1;
 use nom::sequence::{delimited, terminated};
 
 use crate::ast::Ident;
-use crate::ast::{Arm, ArmBody, Declaration, Shape, TypeKind, TypeSpecifier, UnionBody, Value};
+use crate::ast::{Arm, ArmBody, Declaration, Shape, StructBody, TypeKind, TypeSpecifier, UnionBody, Value};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::declaration::declaration;
 use crate::parse::input::{Parsed, Tokens};
@@ -120,15 +120,27 @@ fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
         Err(_) => return no_declaration(input),
     };
     let (end, more) = more_declarations(rest)?;
-    if more {
-        let label = "an arm has one declaration";
-        let mut diagnostic =
-            Diagnostic::new(Code::SeveralDeclarations, end.since(rest.span()), "an arm with several declarations")
-                .label(label);
-        diagnostic = diagnostic.note_at(rest.since(input.span()), "the first stands here");
-        rest.error(diagnostic.note("a struct can hold them together"));
+    if more.is_empty() {
+        return Ok((end, first));
     }
-    Ok((end, first))
+    rest.error(
+        Diagnostic::new(Code::SeveralDeclarations, end.since(rest.span()), "an arm with several declarations")
+            .label("an arm has one declaration")
+            .note_at(rest.since(input.span()), "the first stands here")
+            .note("a struct can hold them together"),
+    );
+    let body = std::iter::once(first).chain(more).flatten();
+    Ok((end, together(body.collect(), end.since(input.span()))))
+}
+
+/// The struct that an arm's declarations should stand in, so that all of them are checked. It has the first one's name.
+fn together(bodies: Vec<ArmBody>, span: Span) -> Option<ArmBody> {
+    let declaration = |body| if let ArmBody::Field(declaration) = body { Some(*declaration) } else { None };
+    let fields: Vec<Declaration> = bodies.into_iter().filter_map(declaration).collect();
+    let Some(first) = fields.first() else { return Some(ArmBody::Void) };
+    let name = first.name.clone();
+    let ty = TypeSpecifier { span, kind: TypeKind::Struct(StructBody { fields }) };
+    Some(ArmBody::Field(Box::new(Declaration { span, ty, name, shape: Shape::Plain })))
 }
 
 fn arm_declaration(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
@@ -143,15 +155,15 @@ fn starts_item(input: &Tokens<'_>) -> bool {
 }
 
 /// Declarations that follow the first of an arm.
-fn more_declarations(mut input: Tokens<'_>) -> Parsed<'_, bool> {
-    let mut more = false;
+fn more_declarations(mut input: Tokens<'_>) -> Parsed<'_, Vec<Option<ArmBody>>> {
+    let mut more = Vec::new();
     while !ends_body(&input)
         && !starts_case(&input)
         && !matches!(input.kind(1), TokenKind::Case | TokenKind::BraceClose)
-        && let Ok((rest, _)) = arm_declaration(input)
+        && let Ok((rest, body)) = arm_declaration(input)
     {
         input = rest;
-        more = true;
+        more.push(body);
     }
     Ok((input, more))
 }

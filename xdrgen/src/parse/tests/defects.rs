@@ -109,7 +109,10 @@ fn unions() {
         "union a switch (int b) { case 1: int c; int d; int e; case 2: void; };",
         "1:41 several-declarations an arm with several declarations",
     );
-    assert_eq!(read("union a switch (int b) { case 1: int c; int d; };"), "union a switch (int b) { case 1: int c; };");
+    assert_eq!(
+        read("union a switch (int b) { case 1: int c; int d; };"),
+        "union a switch (int b) { case 1: struct { int c; int d; } c; };"
+    );
     mends(
         "union a switch (int b) { 1: void; };",
         "1:26 syntax expected `case`, found `1`",
