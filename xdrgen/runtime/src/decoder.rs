@@ -232,6 +232,16 @@ impl Decoder<'_> {
         }
     }
 
+    /// Charges the elements of an array. Elements without octets are no more than the octets of the input: there would
+    /// be nothing else to bound the time that a claimed number of them takes.
+    #[inline(always)]
+    pub(crate) fn array_of<T: Wire>(&mut self, count: u32) -> Result<()> {
+        if T::MIN == 0 && count as usize > self.len {
+            return Err(self.error(ErrorKind::ElementLimit));
+        }
+        self.elements(count)
+    }
+
     /// Runs `f` one level deeper.
     ///
     /// # Errors

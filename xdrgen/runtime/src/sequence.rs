@@ -48,7 +48,7 @@ pub(crate) fn skip_elements<'a, T: Decode<'a>, Tr: Trace>(
     count: u32,
     trace: &mut Tr,
 ) -> Result<()> {
-    d.elements(count)?;
+    d.array_of::<T>(count)?;
     if T::PLAIN && !Tr::WALKS {
         // A product beyond `usize` is beyond any input, too.
         return d.advance((count as usize).saturating_mul(T::MIN));

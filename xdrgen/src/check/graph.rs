@@ -40,7 +40,26 @@ pub(crate) fn check_circles(context: &mut Context<'_, '_>, schema: &Schema) -> b
     for group in &circles {
         report(context, schema, &circle(schema, group, &direct));
     }
-    circles.is_empty()
+    let endless = circles_of_typedefs(schema, &circles);
+    for at in &endless {
+        let definition = &schema.types[*at];
+        let message = format!("`{}` is a typedef of itself, and of nothing else", definition.name);
+        context.diagnostics.report(Diagnostic::new(Code::RecursiveType, definition.span, message));
+    }
+    circles.is_empty() && endless.is_empty()
+}
+
+/// The first of each circle of typedefs, whatever lies between them: without a struct or a union there is no type that
+/// it is about. Those in `reported` are left out.
+fn circles_of_typedefs(schema: &Schema, reported: &[Vec<usize>]) -> Vec<usize> {
+    let is_typedef = |at: usize| matches!(schema.types[at].kind, TypeDefKind::Alias(_));
+    let mut edges = edges(schema, |_| true);
+    for (at, targets) in edges.iter_mut().enumerate() {
+        targets.retain(|target| is_typedef(at) && is_typedef(*target));
+    }
+    let circles = components(&edges).into_iter().filter(|group| is_circle(group, &edges));
+    let new = circles.filter(|group| !reported.iter().flatten().any(|at| group.contains(at)));
+    new.filter_map(|group| group.into_iter().min_by_key(|at| schema.types[*at].span)).collect()
 }
 
 /// A shortest way from the first member of a component, in the order of the documents, back to it.

@@ -33,6 +33,9 @@ pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
     let mut found = Vec::new();
     let mut open = Vec::new();
     while input.kind(0) != TokenKind::End {
+        if begins_afresh(&input) {
+            input.recovered();
+        }
         let Ok((rest, item)) = item(input) else {
             break;
         };
@@ -68,6 +71,13 @@ fn definition(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
     ))
     .parse(input)?;
     Ok((rest, complete(input, rest, named)))
+}
+
+/// Whether a line begins here as a definition does, even if its keyword is missing: what is wrong with it is no
+/// consequence of the definition before.
+fn begins_afresh(input: &Tokens<'_>) -> bool {
+    let headless = || is_name(input.kind(0)) && matches!(input.kind(1), TokenKind::BraceOpen | TokenKind::Switch);
+    input.on_new_line() && (is_keyword(input.kind(0)) || headless())
 }
 
 fn item(input: Tokens<'_>) -> Parsed<'_, Item> {

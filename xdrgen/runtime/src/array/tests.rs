@@ -61,9 +61,15 @@ fn plain_elements_are_reached_by_their_number() {
     let octets = words(&[3, 7, 8, 9]);
     let array = Array::<u32>::from_bytes(&octets).unwrap();
     assert_eq!([0, 1, 2, 3].map(|i| array.get(i)), [Some(7), Some(8), Some(9), None]);
-    let octets = words(&[0x10_0000]);
+    let octets = words(&[4]);
     let units = Array::<()>::from_bytes(&octets).unwrap();
-    assert_eq!((units.get(0xf_ffff), units.get(0x10_0000)), (Some(()), None));
+    assert_eq!((units.get(3), units.get(4)), (Some(()), None));
+}
+
+#[test]
+fn elements_without_octets_are_no_more_than_the_octets_of_the_input() {
+    let error = Array::<()>::from_bytes(&words(&[5])).unwrap_err();
+    assert_eq!((error.kind(), error.offset()), (ElementLimit, 4));
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(super) fn decode_elements<'a, T: Decode<'a>>(d: &mut Decoder<'a>, max: u32) 
         assert!(T::MIN > 0 || size_of::<T>() == 0, "elements which take memory, but no octets");
     }
     let count = d.length(max)?;
-    d.elements(count)?;
+    d.array_of::<T>(count)?;
     d.owe(count, T::MIN)?;
     let mut items = reserve(d, count as usize)?;
     for _ in 0..count {
