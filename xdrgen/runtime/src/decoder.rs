@@ -54,9 +54,11 @@ impl<'a> Decoder<'a> {
 
     /// A decoder of octets which have been validated within the limits of their time: budgets would only be charged for
     /// the same again, starting higher than then, and so can't run out.
+    /// The octets may be a part of what they were then: as if of an input without an end, so that what depends on its length
+    /// is not refused now. Offsets mean nothing.
     #[inline(always)]
     pub(crate) fn validated(bytes: &'a [u8]) -> Self {
-        Self::budgeted(bytes, u32::MAX, u32::MAX)
+        Self { len: usize::MAX, ..Self::budgeted(bytes, u32::MAX, u32::MAX) }
     }
 
     #[inline(always)]

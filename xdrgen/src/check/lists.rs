@@ -69,9 +69,10 @@ fn mentions(ty: &Type, id: TypeId) -> bool {
     }
 }
 
-/// Whether each type is referred to elsewhere than behind an optional.
+/// Whether each type is referred to elsewhere than behind an optional; or nowhere but in itself, so that whoever uses it
+/// is not of XDR and means it as it is.
 fn directly_used(schema: &Schema) -> Vec<bool> {
-    let mut used = vec![false; schema.types.len()];
+    let mut used = unmentioned(schema);
     let mut visit = |ty: &Type| {
         let mut ty = ty;
         loop {
@@ -97,6 +98,27 @@ fn directly_used(schema: &Schema) -> Vec<bool> {
         procedure.arguments.iter().chain(&procedure.reply).for_each(&mut visit);
     }
     used
+}
+
+/// Whether no other definition mentions a type.
+fn unmentioned(schema: &Schema) -> Vec<bool> {
+    let mut alone = vec![true; schema.types.len()];
+    for (at, definition) in schema.types.iter().enumerate() {
+        for_each_type(&definition.kind, &mut |ty| {
+            let mut ty = ty;
+            while let Type::Fixed(element, _) | Type::Array(element, _) | Type::Optional(element) | Type::List(element) =
+                ty
+            {
+                ty = element;
+            }
+            if let Type::Named(id) | Type::Recursive(id) = ty
+                && id.0 as usize != at
+            {
+                alone[id.0 as usize] = false;
+            }
+        });
+    }
+    alone
 }
 
 /// Gives each list its element: the node without its link. A node that is also used by itself keeps its link, and its

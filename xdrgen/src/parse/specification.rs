@@ -76,8 +76,9 @@ fn definition(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
 /// Whether a line begins here as a definition does, even if its keyword is missing: what is wrong with it is no
 /// consequence of the definition before.
 fn begins_afresh(input: &Tokens<'_>) -> bool {
+    let ended = || input.previous().is_some_and(|previous| previous.kind == TokenKind::Semicolon);
     let headless = || is_name(input.kind(0)) && matches!(input.kind(1), TokenKind::BraceOpen | TokenKind::Switch);
-    input.on_new_line() && (is_keyword(input.kind(0)) || headless())
+    input.on_new_line() && (ended() || is_keyword(input.kind(0)) || headless())
 }
 
 fn item(input: Tokens<'_>) -> Parsed<'_, Item> {

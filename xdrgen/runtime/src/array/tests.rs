@@ -37,6 +37,15 @@ fn elements_are_limited_over_all_arrays() {
     assert_eq!(error, Error::new(ElementLimit, 24));
 }
 
+/// An element's own octets are fewer than those of the input it was validated in.
+#[test]
+fn elements_without_octets_are_taken_from_a_part_as_from_the_whole() {
+    let octets = words(&[2, 9, 3, 0]);
+    let (arrays, rest) = Array::<Array<'_, ()>>::from_prefix(&octets).unwrap();
+    assert_eq!(arrays.iter().map(|units| units.len()).collect::<Vec<_>>(), [9, 3]);
+    assert_eq!((arrays.get(0).unwrap().iter().count(), rest.len()), (9, 4));
+}
+
 #[test]
 fn elements_come_from_octets_or_from_a_slice() {
     let octets = words(&[3, 1, 0, 0]);

@@ -1,0 +1,78 @@
+//! What stands beside the checkout on some machines, and is no part of the repository; and throw-away crates of what is
+//! generated from it.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xdrgen_build::GeneratedFile;
+
+/// The one place which says where: `../shared` from the root of the workspace.
+const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
+
+/// A folder in it; `None`, with a note, where there is none.
+pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
+    let path = Path::new(SHARED).join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    eprintln!("skipped: there is no folder `shared/{folder}` beside the checkout");
+    None
+}
+
+/// A crate of generated modules, in the target folder of the workspace, with a target folder of its own.
+pub(crate) struct ThrowAway {
+    folder: PathBuf,
+    library: String,
+}
+
+impl ThrowAway {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let library = "//! Generated.\n#![deny(warnings)]\n#![forbid(unsafe_code)]\n#![no_std]\n".to_owned();
+        Self { folder, library }
+    }
+
+    /// Adds the files of one compilation, whose modules have names that no other compilation's have.
+    pub(crate) fn add(&mut self, tree: &str, files: Vec<GeneratedFile>) {
+        for file in files {
+            let content = file.content.replace("concat!(env!(\"OUT_DIR\"), \"/", "concat!(\"");
+            let name = if file.name == xdrgen_build::TREE { format!("{tree}.tree.rs") } else { file.name };
+            self.write(&format!("src/{name}"), &content);
+        }
+        writeln!(self.library, "include!(\"{tree}.tree.rs\");").unwrap();
+    }
+
+    /// Compiles it all: any warning is an error.
+    pub(crate) fn check(&self) {
+        self.write("src/lib.rs", &self.library);
+        let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("xdrgen/runtime");
+        let manifest = format!(
+            "[package]\nname = \"throw-away\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+             [workspace]\n\
+             [dependencies]\nxdrgen-runtime = {{ path = {runtime:?} }}\n"
+        );
+        self.write("Cargo.toml", &manifest);
+        let check = Command::new(env!("CARGO"))
+            .args(["check", "--offline", "--quiet", "--target-dir"])
+            .arg(self.folder.join("target"))
+            .current_dir(&self.folder)
+            .env_remove("RUSTFLAGS")
+            .output()
+            .unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    }
+
+    /// Leaves alone what would not change, so that nothing is built again for it.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {
+            return;
+        }
+        std::fs::write(path, text).unwrap();
+    }
+}
