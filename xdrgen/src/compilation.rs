@@ -1,6 +1,7 @@
 //! One compilation, from files to a schema: draft -> extract -> errata -> parse -> check -> IR, then emit and format.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 use crate::ast::Specification;
@@ -14,7 +15,7 @@ use crate::ir::Schema;
 use crate::parse;
 use crate::render::{self, GeneratedFile};
 use crate::report::{self, Style};
-use crate::source::{DocumentId, Sources, Span, TextKind};
+use crate::source::{DocumentId, Sources, Span, TextId, TextKind};
 
 /// What came of a compilation: all diagnostics of all documents, and the schema.
 #[derive(Clone, Debug)]
@@ -126,8 +127,8 @@ struct Loaded {
     /// For each module its documents.
     documents: Vec<Vec<DocumentId>>,
     errata: Vec<Erratum>,
-    /// Where the manifest says something, to point at.
-    manifest: Option<Span>,
+    /// The manifest, to point at.
+    manifest: Option<TextId>,
 }
 
 impl Loaded {
@@ -135,8 +136,7 @@ impl Loaded {
         let mut sources = Sources::new();
         let manifest = config.manifest.as_ref().and_then(|path| {
             let document = file(&mut sources, path, diagnostics)?;
-            let text = sources.add_whole(document, TextKind::Other);
-            Some(Span::new(text, 0..0))
+            Some(sources.add_whole(document, TextKind::Other))
         });
         let mut errata = Vec::new();
         for path in &config.errata {
@@ -166,7 +166,8 @@ impl Loaded {
         self.strangers(&errata, &mut diagnostics);
         let mut inputs: Vec<Input> = Vec::new();
         for (module, documents) in config.modules.iter().zip(&self.documents) {
-            let mut input = input(module, config, &inputs, self.manifest, &mut diagnostics);
+            let place = |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
+            let mut input = input(module, config, &inputs, &place, &mut diagnostics);
             for document in documents {
                 let parsed = document_of(&mut sources, *document, &errata, &mut diagnostics);
                 input.specifications.push(parsed);
@@ -230,7 +231,7 @@ fn document_of(
     document: DocumentId,
     errata: &[Erratum],
     diagnostics: &mut Diagnostics,
-) -> (crate::source::TextId, Specification) {
+) -> (TextId, Specification) {
     let Extracted { xdr, copies } = extract::extract(sources, document, errata, diagnostics);
     let specification = parse::parse(sources, xdr, diagnostics);
     let copies: Vec<_> = copies.iter().map(|copy| (*copy, parse::parse(sources, *copy, diagnostics))).collect();
@@ -243,13 +244,13 @@ fn input(
     module: &Module,
     config: &Config,
     before: &[Input],
-    manifest: Option<Span>,
+    place: &dyn Fn(&Range<usize>) -> Option<Span>,
     diagnostics: &mut Diagnostics,
 ) -> Input {
     let path: Vec<String> = module.path.split("::").map(str::to_owned).collect();
     let mut fault = |message: String| {
         let found = Diagnostic::nowhere(Code::Configuration, message);
-        diagnostics.report(Diagnostic { span: manifest, ..found });
+        diagnostics.report(Diagnostic { span: module.place.as_ref().and_then(place), ..found });
     };
     if !path.iter().all(|part| is_module_name(part)) {
         fault(format!("`{}` is no path of Rust modules", module.path));
@@ -270,8 +271,8 @@ fn input(
             None => fault(format!("`{}` uses `{name}`, which is no module before it", module.path)),
         }
     }
-    let overlays = module.overlays.iter().map(|overlay| OverlayInput {
-        span: manifest,
+    let overlays = module.overlays.iter().enumerate().map(|(at, overlay)| OverlayInput {
+        span: module.overlay_places.get(at).and_then(place),
         name: overlay.name.clone(),
         carrier: overlay.carrier.clone(),
         code: overlay.code.clone(),

@@ -1,5 +1,6 @@
 //! What to compile, and how: the builder that a build script meets.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Code, Level, Levels, NotALint};
@@ -112,6 +113,9 @@ pub struct Module {
     pub(crate) shapes: Shapes,
     pub(crate) strip: Vec<String>,
     pub(crate) overlays: Vec<Overlay>,
+    /// Where the manifest names it, and each of its overlays.
+    pub(crate) place: Option<Range<usize>>,
+    pub(crate) overlay_places: Vec<Range<usize>>,
 }
 
 impl Module {

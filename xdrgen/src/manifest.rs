@@ -6,6 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::config::{Config, Module, Overlay, Source};
 use crate::diagnostic::{Code, Diagnostic, Level};
@@ -39,7 +40,7 @@ enum LevelName {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModuleTable {
-    path: String,
+    path: Spanned<String>,
     documents: Vec<String>,
     #[serde(default)]
     uses: Vec<String>,
@@ -54,7 +55,7 @@ struct ModuleTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverlayTable {
-    name: String,
+    name: Spanned<String>,
     r#struct: String,
     code: String,
     data: String,
@@ -106,7 +107,10 @@ fn read(sources: &mut Sources, name: &str, text: &str) -> Result<Config, Box<Dia
 }
 
 fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -> Module {
-    let mut module = Module::new(table.path);
+    let place = table.path.span();
+    let mut module = Module::new(table.path.into_inner());
+    module.place = Some(place);
+    module.overlay_places = table.overlay.iter().map(|overlay| overlay.name.span()).collect();
     module.documents = table.documents.iter().map(beside).map(Source::File).collect();
     module.uses = table.uses;
     module.shapes = table.shapes;
@@ -117,7 +121,7 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
 
 fn overlay(table: OverlayTable) -> Overlay {
     Overlay {
-        name: table.name,
+        name: table.name.into_inner(),
         carrier: table.r#struct,
         code: table.code,
         data: table.data,

@@ -1,5 +1,6 @@
 //! Which types contain which: circles that no value ends, and those that an indirection makes possible.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::ast;
@@ -70,7 +71,9 @@ fn circle(schema: &Schema, group: &[usize], edges: &[Vec<usize>]) -> Vec<usize> 
     let mut queue = VecDeque::from([first]);
     while let Some(at) = queue.pop_front() {
         for next in edges[at].iter().copied().filter(|next| members.contains(next)) {
-            if reached_from.insert(next, at).is_none() {
+            // The first way to a type stays: a later one may come from where it leads.
+            if let Entry::Vacant(unreached) = reached_from.entry(next) {
+                unreached.insert(at);
                 queue.push_back(next);
             }
             if next == first {
@@ -251,6 +254,14 @@ mod tests {
         let none: [&str; 0] = [];
         assert_eq!(found("typedef b a<>; struct b { a x; };"), none);
         assert_eq!(found("struct n { int x; list next; }; typedef n *list;"), none);
+    }
+
+    #[test]
+    fn a_circle_within_a_circle_ends() {
+        let xdr = "typedef s a; struct s { s b; a c; };";
+        let compilation = Config::new().module(Module::new("a").text("a.x", xdr)).check();
+        let found: Vec<&str> = compilation.diagnostics().iter().map(|found| found.message.as_str()).collect();
+        assert_eq!(found, ["`a` contains itself, so no value of it ends"]);
     }
 
     #[test]

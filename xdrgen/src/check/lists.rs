@@ -106,8 +106,10 @@ fn unmentioned(schema: &Schema) -> Vec<bool> {
     for (at, definition) in schema.types.iter().enumerate() {
         for_each_type(&definition.kind, &mut |ty| {
             let mut ty = ty;
-            while let Type::Fixed(element, _) | Type::Array(element, _) | Type::Optional(element) | Type::List(element) =
-                ty
+            while let Type::Fixed(element, _)
+            | Type::Array(element, _)
+            | Type::Optional(element)
+            | Type::List(element) = ty
             {
                 ty = element;
             }

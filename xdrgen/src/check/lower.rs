@@ -205,9 +205,11 @@ fn named(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident, keywor
     let entry = context.symbols.lookup(context.inputs, module, &name.name);
     match entry.map(|entry| (entry.meaning, entry.span)) {
         Some((Meaning::Type(id), span)) => {
-            if let Some(wrong) = keyword.and_then(|keyword| mismatch(context.symbols, id, keyword)) {
-                let message = format!("`{}` is {wrong}", name.name);
-                let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
+            if let Some((is, isnt)) = keyword.and_then(|keyword| mismatch(context.symbols, id, keyword)) {
+                let message = format!("`{}` is {is}, not {isnt}", name.name);
+                let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message)
+                    .label("RFC 4506 has the name alone")
+                    .note_at(span, "defined here");
                 context.diagnostics.report(diagnostic);
             }
             Some(Type::Named(id))
@@ -237,14 +239,20 @@ fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident)
     None
 }
 
-/// What a type is, where that is not what the keyword before its name says.
-fn mismatch(symbols: &Symbols<'_>, id: TypeId, keyword: Keyword) -> Option<&'static str> {
-    match (symbols.ty(id).syntax, keyword) {
-        (Syntax::Enum(_), Keyword::Struct | Keyword::Union) => Some("an enum"),
-        (Syntax::Struct(_), Keyword::Enum | Keyword::Union) => Some("a struct"),
-        (Syntax::Union(_), Keyword::Enum | Keyword::Struct) => Some("a union"),
-        _ => None,
-    }
+/// What a type is, and what the keyword before its name says, where these differ.
+fn mismatch(symbols: &Symbols<'_>, id: TypeId, keyword: Keyword) -> Option<(&'static str, &'static str)> {
+    let is = match symbols.ty(id).syntax {
+        Syntax::Enum(_) => "an enum",
+        Syntax::Struct(_) => "a struct",
+        Syntax::Union(_) => "a union",
+        Syntax::Typedef(_) | Syntax::SwappedTypedef(..) => return None,
+    };
+    let says = match keyword {
+        Keyword::Enum => "an enum",
+        Keyword::Struct => "a struct",
+        Keyword::Union => "a union",
+    };
+    (is != says).then_some((is, says))
 }
 
 /// What a number or a name comes to; `None` where that was reported.
@@ -292,8 +300,8 @@ fn bound(context: &mut Context<'_, '_>, module: usize, length: &ast::Value) -> O
     let number = value(context, module, length)?;
     let bound = u32::try_from(number).ok();
     if bound.is_none() {
-        let what = if number < 0 { "negative" } else { "over 32 bits" };
-        let message = format!("a length of {number} is {what}");
+        let what = if number < 0 { "can't be negative" } else { "has at most 32 bits" };
+        let message = format!("a length {what}, and this is {number}");
         context.diagnostics.report(Diagnostic::new(Code::InvalidBound, length.span, message));
     }
     bound

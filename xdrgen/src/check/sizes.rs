@@ -7,6 +7,10 @@ use crate::ir::{Layout, Schema};
 /// The most octets of memory that a type may take by itself: it is passed by value.
 const LARGEST_BY_VALUE: u64 = 1 << 20;
 
+/// The same for one that contains itself: as many of them lie on the stack at once as levels are open in a decode, 64 by
+/// default, each with a copy or two, and a thread has two million octets.
+const LARGEST_RECURSIVE: u64 = 1 << 12;
+
 /// Fills in all layouts, and reports types too large to be passed by value.
 pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
     let mut rank = vec![0; schema.types.len()];
@@ -22,11 +26,15 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
             group.iter().for_each(|at| schema.types[*at].layout = schema.layout_of_kind(&schema.types[*at].kind));
         }
     }
-    for definition in schema.types.iter().filter(|definition| definition.layout.memory > LARGEST_BY_VALUE) {
-        let message = format!("a `{}` takes over {LARGEST_BY_VALUE} octets of memory by itself", definition.name);
-        let diagnostic = Diagnostic::new(Code::OutOfRange, definition.span, message)
-            .note("a sequence of variable length is kept apart, and can be as long");
-        diagnostics.report(diagnostic);
+    for definition in &schema.types {
+        let largest = if definition.layout.recursive { LARGEST_RECURSIVE } else { LARGEST_BY_VALUE };
+        if definition.layout.memory > largest {
+            let contains = if definition.layout.recursive { ", and it contains itself" } else { "" };
+            let message = format!("a `{}` takes over {largest} octets of memory by itself{contains}", definition.name);
+            let diagnostic = Diagnostic::new(Code::OutOfRange, definition.span, message)
+                .note("a sequence of variable length is kept apart, and can be as long");
+            diagnostics.report(diagnostic);
+        }
     }
 }
 

@@ -201,10 +201,11 @@ impl<'a> Collector<'a, '_> {
         let (first, second) = (at(ty.span), at(new.span));
         let mended =
             text.get(..first).zip(text.get(first + ty.name.len()..second)).zip(text.get(second + new.name.len()..));
+        let written = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut diagnostic = Diagnostic::new(
             Code::SwappedTypedef,
             declaration.span,
-            format!("`typedef {text}` makes `{}` a name for `{}`, which is no type", new.name, ty.name),
+            format!("`typedef {written}` makes `{}` a name for `{}`, which is no type", new.name, ty.name),
         )
         .label(format!("`{}` exists already, `{}` does not", new.name, ty.name));
         if let Some(((before, between), after)) = mended {
@@ -226,10 +227,12 @@ impl<'a> Collector<'a, '_> {
     fn define(&mut self, name: &'a ast::Ident, meaning: Meaning) {
         let scope = &mut self.symbols.scopes[self.module];
         if let Some(first) = scope.get(name.name.as_str()) {
+            // Typedefs are collected last, so that what was found first may stand after this.
+            let (first, again) = (first.span.min(name.span), first.span.max(name.span));
             let message = format!("`{}` is defined twice", name.name);
-            let diagnostic = Diagnostic::new(Code::DuplicateDefinition, name.span, message)
+            let diagnostic = Diagnostic::new(Code::DuplicateDefinition, again, message)
                 .label("defined again here")
-                .note_at(first.span, "first defined here");
+                .note_at(first, "first defined here");
             self.diagnostics.report(diagnostic);
         } else if !matches!(meaning, Meaning::Type(_)) && self.inputs[self.module].prelude(&name.name).is_some() {
             // It stays a type, so that its uses are no errors too.

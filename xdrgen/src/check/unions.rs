@@ -33,7 +33,8 @@ fn union(
     let discriminant = discriminant(context, schema, module, body);
     if body.arms.is_empty() {
         let message = format!("the union `{}` has no arm", schema.types[at].name);
-        context.diagnostics.report(Diagnostic::new(Code::EmptyUnion, name, message));
+        let diagnostic = Diagnostic::new(Code::EmptyUnion, name, message).label("RFC 4506 asks for one `case`");
+        context.diagnostics.report(diagnostic);
     }
     duplicate_names(context, body);
     let contents: Vec<Content> = body.arms.iter().map(|arm| content(context, module, &arm.body)).collect();
@@ -113,8 +114,11 @@ fn discriminant(
         _ => None,
     };
     if found.is_none() {
-        let message = "a discriminant is an `int`, an `unsigned int`, a `bool` or an enum";
-        context.diagnostics.report(Diagnostic::new(Code::InvalidDiscriminant, body.discriminant.span, message));
+        let written = context.sources.slice(body.discriminant.ty.span);
+        let message = format!("`{written}` can't be the type of a discriminant");
+        let diagnostic = Diagnostic::new(Code::InvalidDiscriminant, body.discriminant.ty.span, message)
+            .label("expected `int`, `unsigned int`, `bool` or an enum");
+        context.diagnostics.report(diagnostic);
     }
     found
 }
@@ -139,7 +143,11 @@ fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
         let name = field.name.name.as_str();
         match seen.get(name) {
             Some(first) => {
-                let message = format!("two arms of the union are called `{name}`");
+                let message = if *first == discriminant.span {
+                    format!("an arm of the union is called `{name}`, as the discriminant is")
+                } else {
+                    format!("two arms of the union are called `{name}`")
+                };
                 let diagnostic = Diagnostic::new(Code::DuplicateArm, field.name.span, message)
                     .label("again here")
                     .note_at(*first, "first here");

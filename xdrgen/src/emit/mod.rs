@@ -13,7 +13,7 @@ mod unions;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
-use crate::ir::{ModuleId, Schema, Shapes, TypeDef, TypeDefKind, TypeId};
+use crate::ir::{ModuleId, Schema, Shapes, Type, TypeDef, TypeDefKind, TypeId};
 
 /// Which of a type's two forms is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,9 @@ impl Emitter<'_> {
             let types = self.schema.module(self.module).types.iter().map(|id| self.schema.ty(*id));
             let same =
                 types.filter(|definition| !definition.layout.two_forms).map(|definition| ident(&definition.rust));
+            let runtime = self.twins_name_the_runtime().then(|| quote!(::xdrgen_runtime as xdr)).into_iter();
             return quote! {
-                use ::xdrgen_runtime as xdr;
+                #(use #runtime;)*
                 #(#[doc(no_inline)] pub use super::#same;)*
             };
         }
@@ -117,6 +118,22 @@ impl Emitter<'_> {
             use ::xdrgen_runtime as xdr;
             const _: () = xdr::assert_abi(#abi);
         }
+    }
+
+    /// Whether a file of owned forms has more than other names for types of elsewhere.
+    fn twins_name_the_runtime(&self) -> bool {
+        fn named(ty: &Type) -> bool {
+            match ty {
+                Type::Named(_) => true,
+                Type::Fixed(element, _) => named(element),
+                _ => false,
+            }
+        }
+        let module = self.schema.module(self.module);
+        let mut owned =
+            module.types.iter().map(|id| self.schema.ty(*id)).filter(|definition| definition.layout.two_forms);
+        let own = owned.any(|definition| !matches!(&definition.kind, TypeDefKind::Alias(ty) if named(ty)));
+        own || !module.overlays.is_empty()
     }
 
     /// A type's documentation: that of an owned form points to the borrowed one, which shows the XDR.

@@ -15,6 +15,7 @@ use crate::parse::structure::struct_body;
 use crate::parse::types::type_specifier;
 use crate::parse::union::union_body;
 use crate::parse::value::value_or_zero;
+use crate::source::Span;
 
 /// What a definition's own parser finds: its name and kind, unless either is lost.
 pub(super) type Named = Option<(Ident, DefinitionKind)>;
@@ -61,7 +62,7 @@ fn constant_type(input: Tokens<'_>) -> Parsed<'_, Option<TypeSpecifier>> {
     let (rest, ty) = type_specifier(input)?;
     input.lint(
         Diagnostic::new(Code::TypedConstant, ty.span, "a constant with a type").label("RFC 4506 has none here").fix(
-            ty.span,
+            Span { end: rest.span().start, ..ty.span },
             "",
             "remove the type",
         ),

@@ -242,10 +242,11 @@ impl<'t> Lexer<'t> {
     fn unterminated(&mut self, input: &'t str) -> &'t str {
         self.unterminated = true;
         let mark = self.span(input, &input[2..]);
+        let line = self.content.len() - input.len() + input.find(['\r', '\n']).unwrap_or(input.len());
         self.found.diagnostics.push(
             Diagnostic::new(Code::UnterminatedComment, mark, "a comment without its end").label("no `*/` follows").fix(
-                Span::new(self.text, self.content.len()..self.content.len()),
-                "*/",
+                Span::new(self.text, line..line),
+                " */",
                 "end the comment",
             ),
         );

@@ -124,10 +124,9 @@ fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
         return Ok((end, first));
     }
     rest.error(
-        Diagnostic::new(Code::SeveralDeclarations, end.since(rest.span()), "an arm with several declarations")
+        Diagnostic::new(Code::SeveralDeclarations, end.since(input.span()), "an arm with several declarations")
             .label("an arm has one declaration")
-            .note_at(rest.since(input.span()), "the first stands here")
-            .note("a struct can hold them together"),
+            .note("a struct holds them together, in the same octets: `struct { .. } name;`"),
     );
     let body = std::iter::once(first).chain(more).flatten();
     Ok((end, together(body.collect(), end.since(input.span()))))

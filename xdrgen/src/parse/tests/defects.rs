@@ -107,7 +107,7 @@ fn enums() {
 fn unions() {
     one(
         "union a switch (int b) { case 1: int c; int d; int e; case 2: void; };",
-        "1:41 several-declarations an arm with several declarations",
+        "1:34 several-declarations an arm with several declarations",
     );
     assert_eq!(
         read("union a switch (int b) { case 1: int c; int d; };"),
