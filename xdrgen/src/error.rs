@@ -17,7 +17,7 @@ impl Error {
         let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
         let report = report::human(sources, diagnostics, Style::Plain);
         let s = if errors == 1 { "" } else { "s" };
-        Self(format!("{report}\n{errors} error{s} in XDR"))
+        Self(format!("{report}\n{errors} error{s}"))
     }
 
     pub(crate) fn unreadable(name: &str, error: &io::Error) -> Self {

@@ -276,21 +276,28 @@ fn two_hundred_mutations_are_reported_at_their_places() {
     assert!(complaints.is_empty(), "{} complaints\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// All mutations there are: some minutes.
+/// All mutations there are, over all cores.
 #[test]
-#[ignore = "takes minutes; the seeded ones are a sample of these"]
 fn all_mutations_are_reported_at_their_places() {
     let drafts = drafts();
-    let (mut count, mut complaints) = (0, Vec::new());
+    let kinds = [Kind::Delete, Kind::Double, Kind::Swap];
+    let mut all: Vec<(&Draft, Mutation)> = Vec::new();
     for draft in &drafts {
         for at in 0..draft.tokens.len() - 1 {
-            for kind in [Kind::Delete, Kind::Double, Kind::Swap] {
-                count += 1;
-                complaints.extend(complaint(&drafts, draft, Mutation { at, kind }));
-            }
+            all.extend(kinds.map(|kind| (draft, Mutation { at, kind })));
         }
     }
-    assert!(complaints.is_empty(), "{} of {count}\n{}", complaints.len(), complaints.join("\n"));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let complaints: Vec<String> = std::thread::scope(|scope| {
+        let drafts = &drafts;
+        let check = move |part: &[(&Draft, Mutation)]| -> Vec<String> {
+            part.iter().filter_map(|(draft, mutation)| complaint(drafts, draft, *mutation)).collect()
+        };
+        let parts = all.chunks(all.len().div_ceil(workers));
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || check(part))).collect();
+        running.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    assert!(complaints.is_empty(), "{} of {}\n{}", complaints.len(), all.len(), complaints.join("\n"));
 }
 
 /// Five defects, each in a definition of its own: all must be found at once.
