@@ -321,7 +321,7 @@ mod transport_properties {
         let Property::Rbstruct(buffers) = found[0] else { panic!("{found:?}") };
         let group = buffers.groups.first().unwrap();
         assert_eq!((buffers.length, group.count, group.info.length), (4096, 2, 1024));
-        assert_eq!(group.info, rtr::XmrbsSeg { length: 1024, align: 512, flags: rtr::XMRSFLAG_PLT });
+        assert_eq!(group.info, rtr::Seg { length: 1024, align: 512, flags: rtr::XMRSFLAG_PLT });
         let limits = [Property::Rtrsupp(5), Property::Reqrxlim(0x10000), Property::Respsxlim(0x20000)];
         assert_eq!(found[1..], limits);
         let owned::OptInfo::Updprop(updprop) = own else { panic!("{own:?}") };
@@ -437,18 +437,18 @@ mod continuation {
 
     #[test]
     fn repterr() {
-        let bad = rtr::XmsId { xid: 42, dir: v2::MsgType::Reply, seq: 3 };
+        let bad = rtr::Id { xid: 42, dir: v2::MsgType::Reply, seq: 3 };
         let cases = [
             (
                 "00000000 00000001 00000002 00000005",
                 None,
-                OptrInfo::Badhmt(rtr::OptrInfoOptriMismatch { expect: 2, current: 5 }),
+                OptrInfo::Badhmt(rtr::OptrInfoMismatch { expect: 2, current: 5 }),
             ),
             ("00000000 00000003", None, OptrInfo::Badcont),
             (
                 "00000001 0000002b 00000000 00000001 00000007 00000009 00000001 00000004",
-                Some(rtr::XmsId { xid: 43, dir: v2::MsgType::Call, seq: 1 }),
-                OptrInfo::Badtbsn(rtr::OptrInfoOptriRange { value: 9, min: 1, max: 4 }),
+                Some(rtr::Id { xid: 43, dir: v2::MsgType::Call, seq: 1 }),
+                OptrInfo::Badtbsn(rtr::OptrInfoRange { value: 9, min: 1, max: 4 }),
             ),
         ];
         for (content, lead, info) in cases {

@@ -24,10 +24,10 @@ fuzz_target!(|octets: &[u8]| {
     both::<characteristics::owned::Updxch>(octets);
     both::<rtr::owned::Req>(octets);
     both::<rtr::owned::Resp>(octets);
-    both::<rtr::owned::XprRbs>(octets);
+    both::<rtr::owned::Rbs>(octets);
     one::<rtr::Cont>(octets);
     one::<rtr::OptreptErr>(octets);
-    one::<rtr::XprRtrs>(octets);
+    one::<rtr::Rtrs>(octets);
     one::<v1::Error>(octets);
     one::<v2::Error>(octets);
     overlays(octets);

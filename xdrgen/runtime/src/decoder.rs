@@ -54,11 +54,9 @@ impl<'a> Decoder<'a> {
 
     /// A decoder of octets which have been validated within the limits of their time: budgets would only be charged for
     /// the same again, starting higher than then, and so can't run out.
-    /// The octets may be a part of what they were then: as if of an input without an end, so that what depends on its length
-    /// is not refused now. Offsets mean nothing.
     #[inline(always)]
     pub(crate) fn validated(bytes: &'a [u8]) -> Self {
-        Self { len: usize::MAX, ..Self::budgeted(bytes, u32::MAX, u32::MAX) }
+        Self::budgeted(bytes, u32::MAX, u32::MAX)
     }
 
     #[inline(always)]
@@ -217,6 +215,9 @@ numbers! {
     f64 "A double; a NaN keeps its bits" "4.7";
 }
 
+/// The most elements of an array whose elements may take no octets at all.
+const MOST_WITHOUT_OCTETS: u32 = 1 << 16;
+
 /// Budgets.
 impl Decoder<'_> {
     /// Charges `count` elements of a variable-length sequence.
@@ -234,11 +235,11 @@ impl Decoder<'_> {
         }
     }
 
-    /// Charges the elements of an array. Elements without octets are no more than the octets of the input: there would
-    /// be nothing else to bound the time that a claimed number of them takes.
+    /// Charges the elements of an array. Of elements without octets no input has to pay for a claimed number, so they have
+    /// a bound of their own.
     #[inline(always)]
     pub(crate) fn array_of<T: Wire>(&mut self, count: u32) -> Result<()> {
-        if T::MIN == 0 && count as usize > self.len {
+        if T::MIN == 0 && count > MOST_WITHOUT_OCTETS {
             return Err(self.error(ErrorKind::ElementLimit));
         }
         self.elements(count)

@@ -22,7 +22,7 @@ pub struct Limits {
     /// when its elements are taken.
     pub depth: u32,
     /// How many elements all variable-length arrays and linked lists of one decode may have together. Octets of opaques
-    /// and strings are not elements. Elements that take no octets are also no more than the octets of the input.
+    /// and strings are not elements. An array of elements that may take no octets has no more than 65,536.
     pub elements: u32,
     /// The longest input accepted, in octets, including what follows a prefix.
     pub octets: u32,

@@ -132,11 +132,10 @@ fn define(context: &mut Context<'_, '_>, source: &TypeSource<'_>) -> TypeDef {
         Syntax::Struct(body) => TypeDefKind::Struct(fields(context, module, body)),
         Syntax::Union(body) => TypeDefKind::Union(union(context, module, body)),
     };
-    let strip = &context.inputs[module].strip;
     TypeDef {
         module: ModuleId(u32::try_from(module).unwrap_or(u32::MAX)),
         name: source.name.clone(),
-        rust: names::type_name(&source.name, strip),
+        rust: source.rust.clone(),
         span: source.name_span,
         origin: origin(context.sources, source.span, source.name_span),
         kind,

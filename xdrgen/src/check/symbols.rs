@@ -9,6 +9,7 @@ use crate::check::spelling::nearest;
 use crate::check::values::{Expression, ValueId, Values};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ir::{Primitive, TypeId};
+use crate::names;
 use crate::source::{Sources, Span};
 
 /// What a name stands for.
@@ -41,6 +42,8 @@ pub(crate) enum Syntax<'a> {
 pub(crate) struct TypeSource<'a> {
     pub(crate) module: usize,
     pub(crate) name: String,
+    /// Its name in Rust.
+    pub(crate) rust: String,
     pub(crate) name_span: Span,
     pub(crate) span: Span,
     pub(crate) syntax: Syntax<'a>,
@@ -219,8 +222,14 @@ impl<'a> Collector<'a, '_> {
     }
 
     fn add(&mut self, name: &str, name_span: Span, span: Span, syntax: Syntax<'a>) -> TypeId {
+        let rust = names::type_name(name, &self.inputs[self.module].strip);
+        self.add_as(name, rust, name_span, span, syntax)
+    }
+
+    fn add_as(&mut self, name: &str, rust: String, name_span: Span, span: Span, syntax: Syntax<'a>) -> TypeId {
         let id = TypeId(u32::try_from(self.symbols.types.len()).unwrap_or(u32::MAX));
-        self.symbols.types.push(TypeSource { module: self.module, name: name.to_owned(), name_span, span, syntax });
+        let module = self.module;
+        self.symbols.types.push(TypeSource { module, name: name.to_owned(), rust, name_span, span, syntax });
         id
     }
 
@@ -276,11 +285,17 @@ impl<'a> Collector<'a, '_> {
         let Some(syntax) = body(&declaration.ty) else {
             return;
         };
-        let name = match self.symbols.ty(parent).syntax {
-            Syntax::Typedef(_) => format!("{}_item", declaration.name.name),
-            _ => format!("{}_{}", self.symbols.ty(parent).name, declaration.name.name),
+        let parent = self.symbols.ty(parent);
+        let field = &declaration.name;
+        let (name, rust) = match parent.syntax {
+            Syntax::Typedef(_) => (format!("{}_item", field.name), format!("{}Item", parent.rust)),
+            _ => {
+                // Both go without their prefixes, which the field's would otherwise bring into the middle.
+                let rust = names::type_name(&field.name, &self.inputs[self.module].strip);
+                (format!("{}_{}", parent.name, field.name), format!("{}{rust}", parent.rust))
+            }
         };
-        let id = self.add(&name, declaration.name.span, declaration.ty.span, syntax);
+        let id = self.add_as(&name, rust, field.span, declaration.ty.span, syntax);
         self.symbols.inline.insert(declaration.ty.span, id);
         self.parts(id, syntax);
     }

@@ -14,7 +14,13 @@ impl Emitter<'_> {
         let TypeDefKind::Struct(fields) = &carrier.kind else { return TokenStream::new() };
         let (code, data) = (&fields[overlay.code], &fields[overlay.data]);
         let doc = docs::lines(&[
-            format!("What `{}` of a `{}` holds, as `{}` says.", data.name, carrier.name, code.name),
+            format!(
+                "What `{}` of a `{}` holds, as `{}` says: {}.",
+                data.name,
+                carrier.name,
+                code.name,
+                docs::place(&carrier.origin)
+            ),
             String::new(),
             "The code and its content belong together: a value can't have the content of another code.".to_owned(),
         ]);
@@ -22,7 +28,12 @@ impl Emitter<'_> {
         let float = overlay.cases.iter().any(|case| self.schema.layout_of(&case.ty).float);
         let eq = (!float).then(|| quote!(, Eq));
         let variants = overlay.cases.iter().map(|case| {
-            let (doc, variant, content) = (docs::part(&case.constant), ident(&case.rust), self.content(&case.ty));
+            let ty = match &case.ty {
+                Type::Named(id) => format!(", a `{}`", self.schema.ty(*id).name),
+                _ => String::new(),
+            };
+            let doc = docs::lines(&[format!("`{}`{ty}", case.constant)]);
+            let (variant, content) = (ident(&case.rust), self.content(&case.ty));
             quote!(#doc #variant(#content),)
         });
         let empty = overlay.empty_is_default.then(|| {
@@ -66,6 +77,7 @@ impl Emitter<'_> {
         let empty = overlay.empty_is_default.then(|| quote!(#(#codes)|* if data.is_empty() => Self::Default { code },));
         let empty_code = overlay.empty_is_default.then(|| quote!(Self::Default { code } => *code,));
         let of = self.overlay_of(overlay);
+        let carry = self.overlay_carry(overlay);
         quote! {
             impl #generics #name #lifetime {
                 /// Decodes the whole of `data` as the content that `code` names, within the default limits.
@@ -89,6 +101,8 @@ impl Emitter<'_> {
                 }
 
                 #of
+
+                #carry
 
                 /// The code.
                 pub const fn code(&self) -> u32 {
@@ -126,6 +140,31 @@ impl Emitter<'_> {
                 Self::decode(carrier.#code, #octets)
             }
         }
+    }
+
+    /// To the two fields of the struct.
+    fn overlay_carry(&self, overlay: &Overlay) -> Option<TokenStream> {
+        let carrier = self.schema.ty(overlay.carrier);
+        let TypeDefKind::Struct(fields) = &carrier.kind else { return None };
+        let (code, data) = (&fields[overlay.code].name, &fields[overlay.data].name);
+        let doc = docs::lines(&[
+            format!(
+                "Encodes the content into `buffer`. Returns what belongs into `{code}` and `{data}` of a `{}`.",
+                carrier.name
+            ),
+            String::new(),
+            "# Errors".to_owned(),
+            "`BufferFull`, and what the content's own encoding may report.".to_owned(),
+        ]);
+        (self.form == Form::Borrowed).then(|| {
+            quote! {
+                #doc
+                pub fn carry<'b>(&self, buffer: &'b mut [u8]) -> xdr::Result<(u32, &'b [u8])> {
+                    let used = xdr::Encode::encode_to_slice(self, buffer)?;
+                    Ok((self.code(), &buffer[..used]))
+                }
+            }
+        })
     }
 
     fn overlay_encode(&self, overlay: &Overlay) -> TokenStream {

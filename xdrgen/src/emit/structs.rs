@@ -138,7 +138,6 @@ impl Emitter<'_> {
 
     fn decode(&self, fields: &[Field], parts: &[Part<'_>], locals: &Locals) -> TokenStream {
         let Locals { decoder, run, .. } = locals;
-        let decode = quote!(xdr::Decode::decode(#decoder)?);
         // Fields are decoded in their order: a run anywhere but at the head wants those before it to be named.
         let in_place = !parts.iter().skip(1).any(|part| matches!(part, Part::Run(..)));
         let mut statements = TokenStream::new();
@@ -146,7 +145,7 @@ impl Emitter<'_> {
         for part in parts {
             match part {
                 Part::Single(field) => {
-                    let name = ident(&field.rust);
+                    let (name, decode) = (ident(&field.rust), self.decode_value(&field.ty, decoder));
                     if in_place {
                         members.push(quote!(#name: #decode));
                     } else {
@@ -218,7 +217,7 @@ impl Emitter<'_> {
         }
         let statements = parts.iter().map(|part| match part {
             Part::Single(field) => {
-                let (name, ty) = (&field.name, self.ty(&field.ty));
+                let (name, ty) = (&field.name, self.skipped(&field.ty));
                 quote!(xdr::field::<#ty, __Trace>(#name, #decoder, #trace)?;)
             }
             Part::Run(fields, total) => {

@@ -70,6 +70,27 @@ impl Emitter<'_> {
         if self.form == Form::Owned && self.schema.is_boxed(ty) { quote!(xdr::heap::Box<#content>) } else { content }
     }
 
+    /// The expression that decodes a field's value. A box that is there for its size alone counts no level of depth.
+    pub(super) fn decode_value(&self, ty: &Type, decoder: &proc_macro2::Ident) -> TokenStream {
+        match self.schema.resolve(ty) {
+            Type::Optional(element) if self.form == Form::Owned && self.schema.is_boxed(element) => {
+                quote!(xdr::heap::boxed(#decoder)?)
+            }
+            _ => quote!(xdr::Decode::decode(#decoder)?),
+        }
+    }
+
+    /// The type whose `skip` accepts what the decoded field does.
+    pub(super) fn skipped(&self, ty: &Type) -> TokenStream {
+        match self.schema.resolve(ty) {
+            Type::Optional(element) if self.form == Form::Owned && self.schema.is_boxed(element) => {
+                let element = self.ty(element);
+                quote!(xdr::Option<#element>)
+            }
+            _ => self.ty(ty),
+        }
+    }
+
     /// The path to a type, from here, with its lifetime.
     pub(super) fn path(&self, id: TypeId) -> TokenStream {
         let definition = self.schema.ty(id);
@@ -112,17 +133,16 @@ impl Emitter<'_> {
                 let element = self.owning(element, &item);
                 quote!(#value.map(|item| #element))
             }
-            Type::Array(element, None) => {
+            Type::Array(element, None) | Type::List(element) if !self.schema.layout_of(element).two_forms => {
+                quote!(#value.iter().collect())
+            }
+            Type::Array(element, None) | Type::List(element) => {
                 let element = self.owning(element, &item);
                 quote!(#value.iter().map(|item| #element).collect())
             }
-            Type::Array(element, Some(_)) => {
+            Type::Array(element, Some(_)) if self.schema.layout_of(element).two_forms => {
                 let element = self.owning(element, &item);
                 quote!(xdr::ArrayBuf::from_array(#value, |item| #element))
-            }
-            Type::List(element) => {
-                let element = self.owning(element, &item);
-                quote!(#value.iter().map(|item| #element).collect())
             }
             Type::Optional(element) => {
                 let boxed = self.schema.is_boxed(element);

@@ -134,18 +134,26 @@ impl Emitter<'_> {
     fn union_decode(&self, union: &Union) -> TokenStream {
         let arms = union.arms.iter().map(|arm| {
             let (value, name) = (Literal::u32_unsuffixed(arm.value), ident(&arm.rust));
-            let content = arm.content.as_ref().map(|_| quote!((xdr::Decode::decode(decoder)?)));
+            let content = arm.content.as_ref().map(|(_, ty)| self.decode_content(ty)).map(|value| quote!((#value)));
             quote!(#value => Self::#name #content,)
         });
         let other = match &union.default {
             None => unknown_arm(),
             Some(content) => {
                 let (which, name) = (self.default_which(union), default_name(union));
-                let content = content.as_ref().map(|_| quote!(, xdr::Decode::decode(decoder)?));
+                let content = content.as_ref().map(|(_, ty)| self.decode_content(ty)).map(|value| quote!(, #value));
                 quote!(other => { #which Self::#name(which #content) })
             }
         };
         quote!(Ok(match decoder.u32()? { #(#arms)* #other }))
+    }
+
+    /// The expression that decodes an arm's content.
+    fn decode_content(&self, ty: &crate::ir::Type) -> TokenStream {
+        let decoder = Ident::new("decoder", Span::call_site());
+        let value = self.decode_value(ty, &decoder);
+        let boxed = self.form == super::Form::Owned && self.schema.is_boxed(ty);
+        if boxed { quote!(xdr::heap::Box::new(#value)) } else { value }
     }
 
     /// `let which = ..;`: the discriminant that has no arm, as a value of its Rust type.
@@ -169,7 +177,7 @@ impl Emitter<'_> {
         let skip = |content: &Content| match content {
             None => quote!({}),
             Some((name, ty)) => {
-                let ty = self.ty(ty);
+                let ty = self.skipped(ty);
                 quote!({ xdr::field::<#ty, __Trace>(#name, decoder, trace)?; })
             }
         };
@@ -181,13 +189,19 @@ impl Emitter<'_> {
             None => unknown_arm(),
             Some(content) => {
                 let skip = skip(content);
-                let check = match union.discriminant {
-                    Discriminant::Enum(_) => self.default_which(union),
-                    _ => TokenStream::new(),
-                };
-                let (other, used) =
-                    if check.is_empty() { (quote!(_), None) } else { (quote!(other), Some(quote!(let _ = which;))) };
-                quote!(#other => { #check #used #skip })
+                match union.discriminant {
+                    Discriminant::Enum(id) => {
+                        let ty = self.path(id);
+                        let refused = quote!(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
+                        quote!(other => {
+                            if #ty::from_value(other.cast_signed()).is_none() {
+                                return Err(#refused);
+                            }
+                            #skip
+                        })
+                    }
+                    _ => quote!(_ => #skip),
+                }
             }
         };
         quote!(match decoder.u32()? { #(#arms)* #other } Ok(()))

@@ -76,8 +76,9 @@ fn plain_elements_are_reached_by_their_number() {
 }
 
 #[test]
-fn elements_without_octets_are_no_more_than_the_octets_of_the_input() {
-    let error = Array::<()>::from_bytes(&words(&[5])).unwrap_err();
+fn elements_without_octets_have_a_bound_of_their_own() {
+    assert!(Array::<()>::from_bytes(&words(&[0x1_0000])).is_ok());
+    let error = Array::<()>::from_bytes(&words(&[0x1_0001])).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (ElementLimit, 4));
 }
 

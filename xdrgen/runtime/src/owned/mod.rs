@@ -63,5 +63,15 @@ impl<T: Encode + ?Sized> Encode for Box<T> {
     }
 }
 
+/// An optional whose value is boxed for its size alone, and so counts no level; for generated code.
+///
+/// # Errors
+/// As [`Decode::decode`].
+#[doc(hidden)]
+#[inline]
+pub fn boxed<'a, T: Decode<'a>>(decoder: &mut Decoder<'a>) -> Result<Option<Box<T>>> {
+    Ok(if decoder.bool()? { Some(Box::new(T::decode(decoder)?)) } else { None })
+}
+
 #[cfg(test)]
 mod tests;
