@@ -17,7 +17,7 @@ impl Config {
     /// Compiles, as a build script does: writes one file for each module, and `xdrgen.rs` with the tree of them; tells
     /// cargo which files to watch; shows warnings and errors as cargo's own.
     ///
-    /// ```ignore
+    /// ```text
     /// include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
     /// ```
     ///

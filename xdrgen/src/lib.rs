@@ -17,7 +17,7 @@
 //!
 //! and this, in a crate that depends on `xdrgen-runtime`, takes in what it generates:
 //!
-//! ```ignore
+//! ```text
 //! include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 //! ```
 //!
