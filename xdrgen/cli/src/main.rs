@@ -58,6 +58,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             let config = input::config(&input, None)?;
             let compilation = useless_errata(&config);
             print(&compilation, format)?;
+            if format == Format::Human && compilation.diagnostics().is_empty() {
+                writeln!(io::stdout(), "{}", clean(&compilation))?;
+            }
             Ok(status(&compilation))
         }
         Command::Generate { input, output, shape, module, strip } => {
@@ -115,6 +118,13 @@ fn print_to(out: &mut impl Write, compilation: &Compilation, format: Format, col
         Format::Json => out.write_all(report::json(sources, found).as_bytes())?,
     }
     Ok(())
+}
+
+/// `6 documents: no defects`
+fn clean(compilation: &Compilation) -> String {
+    let documents: usize = compilation.schema().modules.iter().map(|module| module.documents.len()).sum();
+    let s = if documents == 1 { "" } else { "s" };
+    format!("{documents} document{s}: no defects")
 }
 
 /// `3 errors, 1 warning`

@@ -6,6 +6,9 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// What `check` says of one document without defects.
+const CLEAN_REPORT: &str = "1 document: no defects\n";
+
 const CLEAN: &str = "struct point { int x; int y; };\n";
 const BROKEN: &str = "struct line {\n    piont ends[2];\n};\n";
 /// Nothing but a warning.
@@ -46,7 +49,7 @@ fn exits(code: i32, folder: &Path, arguments: &[&str]) -> (String, String) {
 fn check_exits_with_0_1_or_2() {
     let files = folder(&[("clean.x", CLEAN), ("broken.x", BROKEN), ("warned.x", WARNED)]);
     let folder = files.path();
-    assert_eq!(exits(0, folder, &["check", "clean.x"]), (String::new(), String::new()));
+    assert_eq!(exits(0, folder, &["check", "clean.x"]), ("1 document: no defects\n".to_owned(), String::new()));
     let (out, err) = exits(1, folder, &["check", "broken.x"]);
     assert!(out.contains("error[undefined-type]: no type is called `piont`\n --> broken.x:2:5\n"), "{out}");
     assert!(out.ends_with("\n1 error, 0 warnings\n") && err.is_empty(), "{out}{err}");
@@ -111,9 +114,9 @@ fn levels_of_lints() {
     let files = folder(&[("warned.x", WARNED), ("prelude.x", "struct a { uint32 b; };\n")]);
     let check = |code, arguments: &[&str]| exits(code, files.path(), &[&["check"], arguments].concat()).0;
     assert!(check(1, &["warned.x", "--deny", "empty-declaration"]).starts_with("error[empty-declaration]"));
-    assert_eq!(check(0, &["warned.x", "--allow", "empty-declaration"]), "");
+    assert_eq!(check(0, &["warned.x", "--allow", "empty-declaration"]), CLEAN_REPORT);
     // A bare file has the preludes; that it needs them is a lint.
-    assert_eq!(check(0, &["prelude.x"]), "");
+    assert_eq!(check(0, &["prelude.x"]), CLEAN_REPORT);
     assert!(check(0, &["prelude.x", "--warn", "prelude-type"]).starts_with("warning[prelude-type]"));
     assert!(check(1, &["prelude.x", "--deny", "prelude-type"]).starts_with("error[prelude-type]"));
     let both = ["prelude.x", "warned.x", "--deny", "prelude-type", "--deny", "empty-declaration", "--format", "short"];
@@ -161,7 +164,7 @@ fn errata_are_applied() {
     let other = folder(&[("broken.x", "struct line {\n    int ends[2];\n};\n"), ("useless.toml", &useless)]);
     let check =
         |code, folder: &TempDir, arguments: &[&str]| exits(code, folder.path(), &[&["check"], arguments].concat()).0;
-    assert_eq!(check(0, &files, &["broken.x", "--errata", "e.toml"]), "");
+    assert_eq!(check(0, &files, &["broken.x", "--errata", "e.toml"]), CLEAN_REPORT);
     let out = check(1, &files, &["broken.x", "--errata", "stale.toml"]);
     assert!(out.contains("error[erratum-mismatch]") && out.contains("--> stale.toml:4:7"), "{out}");
     let out = check(1, &other, &["broken.x", "--errata", "useless.toml"]);
@@ -184,7 +187,7 @@ fn a_manifest_says_it_all() {
     assert_eq!(named.0.lines().count(), 1);
     assert!(named.0.starts_with("spec/a.x:1:12: warning[prelude-type]"), "{}", named.0);
     assert_eq!(exits(0, folder, &["check", "--format", "short"]), named);
-    assert_eq!(exits(0, folder, &["check", "--allow", "prelude-type"]).0, "");
+    assert_eq!(exits(0, folder, &["check", "--allow", "prelude-type"]).0, CLEAN_REPORT);
     exits(1, folder, &["check", "--deny", "prelude-type"]);
     let (_, err) = exits(1, folder, &["check", "--manifest", "bad.toml"]);
     assert!(err.contains("error[configuration]: unknown field `document`") && err.contains("bad.toml:3:1"), "{err}");
@@ -196,7 +199,7 @@ fn a_manifest_says_it_all() {
 #[test]
 fn the_workspace_is_clean() {
     let workspace = Path::new(WORKSPACE);
-    let clean = (String::new(), String::new());
+    let clean = ("6 documents: no defects\n".to_owned(), String::new());
     assert_eq!(exits(0, workspace, &["check"]), clean);
     assert_eq!(exits(0, workspace, &["check", "--deny", "consistency", "--deny", "text-syntax"]), clean);
     assert_eq!(exits(0, workspace, &["check", "--manifest", "spec/xdrgen.toml"]), clean);

@@ -16,10 +16,10 @@ pub trait Wire {
     /// The fewest octets of any value. Decoding never succeeds with fewer: reservations rely on it.
     const MIN: usize;
     /// The most octets of any value; `None` where the XDR sets no bound, or one beyond `usize`.
-    const MAX: Option<usize>;
+    const MAX: Option<usize> = None;
     /// Whether all values have `MIN` octets, and all bit patterns of that length are values: such a type is skipped by
     /// its length alone.
-    const PLAIN: bool;
+    const PLAIN: bool = false;
 }
 
 /// Octets of zero which follow `len` octets of an opaque or string (RFC 4506, section 3).

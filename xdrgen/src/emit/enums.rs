@@ -67,7 +67,6 @@ fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
         impl xdr::Wire for #name {
             const MIN: usize = 4;
             const MAX: xdr::Option<usize> = Some(4);
-            const PLAIN: bool = false;
         }
 
         impl<'a> xdr::Decode<'a> for #name {

@@ -63,19 +63,21 @@ impl Emitter<'_> {
         let layout = &definition.layout;
         let anonymous = self.lifetime(layout).map(|_| quote!(<'_>));
         let min = number(layout.min);
-        let max = match layout.max {
-            Some(max) => {
-                let max = number(max);
-                quote!(Some(#max))
-            }
-            None => quote!(None),
-        };
-        let plain = layout.plain;
+        // What the trait has as its default goes without saying.
+        let max = layout.max.map(|max| {
+            let max = number(max);
+            quote!(const MAX: xdr::Option<usize> = Some(#max);)
+        });
+        let plain = layout.plain.then(|| {
+            quote!(
+                const PLAIN: bool = true;
+            )
+        });
         quote! {
             impl xdr::Wire for #name #anonymous {
                 const MIN: usize = #min;
-                const MAX: xdr::Option<usize> = #max;
-                const PLAIN: bool = #plain;
+                #max
+                #plain
             }
         }
     }

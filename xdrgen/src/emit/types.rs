@@ -155,7 +155,7 @@ impl Emitter<'_> {
                 // What was validated once decodes again: `ok` drops nothing.
                 quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element)))
             }
-            _ => quote!(::core::convert::From::from(#value)),
+            _ => quote!(#value.into()),
         }
     }
 }
