@@ -51,6 +51,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// The runtime of the generated codecs: `Decode`, `Encode`, `Limits` and errors.
+pub use xdrgen_runtime as xdr;
+
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 
 /// Compiles the examples of the README.

@@ -105,7 +105,12 @@ pub fn useless_errata(config: &Config) -> Compilation {
     };
     let before = lines(&whole);
     let mut found = diagnostics.clone();
-    for (at, erratum) in loaded.errata.iter().enumerate() {
+    let applies = |erratum: &Erratum| {
+        let here = loaded.sources.documents().any(|(_, document)| document.file_name() == erratum.document);
+        let fails = |found: &Diagnostic| found.code == Code::ErratumMismatch && found.span == erratum.span;
+        here && !whole.diagnostics.iter().any(fails)
+    };
+    for (at, erratum) in loaded.errata.iter().enumerate().filter(|(_, erratum)| applies(erratum)) {
         let without = loaded.compile(config, diagnostics.clone(), Some(at));
         if lines(&without).is_subset(&before) {
             let message =
@@ -164,6 +169,10 @@ impl Loaded {
             errata.remove(at);
         }
         self.strangers(&errata, &mut diagnostics);
+        if config.modules.is_empty() {
+            let found = Diagnostic::nowhere(Code::Configuration, "there is no module to compile");
+            diagnostics.report(Diagnostic { span: self.manifest.map(|text| Span::new(text, 0..0)), ..found });
+        }
         let mut inputs: Vec<Input> = Vec::new();
         for (module, documents) in config.modules.iter().zip(&self.documents) {
             let place = |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
@@ -257,6 +266,13 @@ fn input(
     }
     if before.iter().any(|other| other.path == path) {
         fault(format!("two modules are called `{}`", module.path));
+    }
+    let taken = |last: &String| last == "owned" || (last == "xdr" && path.len() > 1) || path == ["xdrgen"];
+    if path.last().is_some_and(taken) {
+        fault(format!("a module can't be called `{}`: the name is taken by what is generated", module.path));
+    }
+    if module.documents.is_empty() {
+        fault(format!("the module `{}` has no document", module.path));
     }
     let mut uses = Vec::new();
     for name in &module.uses {

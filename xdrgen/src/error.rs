@@ -21,19 +21,19 @@ impl Error {
     }
 
     pub(crate) fn unreadable(name: &str, error: &io::Error) -> Self {
-        Self(format!("`{name}` can't be read: {error}"))
+        Self(format!("error: `{name}` can't be read: {error}"))
     }
 
     pub(crate) fn unwritable(name: &str, error: &io::Error) -> Self {
-        Self(format!("`{name}` can't be written: {error}"))
+        Self(format!("error: `{name}` can't be written: {error}"))
     }
 
     pub(crate) fn no_out_dir() -> Self {
-        Self("no folder to write to: outside a build script, call `out_dir`".to_owned())
+        Self("error: no folder to write to: outside a build script, call `out_dir`".to_owned())
     }
 
     pub(crate) fn emitted(message: &str) -> Self {
-        Self(format!("xdrgen-build emitted what is not Rust, which is a defect of xdrgen-build: {message}"))
+        Self(format!("error: xdrgen-build emitted what is not Rust, which is a defect of xdrgen-build: {message}"))
     }
 }
 

@@ -404,6 +404,8 @@ pub struct Procedure {
 pub struct Overlay {
     /// The enum's name in Rust.
     pub rust: String,
+    /// Where it was asked for, in a manifest.
+    pub span: Option<Span>,
     /// The struct that has both fields.
     pub carrier: TypeId,
     /// The index of the field with the code.

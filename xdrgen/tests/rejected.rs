@@ -337,3 +337,36 @@ fn members_without_an_arm() {
     let whole = "enum e { A = 1, B = 2 };\nunion a switch (e b) { case A: void; case B: int d; };";
     assert!(check_with(whole, Code::MissingArms, Level::Deny).diagnostics().is_empty());
 }
+
+/// What a manifest must not say; each is reported at its place, and none is a panic.
+#[test]
+fn modules_and_overlays_that_can_not_be() {
+    let manifest = |head: &str, overlay: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.x"), "struct c { unsigned int k; opaque d<>; }; const ONE = 1;")
+            .expect("a file");
+        let path = folder.path().join("xdrgen.toml");
+        std::fs::write(&path, format!("{head}{overlay}")).expect("a file");
+        let compilation = Config::from_manifest(&path).expect("a manifest").check();
+        compilation.diagnostics().iter().map(|found| (found.code, found.message.clone())).collect::<Vec<_>>()
+    };
+    let module = |path: &str| format!("[[module]]\npath = \"{path}\"\ndocuments = [\"a.x\"]\n");
+    for path in ["xdrgen", "a::owned", "a::xdr", "a b", "type"] {
+        assert!(manifest(&module(path), "").iter().any(|(code, _)| *code == Code::Configuration), "{path}");
+    }
+    assert_eq!(manifest("", "")[0].0, Code::Configuration);
+    let empty = "[[module]]\npath = \"a\"\ndocuments = []\n";
+    assert_eq!(manifest(empty, "")[0].1, "the module `a` has no document");
+    let overlay = |name: &str, code: &str, data: &str, cases: &str| {
+        format!(
+            "[[module.overlay]]\nname = \"{name}\"\nstruct = \"c\"\ncode = \"{code}\"\ndata = \"{data}\"\ncases = {cases}\n"
+        )
+    };
+    for name in ["", "opt-x", "Self", "type", "9"] {
+        let found = manifest(&module("a"), &overlay(name, "k", "d", "[[\"ONE\", \"c\"]]"));
+        assert!(found.iter().all(|(code, _)| *code == Code::OverlayInvalid) && found.len() == 1, "{name}: {found:?}");
+    }
+    let found = manifest(&module("a"), &overlay("Content", "nocode", "nodata", "[[\"ONE\", \"c\"]]"));
+    assert_eq!(found.len(), 2, "both fields are reported: {found:?}");
+    assert_eq!(manifest(&module("a"), &overlay("Content", "k", "d", "[]")).len(), 1);
+}

@@ -25,7 +25,7 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Fa
                     "--shape, --module and --strip are for documents; a manifest says so itself".into(),
                 ));
             }
-            let config = Config::from_manifest(path).map_err(|error| Failure::Other(error.to_string()))?;
+            let config = Config::from_manifest(path).map_err(Failure::Report)?;
             if input.no_errata { config.without_errata() } else { config }
         }
         None => documents(input, naming)?,
@@ -82,7 +82,11 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
 fn module_name(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    if xdrgen_build::is_module_name(&name) { name } else { format!("xdr_{name}") }
+    if xdrgen_build::is_module_name(&name) && !["xdrgen", "owned"].contains(&name.as_str()) {
+        name
+    } else {
+        format!("xdr_{name}")
+    }
 }
 
 fn levels(mut config: Config, input: &Input) -> Result<Config, Failure> {

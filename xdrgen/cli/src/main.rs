@@ -22,8 +22,8 @@ fn main() -> ExitCode {
             eprintln!("error: {message}");
             ExitCode::from(2)
         }
-        Err(Failure::Other(message)) => {
-            eprintln!("error: {message}");
+        Err(Failure::Report(report)) => {
+            eprintln!("{report}");
             ExitCode::FAILURE
         }
         // Whoever read our output has seen enough.
@@ -41,8 +41,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Nobody takes its output.
     Output(io::Error),
-    /// Anything else.
-    Other(String),
+    /// Something is wrong, and this says it in full.
+    Report(xdrgen_build::Error),
 }
 
 impl From<io::Error> for Failure {
@@ -78,7 +78,7 @@ fn extract(files: &[std::path::PathBuf]) -> Result<ExitCode, Failure> {
         match xdrgen_build::extract_file(file) {
             Ok(xdr) => out.write_all(xdr.as_bytes())?,
             Err(error) => {
-                eprintln!("error: {error}");
+                eprintln!("{error}");
                 failed = true;
             }
         }
@@ -90,7 +90,7 @@ fn generate(config: &Config, output: &std::path::Path) -> Result<ExitCode, Failu
     let compilation = config.check();
     print_to(&mut io::stderr().lock(), &compilation, Format::Human, io::stderr().is_terminal())?;
     if !compilation.has_errors() {
-        compilation.write(output).map_err(|error| Failure::Other(error.to_string()))?;
+        compilation.write(output).map_err(Failure::Report)?;
     }
     Ok(status(&compilation))
 }

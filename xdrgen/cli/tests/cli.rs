@@ -258,3 +258,24 @@ fn lints_are_listed() {
         assert!(out.contains(line), "{out}");
     }
 }
+
+#[test]
+fn errata_of_other_documents_are_passed_over() {
+    let workspace = Path::new(WORKSPACE);
+    let draft = "spec/draft-cel-nfsv4-rpcrdma-version-two-01.txt";
+    let (out, _) = exits(0, workspace, &["check", draft, "--errata", "spec/errata.toml"]);
+    assert_eq!(out, CLEAN_REPORT);
+}
+
+/// The tree includes its files from beside it, so that it can be included from anywhere, not from a build script alone.
+#[test]
+fn the_tree_includes_what_stands_beside_it() {
+    let files = folder(&[("xdrgen.x", CLEAN)]);
+    exits(0, files.path(), &["generate", "xdrgen.x", "-o", "out"]);
+    let tree = std::fs::read_to_string(files.path().join("out/xdrgen.rs")).expect("a tree");
+    for line in tree.lines().filter(|line| line.contains("include!")) {
+        let name = line.split('"').nth(1).expect("a name");
+        assert!(files.path().join("out").join(name).is_file() && name != "xdrgen.rs", "{line}");
+    }
+    assert!(tree.contains("pub mod xdr_xdrgen"), "{tree}");
+}

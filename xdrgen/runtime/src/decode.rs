@@ -75,8 +75,9 @@ pub trait Decode<'a>: Wire + Sized {
     /// Why [`from_bytes_with`](Self::from_bytes_with) fails, with the path of the field; `None` if it does not fail.
     ///
     /// A second pass, for when the first has failed and someone will read why. It names the first wrong item in the
-    /// order of the octets, so its offset may lie after that of the error which it explains: decoding gives up on a
-    /// whole run of fields, or on a count, as soon as input is known to be too short for all of it.
+    /// order of the octets, so its offset may lie after that of the error which it explains, and what it names
+    /// may be another fault: decoding gives up on a whole run of fields, or an owned form on a count, as soon as input is
+    /// known to be too short for all of it.
     #[cold]
     fn explain(bytes: &'a [u8], limits: &Limits) -> Option<Explanation> {
         let mut path = Path::new();

@@ -15,7 +15,8 @@ pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
             types.add(&definition.rust, &definition.name, definition.span, diagnostics);
         }
         for overlay in &module.overlays {
-            types.add(&overlay.rust, "an overlay", schema.ty(overlay.carrier).span, diagnostics);
+            let span = overlay.span.unwrap_or(schema.ty(overlay.carrier).span);
+            types.add(&overlay.rust, "the overlay", span, diagnostics);
         }
         module.types.iter().for_each(|id| parts(schema.ty(*id), diagnostics));
         let mut constants = Names::new("constants");

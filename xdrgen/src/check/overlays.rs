@@ -22,8 +22,14 @@ fn overlay(context: &mut Context<'_, '_>, schema: &Schema, module: usize, input:
     let TypeDefKind::Struct(fields) = &schema.ty(carrier).kind else {
         return invalid(context, input, format!("`{}` is not a struct", input.carrier));
     };
-    let code = field(context, input, fields, &input.code)?;
-    let data = field(context, input, fields, &input.data)?;
+    if syn::parse_str::<syn::Ident>(&input.name).is_err() {
+        return invalid(context, input, "its name is no name for a type in Rust".to_owned());
+    }
+    if input.cases.is_empty() {
+        return invalid(context, input, "it has no case".to_owned());
+    }
+    let (code, data) = (field(context, input, fields, &input.code), field(context, input, fields, &input.data));
+    let (code, data) = (code?, data?);
     if !matches!(schema.resolve(&fields[code].ty), Type::Primitive(Primitive::U32)) {
         return invalid(context, input, format!("the field `{}` is not an `unsigned int`", input.code));
     }
@@ -41,7 +47,15 @@ fn overlay(context: &mut Context<'_, '_>, schema: &Schema, module: usize, input:
             cases.push(case);
         }
     }
-    Some(Overlay { rust: input.name.clone(), carrier, code, data, empty_is_default: input.empty_is_default, cases })
+    Some(Overlay {
+        rust: input.name.clone(),
+        span: input.span,
+        carrier,
+        code,
+        data,
+        empty_is_default: input.empty_is_default,
+        cases,
+    })
 }
 
 fn invalid<T>(context: &mut Context<'_, '_>, input: &OverlayInput, what: String) -> Option<T> {

@@ -109,7 +109,10 @@ impl<'a> Symbols<'a> {
         let mut names: Vec<&str> = std::iter::once(module)
             .chain(uses)
             .flat_map(|scope| self.scopes[scope].iter())
-            .filter(|(_, entry)| matches!(entry.meaning, Meaning::Type(_)) == types)
+            .filter(|(_, entry)| match entry.meaning {
+                Meaning::Type(_) => types,
+                Meaning::Value(id) => !types && !self.values.source(id).of_program,
+            })
             .map(|(name, _)| *name)
             .collect();
         names.sort_unstable();
@@ -156,6 +159,7 @@ impl<'a> Collector<'a, '_> {
             DefinitionKind::Union(body) => self.named(definition, Syntax::Union(body)),
             DefinitionKind::Program(program) => {
                 let number = self.symbols.values.add(self.module, name, Expression::of(&program.number), None);
+                self.symbols.values.set_of_program(number);
                 self.define(name, Meaning::Value(number));
                 self.program(program);
             }
@@ -303,6 +307,7 @@ impl<'a> Collector<'a, '_> {
     /// A version's or a procedure's name is a constant, as in rpcgen's C, unless something else is called so.
     fn number(&mut self, name: &'a ast::Ident, number: &'a ast::Value) {
         let value = self.symbols.values.add(self.module, name, Expression::of(number), None);
+        self.symbols.values.set_of_program(value);
         let entry = Entry { span: name.span, meaning: Meaning::Value(value) };
         self.symbols.scopes[self.module].entry(&name.name).or_insert(entry);
     }

@@ -37,6 +37,8 @@ pub(crate) struct ValueSource<'a> {
     pub(crate) of: Option<TypeId>,
     /// The type that is written with it.
     pub(crate) ty: Option<&'a ast::TypeKind>,
+    /// Whether it is the number of a program, a version or a procedure, which nobody means by a misspelt name.
+    pub(crate) of_program: bool,
     pub(crate) state: State,
 }
 
@@ -61,8 +63,16 @@ impl<'a> Values<'a> {
         expression: Expression<'a>,
         of: Option<TypeId>,
     ) -> ValueId {
-        let source =
-            ValueSource { module, name: &name.name, span: name.span, expression, of, ty: None, state: State::Unknown };
+        let source = ValueSource {
+            module,
+            name: &name.name,
+            span: name.span,
+            expression,
+            of,
+            ty: None,
+            of_program: false,
+            state: State::Unknown,
+        };
         self.0.push(source);
         ValueId(u32::try_from(self.0.len() - 1).unwrap_or(u32::MAX))
     }
@@ -81,6 +91,10 @@ impl<'a> Values<'a> {
 
     pub(crate) fn source(&self, id: ValueId) -> &ValueSource<'a> {
         &self.0[id.0 as usize]
+    }
+
+    pub(crate) fn set_of_program(&mut self, id: ValueId) {
+        self.0[id.0 as usize].of_program = true;
     }
 
     pub(crate) fn set_state(&mut self, id: ValueId, state: State) {

@@ -20,6 +20,11 @@ pub(crate) fn pages(text: &str) -> Vec<(usize, u32)> {
             first = at + 2;
         }
     }
+    // What follows the last footer is on a page whose own footer is not there.
+    let rest = text.lines().skip(first - 1).any(|line| !line.trim().is_empty());
+    if let Some((_, last)) = pages.last().copied().filter(|_| rest) {
+        pages.push((first, last.saturating_add(1)));
+    }
     pages
 }
 
