@@ -54,7 +54,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Input {
-    /// Documents, compiled together; without any, the manifest.
+    /// Documents, compiled together; or a folder with a manifest; without any, the manifest.
     pub(crate) paths: Vec<PathBuf>,
     /// The manifest; by default xdrgen.toml or spec/xdrgen.toml, where no documents are named.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "errata", "prelude"])]
@@ -63,7 +63,7 @@ pub(crate) struct Input {
     #[arg(long, value_name = "FILE")]
     pub(crate) errata: Vec<PathBuf>,
     /// Leave out the manifest's errata: check the documents as published.
-    #[arg(long, conflicts_with_all = ["paths", "errata"])]
+    #[arg(long, conflicts_with = "errata")]
     pub(crate) no_errata: bool,
     /// Types that need no declaration: `ietf`, `c`, `rpc`, `none`, or a file of XDR; may be given several times. [default: ietf, c and rpc]
     #[arg(long, value_name = "NAME|FILE")]

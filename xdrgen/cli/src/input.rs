@@ -38,6 +38,11 @@ fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
     if let Some(path) = &input.manifest {
         return Ok(Some(path.clone()));
     }
+    if let [folder] = input.paths.as_slice()
+        && folder.is_dir()
+    {
+        return in_folder(input, folder).map(Some);
+    }
     if !input.paths.is_empty() {
         return Ok(None);
     }
@@ -48,8 +53,25 @@ fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
+/// The manifest of a folder of documents.
+fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
+    let path = folder.join("xdrgen.toml");
+    if !path.is_file() {
+        return Err(Failure::Usage(format!("the folder `{}` has no xdrgen.toml: name documents", folder.display())));
+    }
+    if !input.errata.is_empty() || !input.prelude.is_empty() {
+        return Err(Failure::Usage("--errata and --prelude are for documents; a manifest says so itself".into()));
+    }
+    Ok(path)
+}
+
 /// All documents as one module.
 fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
+    if input.no_errata {
+        return Err(Failure::Usage(
+            "--no-errata is for a manifest; documents have the errata that --errata names".into(),
+        ));
+    }
     let name = naming.as_ref().and_then(|naming| naming.module.clone());
     let mut module = Module::new(name.unwrap_or_else(|| module_name(&input.paths[0])));
     module = input.paths.iter().fold(module, |module, path| module.document(path));

@@ -279,3 +279,15 @@ fn the_tree_includes_what_stands_beside_it() {
     }
     assert!(tree.contains("pub mod xdr_xdrgen"), "{tree}");
 }
+
+#[test]
+fn a_folder_stands_for_its_manifest() {
+    let workspace = Path::new(WORKSPACE);
+    assert_eq!(exits(0, workspace, &["check", "spec"]).0, "6 documents: no defects\n");
+    let (_, err) = exits(2, workspace, &["check", "docs"]);
+    assert!(err.contains("the folder `docs` has no xdrgen.toml"), "{err}");
+    exits(2, workspace, &["check", "spec", "--errata", "spec/errata.toml"]);
+    let (out, _) = exits(1, workspace, &["check", "spec", "--no-errata", "--format", "short"]);
+    assert!(out.contains("error[overlay-collision]: `PROP_BRS` and `XPROP_RTRSUPP` are both 3"), "{out}");
+    exits(2, workspace, &["check", "spec/rpc.x", "--no-errata"]);
+}
