@@ -127,12 +127,7 @@ fn the_guide_builds_what_it_shows() {
 #[test]
 fn the_guide_lists_every_lint_and_error() {
     for code in Code::ALL {
-        let level = match code.default_level() {
-            None => "error",
-            Some(Level::Deny) => "deny",
-            Some(Level::Warn) => "warn",
-            Some(Level::Allow) => "allow",
-        };
+        let level = code.default_level().map_or("error", Level::name);
         let row = format!("| `{}` | {level} | {} |", code.name(), code.explanation());
         assert!(GUIDE.lines().any(|line| line == row), "the guide lacks\n{row}");
     }

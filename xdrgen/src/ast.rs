@@ -242,69 +242,91 @@ pub struct Procedure {
     pub number: Value,
 }
 
+/// Which names [`Specification::names`] lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that the whole specification sees (RFC 4506, section 6.4): types, constants, members, programs and their parts.
+    Global,
+    /// Those of fields, arms and discriminants, too.
+    All,
+}
+
 impl Specification {
-    /// Every name that is defined here: types, constants, members, fields, arms, discriminants, programs and their
-    /// parts.
+    /// The names that are defined here.
     #[must_use]
-    pub fn names(&self) -> Vec<String> {
-        let mut names = Vec::new();
+    pub fn names(&self, scope: Scope) -> Vec<String> {
+        let mut names = Names { scope, found: Vec::new() };
         for definition in &self.definitions {
-            names.push(definition.name.name.clone());
+            names.add(&definition.name);
             match &definition.kind {
                 DefinitionKind::Const { .. } => {}
-                DefinitionKind::Typedef(declaration) => declaration.names(&mut names),
-                DefinitionKind::Enum(body) => body.names(&mut names),
-                DefinitionKind::Struct(body) => body.names(&mut names),
-                DefinitionKind::Union(body) => body.names(&mut names),
-                DefinitionKind::Program(program) => program.names(&mut names),
+                DefinitionKind::Typedef(declaration) => names.of_type(&declaration.ty),
+                DefinitionKind::Enum(body) => names.of_enum(body),
+                DefinitionKind::Struct(body) => names.of_struct(body),
+                DefinitionKind::Union(body) => names.of_union(body),
+                DefinitionKind::Program(program) => names.of_program(program),
             }
         }
-        names
+        names.found
     }
 }
 
-impl Declaration {
-    fn names(&self, names: &mut Vec<String>) {
-        names.push(self.name.name.clone());
-        match &self.ty.kind {
-            TypeKind::Enum(body) => body.names(names),
-            TypeKind::Struct(body) => body.names(names),
-            TypeKind::Union(body) => body.names(names),
+/// Collects names.
+struct Names {
+    scope: Scope,
+    found: Vec<String>,
+}
+
+impl Names {
+    fn add(&mut self, name: &Ident) {
+        self.found.push(name.name.clone());
+    }
+
+    fn of_field(&mut self, field: &Declaration) {
+        if self.scope == Scope::All {
+            self.add(&field.name);
+        }
+        self.of_type(&field.ty);
+    }
+
+    fn of_type(&mut self, ty: &TypeSpecifier) {
+        match &ty.kind {
+            TypeKind::Enum(body) => self.of_enum(body),
+            TypeKind::Struct(body) => self.of_struct(body),
+            TypeKind::Union(body) => self.of_union(body),
             _ => {}
         }
     }
-}
 
-impl EnumBody {
-    fn names(&self, names: &mut Vec<String>) {
-        names.extend(self.members.iter().map(|member| member.name.name.clone()));
+    fn of_enum(&mut self, body: &EnumBody) {
+        body.members.iter().for_each(|member| self.add(&member.name));
     }
-}
 
-impl StructBody {
-    fn names(&self, names: &mut Vec<String>) {
-        self.fields.iter().for_each(|field| field.names(names));
+    fn of_struct(&mut self, body: &StructBody) {
+        body.fields.iter().for_each(|field| self.of_field(field));
+    }
+
+    fn of_union(&mut self, body: &UnionBody) {
+        self.of_field(&body.discriminant);
+        body.fields().for_each(|field| self.of_field(field));
+    }
+
+    fn of_program(&mut self, program: &Program) {
+        for version in &program.versions {
+            self.add(&version.name);
+            version.procedures.iter().for_each(|procedure| self.add(&procedure.name));
+        }
     }
 }
 
 impl UnionBody {
-    fn names(&self, names: &mut Vec<String>) {
-        self.discriminant.names(names);
+    /// What the arms hold, `default` among them.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &Declaration> {
         let bodies = self.arms.iter().map(|arm| &arm.body).chain(self.default.iter().map(|(_, body)| body));
-        for body in bodies {
-            if let ArmBody::Field(field) = body {
-                field.names(names);
-            }
-        }
-    }
-}
-
-impl Program {
-    fn names(&self, names: &mut Vec<String>) {
-        for version in &self.versions {
-            names.push(version.name.name.clone());
-            names.extend(version.procedures.iter().map(|procedure| procedure.name.name.clone()));
-        }
+        bodies.filter_map(|body| match body {
+            ArmBody::Void => None,
+            ArmBody::Field(field) => Some(&**field),
+        })
     }
 }
 
@@ -351,12 +373,7 @@ fn of_enum<'a>(body: &'a EnumBody, see: &mut impl FnMut(&'a str, Span)) {
 fn of_union<'a>(body: &'a UnionBody, see: &mut impl FnMut(&'a str, Span)) {
     of_declaration(&body.discriminant, see);
     body.arms.iter().flat_map(|arm| &arm.cases).for_each(|case| of_value(case, see));
-    let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
-    for body in bodies {
-        if let ArmBody::Field(field) = body {
-            of_declaration(field, see);
-        }
-    }
+    body.fields().for_each(|field| of_declaration(field, see));
 }
 
 fn of_value<'a>(value: &'a Value, see: &mut impl FnMut(&'a str, Span)) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::ast::Specification;
+use crate::ast::{Scope, Specification};
 use crate::check::{self, Input, OverlayInput};
 use crate::config::{Config, Module, Source};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
@@ -314,8 +314,10 @@ fn supply(sources: &mut Sources, input: &mut Input, before: &[Input], diagnostic
     for prelude in input.prelude.clone() {
         let Some(xdr) = prelude.xdr() else { continue };
         let used = input.uses.iter().flat_map(|at| &before[*at].specifications);
-        let visible: BTreeSet<String> =
-            used.chain(&input.specifications).flat_map(|(_, specification)| specification.names()).collect();
+        let visible: BTreeSet<String> = used
+            .chain(&input.specifications)
+            .flat_map(|(_, specification)| specification.names(Scope::Global))
+            .collect();
         let mut wanted = BTreeMap::new();
         for definition in input.specifications.iter().flat_map(|(_, specification)| &specification.definitions) {
             crate::ast::references(definition, &mut |name, span| {
@@ -348,7 +350,7 @@ pub fn is_module_name(part: &str) -> bool {
 /// The lint for names in running text, with every name that is one.
 fn prose(sources: &mut Sources, inputs: &[Input], diagnostics: &mut Diagnostics) {
     let all = inputs.iter().flat_map(|input| &input.specifications);
-    let names: BTreeSet<String> = all.clone().flat_map(|(_, specification)| specification.names()).collect();
+    let names: BTreeSet<String> = all.clone().flat_map(|(_, specification)| specification.names(Scope::All)).collect();
     for (text, _) in all {
         let document = sources.text(*text).document();
         check::prose::check(sources, document, &names, diagnostics);

@@ -92,15 +92,10 @@ impl Config {
         self
     }
 
-    /// The modules.
+    /// How many documents the modules have together.
     #[must_use]
-    pub fn modules(&self) -> &[Module] {
-        &self.modules
-    }
-
-    /// The modules, to be changed.
-    pub fn modules_mut(&mut self) -> &mut Vec<Module> {
-        &mut self.modules
+    pub fn document_count(&self) -> usize {
+        self.modules.iter().map(|module| module.documents.len()).sum()
     }
 }
 

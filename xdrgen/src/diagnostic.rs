@@ -17,6 +17,18 @@ pub enum Level {
     Deny,
 }
 
+impl Level {
+    /// Its name, as users write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Warn => "warn",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 macro_rules! codes {
     ($($variant:ident $name:literal $level:ident $doc:literal;)*) => {
         /// Every kind of defect that the compiler reports, by name. Errors are always denied; the level of a lint can

@@ -47,7 +47,7 @@ pub(crate) fn strip<'a>(name: &'a str, prefixes: &[String]) -> &'a str {
 
 /// The prefix, up to and with an underscore, that all of two or more names share and that leaves each a name.
 pub(crate) fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
-    let Some((first, rest)) = names.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+    let [first, _, ..] = names else {
         return "";
     };
     let fits = |prefix: &str| {
@@ -55,9 +55,7 @@ pub(crate) fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
             name.strip_prefix(prefix).is_some_and(|left| left.starts_with(|c: char| c.is_ascii_alphabetic()))
         })
     };
-    let ends = first.match_indices('_').map(|(at, _)| at + 1).collect::<Vec<_>>();
-    let longest = ends.into_iter().rev().map(|end| &first[..end]).find(|prefix| fits(prefix));
-    longest.filter(|_| !rest.is_empty()).unwrap_or("")
+    first.rmatch_indices('_').map(|(at, _)| &first[..=at]).find(|prefix| fits(prefix)).unwrap_or("")
 }
 
 /// Splits at the borders of case: `minorVersion` into `minor`, `Version`; `SSLError` into `SSL`, `Error`.

@@ -370,3 +370,9 @@ fn modules_and_overlays_that_can_not_be() {
     assert_eq!(found.len(), 2, "both fields are reported: {found:?}");
     assert_eq!(manifest(&module("a"), &overlay("Content", "k", "d", "[]")).len(), 1);
 }
+
+/// A field's name hides nothing: it is not of the scope that types are of.
+#[test]
+fn a_field_may_be_called_like_what_the_prelude_supplies() {
+    assert_eq!(check("struct a { netobj netobj; authsys_parms authsys_parms; };").diagnostics(), []);
+}

@@ -59,7 +59,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             let compilation = useless_errata(&config);
             print(&compilation, format)?;
             if format == Format::Human && compilation.diagnostics().is_empty() {
-                writeln!(io::stdout(), "{}", clean(&compilation))?;
+                writeln!(io::stdout(), "{}", clean(&config))?;
             }
             Ok(status(&compilation))
         }
@@ -121,8 +121,8 @@ fn print_to(out: &mut impl Write, compilation: &Compilation, format: Format, col
 }
 
 /// `6 documents: no defects`
-fn clean(compilation: &Compilation) -> String {
-    let documents: usize = compilation.schema().modules.iter().map(|module| module.documents.len()).sum();
+fn clean(config: &Config) -> String {
+    let documents = config.document_count();
     let s = if documents == 1 { "" } else { "s" };
     format!("{documents} document{s}: no defects")
 }
@@ -141,12 +141,7 @@ fn status(compilation: &Compilation) -> ExitCode {
 fn lints() -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     for code in Code::ALL {
-        let level = match code.default_level() {
-            None => "error",
-            Some(Level::Deny) => "deny",
-            Some(Level::Warn) => "warn",
-            Some(Level::Allow) => "allow",
-        };
+        let level = code.default_level().map_or("error", Level::name);
         writeln!(out, "{:22} {level:6} {}", code.name(), code.explanation())?;
     }
     Ok(ExitCode::SUCCESS)

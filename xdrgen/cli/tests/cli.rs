@@ -291,3 +291,10 @@ fn a_folder_stands_for_its_manifest() {
     assert!(out.contains("error[overlay-collision]: `PROP_BRS` and `XPROP_RTRSUPP` are both 3"), "{out}");
     exits(2, workspace, &["check", "spec/rpc.x", "--no-errata"]);
 }
+
+/// What a prelude supplies is no document that anybody named.
+#[test]
+fn a_prelude_is_not_counted() {
+    let files = folder(&[("a.x", "struct a { netobj object; };\n")]);
+    assert_eq!(exits(0, files.path(), &["check", "a.x"]).0, CLEAN_REPORT);
+}

@@ -263,12 +263,7 @@ impl<'a> Collector<'a, '_> {
             Syntax::Struct(body) => body.fields.iter().for_each(|field| self.declaration(id, field)),
             Syntax::Union(body) => {
                 self.declaration(id, &body.discriminant);
-                let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
-                for body in bodies {
-                    if let ast::ArmBody::Field(field) = body {
-                        self.declaration(id, field);
-                    }
-                }
+                body.fields().for_each(|field| self.declaration(id, field));
             }
             Syntax::Typedef(declaration) => self.declaration(id, declaration),
             Syntax::SwappedTypedef(..) => {}

@@ -137,9 +137,7 @@ fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
     let mut seen: HashMap<&str, Span> = HashMap::new();
     let discriminant = &body.discriminant.name;
     seen.insert(&discriminant.name, discriminant.span);
-    let bodies = body.arms.iter().map(|arm| &arm.body).chain(body.default.iter().map(|(_, body)| body));
-    for body in bodies {
-        let ast::ArmBody::Field(field) = body else { continue };
+    for field in body.fields() {
         let name = field.name.name.as_str();
         match seen.get(name) {
             Some(first) => {

@@ -13,7 +13,7 @@ mod unions;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
-use crate::ir::{ModuleId, Schema, Shapes, Type, TypeDef, TypeDefKind, TypeId};
+use crate::ir::{Field, ModuleId, Schema, Shapes, Type, TypeDef, TypeDefKind, TypeId};
 
 /// Which of a type's two forms is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,12 +163,11 @@ fn ident(name: &str) -> Ident {
 }
 
 /// A name for a local variable that none of the fields has.
-fn local<'a>(base: &str, mut fields: impl Iterator<Item = &'a str> + Clone) -> Ident {
+fn local(base: &str, fields: &[Field]) -> Ident {
     let mut name = base.to_owned();
-    while fields.clone().any(|field| field == name) {
+    while fields.iter().any(|field| field.rust == name) {
         name.push('_');
     }
-    let _ = fields.next();
     format_ident!("{name}")
 }
 

@@ -87,12 +87,11 @@ impl Emitter<'_> {
         let lifetime = self.lifetime(&definition.layout);
         let anonymous = lifetime.as_ref().map(|_| quote!(<'_>));
         let parts = self.parts(fields);
-        let names = fields.iter().map(|field| field.rust.as_str());
         let locals = Locals {
-            decoder: local("decoder", names.clone()),
-            sink: local("sink", names.clone()),
-            trace: local("trace", names.clone()),
-            run: local("run", names),
+            decoder: local("decoder", fields),
+            sink: local("sink", fields),
+            trace: local("trace", fields),
+            run: local("run", fields),
         };
         let Locals { decoder, sink, trace, .. } = &locals;
         let plain = definition.layout.plain;
