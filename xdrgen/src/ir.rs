@@ -184,6 +184,8 @@ pub struct Layout {
     pub memory: u64,
     /// It contains itself, through an indirection.
     pub recursive: bool,
+    /// How much code decodes a value with all that it contains: about so many branches.
+    pub weight: u32,
 }
 
 impl Default for Layout {
@@ -197,6 +199,7 @@ impl Default for Layout {
             float: false,
             memory: 0,
             recursive: false,
+            weight: 0,
         }
     }
 }

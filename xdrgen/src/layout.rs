@@ -1,6 +1,6 @@
 //! How large values are: in octets of XDR, and in memory.
 
-use crate::ir::{Layout, Schema, Type, TypeDefKind};
+use crate::ir::{Layout, Schema, Type, TypeDefKind, Union};
 
 /// Up to so many octets of memory, an arm of a union or an optional holds its content itself; what is larger is boxed
 /// in the owned form. A void arm or an absent optional takes four octets of XDR, and a value of this much with its
@@ -11,18 +11,19 @@ impl Schema {
     /// The layout of a type, from those of the types it names.
     #[must_use]
     pub fn layout_of(&self, ty: &Type) -> Layout {
-        let sequence = Layout { min: 4, max: None, lifetime: true, two_forms: true, memory: 24, ..Layout::default() };
+        let sequence =
+            Layout { min: 4, max: None, lifetime: true, two_forms: true, memory: 24, weight: 3, ..Layout::default() };
         match ty {
             Type::Primitive(primitive) => {
                 let (size, bool) = (primitive.size(), *primitive == crate::ir::Primitive::Bool);
                 let float = matches!(primitive, crate::ir::Primitive::F32 | crate::ir::Primitive::F64);
                 let memory = if bool { 1 } else { size };
-                Layout { min: size, max: Some(size), plain: !bool, float, memory, ..Layout::default() }
+                Layout { min: size, max: Some(size), plain: !bool, float, memory, weight: 1, ..Layout::default() }
             }
             Type::FixedOpaque(length) => {
                 let (length, padded) = (u64::from(*length), padded(*length));
                 let plain = length == padded && length > 0;
-                Layout { min: padded, max: Some(padded), plain, memory: length, ..Layout::default() }
+                Layout { min: padded, max: Some(padded), plain, memory: length, weight: 2, ..Layout::default() }
             }
             Type::Opaque(max) | Type::String(max) => Layout { max: max.map(|max| 4 + padded(max)), ..sequence },
             Type::Fixed(element, length) => fixed(self.layout_of(element), u64::from(*length)),
@@ -30,17 +31,21 @@ impl Schema {
                 let element = self.layout_of(element);
                 let most =
                     max.zip(element.max).and_then(|(count, size)| u64::from(count).checked_mul(size)?.checked_add(4));
-                Layout { max: most, float: element.float, ..sequence }
+                Layout { max: most, float: element.float, weight: around(&element), ..sequence }
             }
             Type::Optional(element) => {
                 let layout = self.layout_of(element);
                 let boxed = self.is_boxed(element);
                 let memory = if boxed { 8 } else { layout.memory.div_ceil(8) * 8 + 8 };
                 let max = layout.max.and_then(|max| max.checked_add(4));
-                Layout { min: 4, max, plain: false, memory, two_forms: layout.two_forms || boxed, ..layout }
+                let two_forms = layout.two_forms || boxed;
+                Layout { min: 4, max, plain: false, memory, two_forms, weight: around(&layout), ..layout }
             }
             Type::Recursive(id) => Layout { memory: 8, float: self.ty(*id).layout.float, ..sequence },
-            Type::List(element) => Layout { float: self.layout_of(element).float, ..sequence },
+            Type::List(element) => {
+                let element = self.layout_of(element);
+                Layout { float: element.float, weight: around(&element), ..sequence }
+            }
             Type::Named(id) => self.ty(*id).layout,
         }
     }
@@ -56,7 +61,7 @@ impl Schema {
     pub fn layout_of_kind(&self, kind: &TypeDefKind) -> Layout {
         match kind {
             TypeDefKind::Alias(ty) => self.layout_of(ty),
-            TypeDefKind::Enum(_) => Layout { min: 4, max: Some(4), memory: 4, ..Layout::default() },
+            TypeDefKind::Enum(_) => Layout { min: 4, max: Some(4), memory: 4, weight: 2, ..Layout::default() },
             TypeDefKind::Struct(fields) => {
                 let parts = fields.iter().map(|field| self.layout_of(&field.ty));
                 let empty = Layout { plain: !fields.is_empty(), ..Layout::default() };
@@ -74,10 +79,30 @@ impl Schema {
                 let arms = arms.reduce(alternatives).unwrap_or_default();
                 let max = arms.max.and_then(|max| max.checked_add(4));
                 let memory = arms.memory.div_ceil(8) * 8 + 8;
-                Layout { min: arms.min.saturating_add(4), max, plain: false, memory, ..arms }
+                let weight = self.weight_of(union);
+                Layout { min: arms.min.saturating_add(4), max, plain: false, memory, weight, ..arms }
             }
         }
     }
+}
+
+impl Schema {
+    /// Arms of one type share their code.
+    fn weight_of(&self, union: &Union) -> u32 {
+        let contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default).flatten();
+        let mut types: Vec<&Type> = Vec::new();
+        for (_, ty) in contents {
+            if !types.contains(&ty) {
+                types.push(ty);
+            }
+        }
+        types.iter().fold(2, |sum, ty| sum.saturating_add(self.layout_of(ty).weight))
+    }
+}
+
+/// The weight of a sequence or an optional of these.
+fn around(element: &Layout) -> u32 {
+    element.weight.saturating_add(3)
 }
 
 /// A length with its padding (RFC 4506, section 3).
@@ -91,6 +116,7 @@ fn fixed(element: Layout, count: u64) -> Layout {
         max: element.max.and_then(|max| max.checked_mul(count)),
         plain: false,
         memory: element.memory.saturating_mul(count),
+        weight: around(&element),
         ..element
     }
 }
@@ -106,6 +132,8 @@ fn in_sequence(a: Layout, b: Layout) -> Layout {
         float: a.float || b.float,
         memory: a.memory.saturating_add(if b.memory < 4 { b.memory } else { b.memory.div_ceil(4) * 4 }),
         recursive: false,
+        // A run of plain fields is read at once.
+        weight: if a.plain && b.plain { 1 } else { a.weight.saturating_add(b.weight) },
     }
 }
 
@@ -120,5 +148,6 @@ fn alternatives(a: Layout, b: Layout) -> Layout {
         float: a.float || b.float,
         memory: a.memory.max(b.memory),
         recursive: false,
+        weight: a.weight.max(b.weight),
     }
 }

@@ -1,6 +1,6 @@
 //! Variable-length arrays, borrowed.
 
-use core::fmt;
+use core::{fmt, slice};
 
 use crate::sequence::{Iter, Repr, sequence, skip_elements};
 use crate::wire::array_max;
@@ -65,6 +65,44 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
             Repr::Wire { .. } => None,
         }
     }
+
+    /// Copies the elements to the beginning of `out`, as many as it has room for, and returns how many. Elements of fixed
+    /// size are copied in a loop that the compiler can vectorize, where [`iter`](Self::iter) takes them one by one.
+    ///
+    /// ```
+    /// use xdrgen_runtime::{Array, Decode};
+    ///
+    /// let array = Array::<u32>::from_bytes(&[0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8])?;
+    /// let mut out = [0; 3];
+    /// assert_eq!(array.copy_to_slice(&mut out), 2);
+    /// assert_eq!(out, [7, 8, 0]);
+    /// # Ok::<(), xdrgen_runtime::Error>(())
+    /// ```
+    #[inline]
+    pub fn copy_to_slice(&self, out: &mut [T]) -> usize {
+        let count = self.len().min(out.len());
+        match self.0 {
+            Repr::Slice(items) => items.iter().zip(out).for_each(|(item, out)| out.clone_from(item)),
+            Repr::Wire { bytes, .. } => {
+                // No more than 32 bits can count, since the array's own count has them.
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                let copied = T::decode_all(&mut Decoder::validated(bytes), count, &mut Slots(out.iter_mut()));
+                debug_assert!(copied.is_ok(), "skip accepted what decode refuses");
+            }
+        }
+        count
+    }
+}
+
+/// Fills places of a slice, one after the other.
+struct Slots<'o, T>(slice::IterMut<'o, T>);
+
+impl<T> Extend<T> for Slots<'_, T> {
+    #[inline(always)]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        // Slots first, so that no item is taken for which there is none.
+        self.0.by_ref().zip(items).for_each(|(slot, item)| *slot = item);
+    }
 }
 
 sequence!(Array [, const MAX: u32] [, MAX]);
@@ -90,10 +128,12 @@ impl<T: Wire, const MAX: u32> Wire for Array<'_, T, MAX> {
 }
 
 impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for Array<'a, T, MAX> {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let count = d.length(MAX)?;
-        let bytes = d.span(|d| skip_elements::<T, _>(d, count, &mut NoTrace))?;
+        let start = d.remaining();
+        skip_elements::<T, _>(d, count, &mut NoTrace)?;
+        let bytes = d.passed_since(start);
         Ok(Self(Repr::Wire { bytes, count }))
     }
 
@@ -105,12 +145,12 @@ impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for Array<'a, T, MAX> {
 }
 
 impl<T: Encode, const MAX: u32> Encode for Array<'_, T, MAX> {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.length(self.len())?;
         match self.0 {
             Repr::Wire { bytes, .. } => sink.raw(bytes),
-            Repr::Slice(items) => items.iter().try_for_each(|item| item.encode(sink)),
+            Repr::Slice(items) => T::encode_all(items, sink),
         }
     }
 }

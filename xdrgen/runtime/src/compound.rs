@@ -26,7 +26,7 @@ impl<'a> Decode<'a> for bool {
 
 impl Encode for bool {
     #[inline(always)]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.bool(*self)
     }
 }
@@ -45,7 +45,7 @@ macro_rules! tuples {
         }
 
         impl<'a, $($name: Decode<'a>),+> Decode<'a> for ($($name,)+) {
-            #[inline]
+            #[inline(always)]
             fn decode(d: &mut Decoder<'a>) -> Result<Self> {
                 Ok(($($name::decode(d)?,)+))
             }
@@ -61,8 +61,8 @@ macro_rules! tuples {
         }
 
         impl<$($name: Encode),+> Encode for ($($name,)+) {
-            #[inline]
-            fn encode<Si: Sink>(&self, sink: &mut Si) -> Result<()> {
+            #[inline(always)]
+            fn encode<'s, Si: Sink<'s>>(&'s self, sink: &mut Si) -> Result<()> {
                 $(self.$at.encode(sink)?;)+
                 Ok(())
             }
@@ -88,7 +88,7 @@ impl<const N: usize> Wire for [u8; N] {
 }
 
 impl<'a, const N: usize> Decode<'a> for [u8; N] {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let octets = *d.fixed()?;
         d.padding_of(N)?;
@@ -102,8 +102,8 @@ impl<'a, const N: usize> Decode<'a> for [u8; N] {
 }
 
 impl<const N: usize> Encode for [u8; N] {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.padded(self)
     }
 }
@@ -116,7 +116,7 @@ impl<T: Wire, const N: usize> Wire for [T; N] {
 }
 
 impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let mut failure = None;
         let items: [Option<T>; N] = array::from_fn(|_| match failure {
@@ -148,9 +148,9 @@ impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
 }
 
 impl<T: Encode, const N: usize> Encode for [T; N] {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
-        self.iter().try_for_each(|item| item.encode(sink))
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
+        T::encode_all(self, sink)
     }
 }
 
@@ -162,7 +162,7 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         if d.bool()? { T::decode(d).map(Some) } else { Ok(None) }
     }
@@ -174,8 +174,8 @@ impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
 }
 
 impl<T: Encode> Encode for Option<T> {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.bool(self.is_some())?;
         match self {
             Some(value) => value.encode(sink),

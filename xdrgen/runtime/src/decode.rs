@@ -31,6 +31,21 @@ pub trait Decode<'a>: Wire + Sized {
     /// As [`decode`](Self::decode).
     fn skip<T: Trace>(d: &mut Decoder<'a>, trace: &mut T) -> Result<()>;
 
+    /// Decodes `count` elements of an array, one after the other, into `items`. What they cost of the budgets has been
+    /// charged, but for [`Decoder::pay`], which this calls. Types of fixed size do it under one bounds check, which leaves
+    /// the compiler a loop it can vectorize.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    #[inline(always)]
+    fn decode_all(d: &mut Decoder<'a>, count: u32, items: &mut impl Extend<Self>) -> Result<()> {
+        for _ in 0..count {
+            d.pay(Self::MIN);
+            items.extend(Some(d.element::<Self, _>(Self::decode)?));
+        }
+        Ok(())
+    }
+
     /// Decodes the whole of `bytes`, with [`Limits::DEFAULT`].
     ///
     /// # Errors
@@ -46,7 +61,8 @@ pub trait Decode<'a>: Wire + Sized {
     /// As [`from_bytes`](Self::from_bytes).
     #[inline]
     fn from_bytes_with(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
-        let mut d = Decoder::with_limits(bytes, limits)?;
+        limits.admit(bytes)?;
+        let mut d = Decoder::within(bytes, limits);
         let value = Self::decode(&mut d)?;
         d.finish()?;
         Ok(value)
@@ -67,7 +83,8 @@ pub trait Decode<'a>: Wire + Sized {
     /// Those of [`decode`](Self::decode).
     #[inline]
     fn from_prefix_with(bytes: &'a [u8], limits: &Limits) -> Result<(Self, &'a [u8])> {
-        let mut d = Decoder::with_limits(bytes, limits)?;
+        limits.admit(bytes)?;
+        let mut d = Decoder::within(bytes, limits);
         let value = Self::decode(&mut d)?;
         Ok((value, d.remaining()))
     }

@@ -1,7 +1,7 @@
 //! The decoder: a cursor over octets which checks everything it passes.
 
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Limits, Result, Wire};
+use crate::{Error, ErrorKind, Fixed, Limits, Result, Wire};
 
 /// A cursor over the octets of one input.
 ///
@@ -46,10 +46,14 @@ impl<'a> Decoder<'a> {
     /// `SizeLimit` if `bytes` is longer than [`Limits::octets`], at the first octet too many.
     #[inline]
     pub fn with_limits(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
-        if bytes.len() > limits.octets as usize {
-            return Err(Error::new(ErrorKind::SizeLimit, limits.octets));
-        }
-        Ok(Self::budgeted(bytes, limits.depth, limits.elements))
+        limits.admit(bytes)?;
+        Ok(Self::within(bytes, limits))
+    }
+
+    /// A decoder of octets which the limits have admitted. No result: one would take the decoder through memory.
+    #[inline(always)]
+    pub(crate) fn within(bytes: &'a [u8], limits: &Limits) -> Self {
+        Self::budgeted(bytes, limits.depth, limits.elements)
     }
 
     /// A decoder of octets which have been validated within the limits of their time: budgets would only be charged for
@@ -80,7 +84,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// `TrailingBytes` if any octets remain, at the first of them.
-    #[inline]
+    #[inline(always)]
     pub fn finish(self) -> Result<()> {
         if self.rest.is_empty() {
             return Ok(());
@@ -134,7 +138,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// `UnexpectedEnd`; `InvalidPadding` at the padding, if any of it is not zero.
-    #[inline]
+    #[inline(always)]
     pub fn padded(&mut self, n: usize) -> Result<&'a [u8]> {
         let body = self.take(n)?;
         self.padding_of(n)?;
@@ -142,7 +146,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The padding of an item of `n` octets which has just been passed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn padding_of(&mut self, n: usize) -> Result<()> {
         let zeros = self.take(padding(n))?;
         if zeros.iter().any(|&octet| octet != 0) {
@@ -177,16 +181,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The octets which `f` passes.
-    ///
-    /// # Errors
-    /// Those of `f`.
+    /// The octets passed since those which remained were `before`; none, if these are of another input.
     #[inline(always)]
-    pub fn span(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) -> Result<&'a [u8]> {
-        let start = self.rest;
-        f(self)?;
-        let passed = start.len().saturating_sub(self.rest.len());
-        Ok(start.get(..passed).unwrap_or_default())
+    pub fn passed_since(&self, before: &'a [u8]) -> &'a [u8] {
+        let passed = before.len().saturating_sub(self.rest.len());
+        before.get(..passed).unwrap_or_default()
     }
 }
 
@@ -290,6 +289,20 @@ impl Decoder<'_> {
             }
             _ => Err(self.error(ErrorKind::UnexpectedEnd)),
         }
+    }
+
+    /// Decodes `count` elements of a fixed size; for [`Decode::decode_all`](crate::Decode::decode_all) of such types.
+    ///
+    /// # Errors
+    /// `UnexpectedEnd`.
+    #[inline(always)]
+    pub fn fixed_all<const N: usize, T: Fixed<N>>(&mut self, count: u32, items: &mut impl Extend<T>) -> Result<()> {
+        const { assert!(N > 0, "elements without octets") };
+        // A product beyond `usize` is beyond any input, too.
+        let octets = (count as usize).saturating_mul(N);
+        self.pay(octets);
+        items.extend(self.take(octets)?.as_chunks().0.iter().map(T::read));
+        Ok(())
     }
 
     /// Begins an element of a sequence which [`owe`](Self::owe) began with the same `min`: its octets are no longer owed.

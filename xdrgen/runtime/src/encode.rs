@@ -1,12 +1,16 @@
 //! Encoding: one code path for the size and for the octets.
 
-use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Result};
+use core::mem;
 
-/// Where octets go: an [`Encoder`] writes them, a [`Counter`] counts them.
+use crate::wire::padding;
+use crate::{Error, ErrorKind, Fixed, Gather, Gathered, Kept, Result};
+
+/// Where octets go: an [`Encoder`] writes them, a [`Counter`] counts them, a [`Gather`](crate::Gather) keeps references to
+/// the long ones.
 ///
-/// The required methods write nothing if they fail.
-pub trait Sink {
+/// `'s` is how long the octets of the value live, so that a sink may keep them. The required methods write nothing if they
+/// fail.
+pub trait Sink<'s> {
     /// `N` octets, which `f` fills in.
     ///
     /// # Errors
@@ -17,7 +21,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// `BufferFull`.
-    fn raw(&mut self, b: &[u8]) -> Result<()>;
+    fn raw(&mut self, b: &'s [u8]) -> Result<()>;
 
     /// `N` octets for each item, which `f` fills in: one bounds check for all.
     ///
@@ -33,9 +37,14 @@ pub trait Sink {
     /// # Errors
     /// `BufferFull`.
     #[inline]
-    fn padded(&mut self, b: &[u8]) -> Result<()> {
+    fn padded(&mut self, b: &'s [u8]) -> Result<()> {
         self.raw(b)?;
-        self.raw([0; 3].get(..padding(b.len())).unwrap_or_default())
+        match padding(b.len()) {
+            0 => Ok(()),
+            1 => self.fixed(|zeros: &mut [u8; 1]| zeros.fill(0)),
+            2 => self.fixed(|zeros: &mut [u8; 2]| zeros.fill(0)),
+            _ => self.fixed(|zeros: &mut [u8; 3]| zeros.fill(0)),
+        }
     }
 
     /// A length, octets, padding (RFC 4506, section 4.10).
@@ -43,7 +52,7 @@ pub trait Sink {
     /// # Errors
     /// `TooLong` if the length does not fit in 32 bits; `BufferFull`.
     #[inline]
-    fn opaque(&mut self, b: &[u8]) -> Result<()> {
+    fn opaque(&mut self, b: &'s [u8]) -> Result<()> {
         self.length(b.len())?;
         self.padded(b)
     }
@@ -146,78 +155,76 @@ pub trait Sink {
 /// ```
 #[derive(Debug)]
 pub struct Encoder<'b> {
-    buf: &'b mut [u8],
-    at: usize,
+    /// What is not written yet.
+    rest: &'b mut [u8],
+    /// Octets of the whole buffer.
+    len: usize,
 }
 
 impl<'b> Encoder<'b> {
     /// An encoder from the beginning of `buf`.
     #[inline(always)]
     pub fn new(buf: &'b mut [u8]) -> Self {
-        Self { buf, at: 0 }
+        Self { len: buf.len(), rest: buf }
     }
 
     /// Octets written so far.
     #[inline(always)]
     pub fn position(&self) -> usize {
-        self.at
+        self.len - self.rest.len()
     }
 
     /// Gives the buffer back to its owner; returns the octets written.
     #[inline(always)]
     pub fn finish(self) -> usize {
-        self.at
+        self.position()
     }
 
-    /// What is not written yet.
+    /// The next `n` octets, to be written.
     #[inline(always)]
-    fn rest(&mut self) -> &mut [u8] {
-        self.buf.get_mut(self.at..).unwrap_or_default()
+    fn room(&mut self, n: usize) -> Result<&'b mut [u8]> {
+        // Asked first, because a split that fails would not give back what it was to split.
+        if n > self.rest.len() {
+            return Err(Error::at(ErrorKind::BufferFull, self.position()));
+        }
+        let (room, rest) = mem::take(&mut self.rest).split_at_mut(n);
+        self.rest = rest;
+        Ok(room)
     }
 }
 
-impl Sink for Encoder<'_> {
+impl<'s> Sink<'s> for Encoder<'_> {
     #[inline(always)]
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
-        match self.rest().first_chunk_mut() {
-            Some(octets) => f(octets),
-            None => return Err(self.error(ErrorKind::BufferFull)),
+        // Always of the length asked for.
+        if let Some(octets) = self.room(N)?.first_chunk_mut() {
+            f(octets);
         }
-        self.at += N;
         Ok(())
     }
 
-    #[inline]
-    fn raw(&mut self, b: &[u8]) -> Result<()> {
-        match self.rest().get_mut(..b.len()) {
-            Some(octets) => octets.copy_from_slice(b),
-            None => return Err(self.error(ErrorKind::BufferFull)),
-        }
-        self.at += b.len();
+    #[inline(always)]
+    fn raw(&mut self, b: &'s [u8]) -> Result<()> {
+        self.room(b.len())?.copy_from_slice(b);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        let total = items.len().checked_mul(N);
-        let Some(mut room) = total.and_then(|total| self.rest().get_mut(..total)) else {
-            return Err(self.error(ErrorKind::BufferFull));
-        };
-        for item in items {
-            // Never short: the room is `N` octets for each item.
-            let Some((octets, rest)) = room.split_first_chunk_mut() else {
-                break;
-            };
-            f(item, octets);
-            room = rest;
+        // A product beyond `usize` is beyond any buffer, too.
+        let room = self.room(items.len().saturating_mul(N))?;
+        if N == 0 {
+            return Ok(());
         }
-        self.at += total.unwrap_or_default();
+        for (item, octets) in items.iter().zip(room.as_chunks_mut().0) {
+            f(item, octets);
+        }
         Ok(())
     }
 
     #[inline(always)]
     fn offset(&self) -> usize {
-        self.at
+        self.position()
     }
 }
 
@@ -248,7 +255,7 @@ impl Counter {
     }
 }
 
-impl Sink for Counter {
+impl<'s> Sink<'s> for Counter {
     #[inline(always)]
     fn fixed<const N: usize>(&mut self, _: impl FnOnce(&mut [u8; N])) -> Result<()> {
         self.octets = self.octets.saturating_add(N);
@@ -256,7 +263,7 @@ impl Sink for Counter {
     }
 
     #[inline(always)]
-    fn raw(&mut self, b: &[u8]) -> Result<()> {
+    fn raw(&mut self, b: &'s [u8]) -> Result<()> {
         self.octets = self.octets.saturating_add(b.len());
         Ok(())
     }
@@ -290,7 +297,19 @@ pub trait Encode {
     ///
     /// # Errors
     /// `BufferFull`; `TooLong` or `ArmMismatch` if the value has no encoding.
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()>;
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()>;
+
+    /// Encodes the elements of an array, without their count. Types of fixed size do it under one bounds check.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    #[inline(always)]
+    fn encode_all<'s, S: Sink<'s>>(items: &'s [Self], sink: &mut S) -> Result<()>
+    where
+        Self: Sized,
+    {
+        items.iter().try_for_each(|item| item.encode(sink))
+    }
 
     /// The octets which the value takes, counted by the code which writes them.
     ///
@@ -315,6 +334,22 @@ pub trait Encode {
         Ok(encoder.finish())
     }
 
+    /// Encodes as a gather list: what is short is copied into `buf`, and to opaques of [`Gather::LEAST`] octets or more
+    /// the list refers, as many as `kept` has places for. See [`Gather`].
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    #[inline]
+    fn gather<'p>(&'p self, buf: &'p mut [u8], kept: &'p mut [Kept<'p>]) -> Result<Gathered<'p>>
+    where
+        Self: Sized,
+    {
+        let mut gather = Gather::new(buf, kept);
+        self.encode(&mut gather)?;
+        let used = gather.finish();
+        Ok(Gathered::new(buf, kept, used))
+    }
+
     /// Encodes to a new vector: counts first, then makes one exact allocation.
     ///
     /// # Errors
@@ -329,7 +364,7 @@ pub trait Encode {
 
 impl<T: Encode + ?Sized> Encode for &T {
     #[inline(always)]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         (**self).encode(sink)
     }
 }

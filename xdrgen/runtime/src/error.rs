@@ -1,6 +1,6 @@
 //! What can be wrong with octets or with a value, and where.
 
-use core::fmt;
+use core::{fmt, num::NonZeroU64};
 
 /// The result of decoding or encoding; with another error than [`Error`] it is the usual one.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -17,18 +17,20 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// assert_eq!(error.kind(), ErrorKind::UnexpectedEnd);
 /// assert_eq!(error.to_string(), "unexpected end of input at octet 0");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Error {
-    kind: ErrorKind,
-    offset: u32,
+    /// The kind in the lowest octet, the offset in the upper 32 bits. One number and not two fields: in a `Result`, an error
+    /// shares its place with the value, and the compiler splits a value's fields where those of the error end.
+    bits: NonZeroU64,
 }
 
-const _: () = assert!(size_of::<Error>() <= 8, "an error must fit in one register");
+const _: () = assert!(size_of::<Result<()>>() == 8, "an error must fit in one register");
 
 impl Error {
     /// An error of `kind` at `offset` octets from the beginning of the input or output.
     pub const fn new(kind: ErrorKind, offset: u32) -> Self {
-        Self { kind, offset }
+        let bits = NonZeroU64::MIN.saturating_add(kind as u64);
+        Self { bits: bits.saturating_add((offset as u64) << 32) }
     }
 
     /// The same for an offset in `usize`; one beyond `u32::MAX` is told as `u32::MAX`.
@@ -49,18 +51,24 @@ impl Error {
 
     /// What was wrong.
     pub const fn kind(&self) -> ErrorKind {
-        self.kind
+        ErrorKind::ALL[(self.bits.get() as u8 - 1) as usize]
     }
 
     /// Where: octets from the beginning of the input (decoding) or of the output (encoding).
     pub const fn offset(&self) -> usize {
-        self.offset as usize
+        (self.bits.get() >> 32) as usize
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("kind", &self.kind()).field("offset", &self.offset()).finish()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at octet {}", self.kind, self.offset)
+        write!(f, "{} at octet {}", self.kind(), self.offset())
     }
 }
 
@@ -96,6 +104,24 @@ pub enum ErrorKind {
     BufferFull,
     /// Encoding: the default arm of a union holds a discriminant which has an arm of its own.
     ArmMismatch,
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of its definition.
+    pub const ALL: [Self; 12] = [
+        Self::UnexpectedEnd,
+        Self::InvalidBool,
+        Self::InvalidEnum,
+        Self::InvalidDiscriminant,
+        Self::InvalidPadding,
+        Self::TooLong,
+        Self::TrailingBytes,
+        Self::DepthLimit,
+        Self::ElementLimit,
+        Self::SizeLimit,
+        Self::BufferFull,
+        Self::ArmMismatch,
+    ];
 }
 
 impl fmt::Display for ErrorKind {
@@ -163,6 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn kind_and_offset_come_back() {
+        for kind in ErrorKind::ALL {
+            for offset in [0, 1, 255, 256, u32::MAX] {
+                let error = Error::new(kind, offset);
+                assert_eq!((error.kind(), error.offset()), (kind, offset as usize));
+            }
+        }
+        let error = Error::new(ErrorKind::TooLong, 7);
+        assert_eq!(std::format!("{error:?}"), "Error { kind: TooLong, offset: 7 }");
+    }
+
+    #[test]
     fn says_what_and_where() {
         let error = Error::new(ErrorKind::UnexpectedEnd, 44);
         assert_eq!(error.to_string(), "unexpected end of input at octet 44");
@@ -179,21 +217,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_own_words() {
-        let kinds = [
-            ErrorKind::UnexpectedEnd,
-            ErrorKind::InvalidBool,
-            ErrorKind::InvalidEnum,
-            ErrorKind::InvalidDiscriminant,
-            ErrorKind::InvalidPadding,
-            ErrorKind::TooLong,
-            ErrorKind::TrailingBytes,
-            ErrorKind::DepthLimit,
-            ErrorKind::ElementLimit,
-            ErrorKind::SizeLimit,
-            ErrorKind::BufferFull,
-            ErrorKind::ArmMismatch,
-        ];
-        let words: std::collections::HashSet<_> = kinds.iter().map(ToString::to_string).collect();
-        assert_eq!(words.len(), kinds.len());
+        let words: std::collections::HashSet<_> = ErrorKind::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(words.len(), ErrorKind::ALL.len());
     }
 }

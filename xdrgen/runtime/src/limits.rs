@@ -1,5 +1,7 @@
 //! What a decoder accepts before it gives up.
 
+use crate::{Error, ErrorKind, Result};
+
 /// Limits of one decode, against input which is made to cost more than it weighs.
 ///
 /// Memory needs no limit of its own: nothing is reserved for a count which the rest of the input could not hold (see
@@ -31,6 +33,17 @@ pub struct Limits {
 impl Limits {
     /// 64 levels, 16,777,216 elements, and any input whose offsets fit in 32 bits.
     pub const DEFAULT: Self = Self { depth: 64, elements: 1 << 24, octets: u32::MAX };
+}
+
+impl Limits {
+    /// Refuses octets which are too many.
+    #[inline(always)]
+    pub(crate) fn admit(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() > self.octets as usize {
+            return Err(Error::new(ErrorKind::SizeLimit, self.octets));
+        }
+        Ok(())
+    }
 }
 
 impl Default for Limits {

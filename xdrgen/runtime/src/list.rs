@@ -76,7 +76,7 @@ impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
 }
 
 /// Passes a list, its end included, and counts its elements.
-#[inline]
+#[inline(always)]
 pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<u32> {
     let mut count = 0u32;
     while d.bool()? {
@@ -84,8 +84,8 @@ pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(d: &mut Decoder<'a>, trace
         trace.index(count);
         d.element::<T, _>(|d| T::skip(d, trace))?;
         trace.leave();
-        // Never saturates: the budget of elements has 32 bits, too.
-        count = count.saturating_add(1);
+        // Never wraps: the budget of elements has 32 bits, too.
+        count = count.wrapping_add(1);
     }
     Ok(count)
 }
@@ -97,13 +97,11 @@ impl<T> Wire for List<'_, T> {
 }
 
 impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        let mut count = 0;
-        let bytes = d.span(|d| {
-            count = skip_list::<T, _>(d, &mut NoTrace)?;
-            Ok(())
-        })?;
+        let start = d.remaining();
+        let count = skip_list::<T, _>(d, &mut NoTrace)?;
+        let bytes = d.passed_since(start);
         Ok(Self(Repr::Wire { bytes, count }))
     }
 
@@ -114,8 +112,8 @@ impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
 }
 
 impl<T: Encode> Encode for List<'_, T> {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         match self.0 {
             Repr::Wire { bytes, .. } => sink.raw(bytes),
             Repr::Slice(items) => encode_list(items, sink),
@@ -125,7 +123,7 @@ impl<T: Encode> Encode for List<'_, T> {
 
 /// Encodes a list of these elements.
 #[inline]
-pub(crate) fn encode_list<T: Encode, S: Sink>(items: &[T], sink: &mut S) -> Result<()> {
+pub(crate) fn encode_list<'s, T: Encode, S: Sink<'s>>(items: &'s [T], sink: &mut S) -> Result<()> {
     for item in items {
         sink.bool(true)?;
         item.encode(sink)?;

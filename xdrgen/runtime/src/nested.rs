@@ -106,10 +106,11 @@ impl<T: Wire> Wire for Nested<'_, T> {
 }
 
 impl<'a, T: Decode<'a>> Decode<'a> for Nested<'a, T> {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        let bytes = d.span(|d| Self::skip(d, &mut NoTrace))?;
-        Ok(Self(Source::Wire(bytes)))
+        let start = d.remaining();
+        Self::skip(d, &mut NoTrace)?;
+        Ok(Self(Source::Wire(d.passed_since(start))))
     }
 
     #[inline]
@@ -119,8 +120,8 @@ impl<'a, T: Decode<'a>> Decode<'a> for Nested<'a, T> {
 }
 
 impl<T: Encode> Encode for Nested<'_, T> {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         match self.0 {
             Source::Wire(bytes) => sink.raw(bytes),
             Source::Ref(value) => value.encode(sink),

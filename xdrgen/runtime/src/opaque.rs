@@ -13,7 +13,7 @@ impl Wire for &[u8] {
 }
 
 impl<'a> Decode<'a> for &'a [u8] {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         decode_octets(d, u32::MAX)
     }
@@ -26,14 +26,14 @@ impl<'a> Decode<'a> for &'a [u8] {
 
 /// `opaque<>`, and through references `&[u8]`.
 impl Encode for [u8] {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.opaque(self)
     }
 }
 
 /// The octets of an opaque or string.
-#[inline]
+#[inline(always)]
 pub(crate) fn decode_octets<'a>(d: &mut Decoder<'a>, max: u32) -> Result<&'a [u8]> {
     let len = d.length(max)?;
     d.padded(len as usize)
@@ -117,7 +117,7 @@ impl<const MAX: u32> Wire for Opaque<'_, MAX> {
 }
 
 impl<'a, const MAX: u32> Decode<'a> for Opaque<'a, MAX> {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         decode_octets(d, MAX).map(|octets| Self { octets })
     }
@@ -129,8 +129,8 @@ impl<'a, const MAX: u32> Decode<'a> for Opaque<'a, MAX> {
 }
 
 impl<const MAX: u32> Encode for Opaque<'_, MAX> {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.opaque(self.octets)
     }
 }

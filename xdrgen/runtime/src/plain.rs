@@ -20,12 +20,22 @@ macro_rules! plain {
             fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
                 d.advance($octets)
             }
+
+            #[inline(always)]
+            fn decode_all(d: &mut Decoder<'a>, count: u32, items: &mut impl Extend<Self>) -> Result<()> {
+                d.fixed_all(count, items)
+            }
         }
 
         impl Encode for $type {
             #[inline(always)]
-            fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+            fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
                 sink.fixed(|octets| self.write(octets))
+            }
+
+            #[inline(always)]
+            fn encode_all<'s, S: Sink<'s>>(items: &'s [Self], sink: &mut S) -> Result<()> {
+                sink.many(items, Self::write)
             }
         }
     )*};
@@ -88,7 +98,7 @@ impl<'a> Decode<'a> for () {
 
 impl Encode for () {
     #[inline(always)]
-    fn encode<S: Sink>(&self, _: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, _: &mut S) -> Result<()> {
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ impl<'a, T> Repr<'a, T> {
 }
 
 /// Passes `count` elements of an array.
-#[inline]
+#[inline(always)]
 pub(crate) fn skip_elements<'a, T: Decode<'a>, Tr: Trace>(
     d: &mut Decoder<'a>,
     count: u32,

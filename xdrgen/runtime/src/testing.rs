@@ -125,7 +125,7 @@ impl<'a> Decode<'a> for Segment {
 }
 
 impl Encode for Segment {
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.fixed::<12>(|b| self.write(b))
     }
 }
@@ -155,7 +155,7 @@ macro_rules! structure {
         }
 
         impl $(<$life>)? Encode for $name $(<$life>)? {
-            fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+            fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
                 $(self.$field.encode(sink)?;)*
                 Ok(())
             }

@@ -109,7 +109,7 @@ impl<const MAX: u32> Wire for Text<'_, MAX> {
 }
 
 impl<'a, const MAX: u32> Decode<'a> for Text<'a, MAX> {
-    #[inline]
+    #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         decode_octets(d, MAX).map(|octets| Self { octets })
     }
@@ -121,8 +121,8 @@ impl<'a, const MAX: u32> Decode<'a> for Text<'a, MAX> {
 }
 
 impl<const MAX: u32> Encode for Text<'_, MAX> {
-    #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    #[inline(always)]
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.opaque(self.octets)
     }
 }

@@ -70,7 +70,7 @@ fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
         }
 
         impl<'a> xdr::Decode<'a> for #name {
-            #[inline]
+            #[inline(always)]
             fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> {
                 match Self::from_value(decoder.i32()?) {
                     Some(member) => Ok(member),
@@ -87,8 +87,8 @@ fn enum_codec(name: &proc_macro2::Ident) -> TokenStream {
         }
 
         impl xdr::Encode for #name {
-            #[inline]
-            fn encode<S: xdr::Sink>(&self, sink: &mut S) -> xdr::Result<()> {
+            #[inline(always)]
+            fn encode<'s, S: xdr::Sink<'s>>(&'s self, sink: &mut S) -> xdr::Result<()> {
                 sink.i32(self.value())
             }
         }

@@ -175,7 +175,7 @@ impl Emitter<'_> {
         quote! {
             impl xdr::Encode for #name #anonymous {
                 /// Encodes the content alone, without the code and without a length.
-                fn encode<S: xdr::Sink>(&self, sink: &mut S) -> xdr::Result<()> {
+                fn encode<'s, S: xdr::Sink<'s>>(&'s self, sink: &mut S) -> xdr::Result<()> {
                     match self {
                         #(Self::#variants(content) => xdr::Encode::encode(content, sink),)*
                         #empty

@@ -102,18 +102,21 @@ impl Emitter<'_> {
             (self.decode(fields, &parts, &locals), self.encode(&parts, &locals))
         };
         let skip = self.struct_skip(definition, &parts, &locals);
-        let inline = inline(&definition.layout);
+        let (inline, inline_skip) = (inline(&definition.layout), inline_skip(&definition.layout));
+        let (decode_all, encode_all) = if plain { all_at_once(definition) } else { Default::default() };
         quote! {
             #fixed
             impl<'a> xdr::Decode<'a> for #name #lifetime {
                 #inline
                 fn decode(#decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
-                #inline
+                #inline_skip
                 fn skip<__Trace: xdr::Trace>(#decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace) -> xdr::Result<()> { #skip }
+                #decode_all
             }
             impl xdr::Encode for #name #anonymous {
                 #inline
-                fn encode<S: xdr::Sink>(&self, #sink: &mut S) -> xdr::Result<()> { #encode }
+                fn encode<'s, S: xdr::Sink<'s>>(&'s self, #sink: &mut S) -> xdr::Result<()> { #encode }
+                #encode_all
             }
         }
     }
@@ -283,6 +286,29 @@ fn plain_codec(definition: &TypeDef, locals: &Locals) -> (TokenStream, TokenStre
     )
 }
 
+/// Elements of a plain type are read and written without a bounds check for each.
+fn all_at_once(definition: &TypeDef) -> (TokenStream, TokenStream) {
+    let size = number(definition.layout.min);
+    (
+        quote! {
+            #[inline]
+            fn decode_all(
+                decoder: &mut xdr::Decoder<'a>,
+                count: u32,
+                items: &mut impl ::core::iter::Extend<Self>,
+            ) -> xdr::Result<()> {
+                decoder.fixed_all(count, items)
+            }
+        },
+        quote! {
+            #[inline]
+            fn encode_all<'s, S: xdr::Sink<'s>>(items: &'s [Self], sink: &mut S) -> xdr::Result<()> {
+                sink.many(items, <Self as xdr::Fixed<#size>>::write)
+            }
+        },
+    )
+}
+
 fn read(run: &Ident, total: u64, at: u64, size: u64) -> TokenStream {
     let (total, at, size) = (number(total), number(at), number(size));
     quote!(xdr::Fixed::read(xdr::part::<#total, #at, #size>(#run)))
@@ -294,7 +320,21 @@ fn write(field: &Field, run: &Ident, total: u64, at: u64, size: u64) -> TokenStr
     quote!(xdr::Fixed::write(&self.#name, xdr::part_mut::<#total, #at, #size>(#run));)
 }
 
-/// Small codecs are worth inlining across crates; large ones would be copied everywhere.
+/// Up to this weight, decoding and encoding are always inlined.
+const LIGHT: u32 = 64;
+
+/// How `decode` and `encode` of a type are inlined. A value that a call returns is copied, field by field stored and in
+/// wider pieces loaded, which costs more than decoding it: light codecs become part of their caller's. Heavy ones (a
+/// union of many operations) would be copied to each place that uses them.
 pub(super) fn inline(layout: &Layout) -> Option<TokenStream> {
+    match layout {
+        Layout { recursive: true, .. } => None,
+        Layout { weight: ..=LIGHT, .. } => Some(quote!(#[inline(always)])),
+        _ => inline_skip(layout),
+    }
+}
+
+/// How `skip` of a type is inlined: it returns no value.
+pub(super) fn inline_skip(layout: &Layout) -> Option<TokenStream> {
     (!layout.recursive && layout.memory <= 256).then(|| quote!(#[inline]))
 }

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote;
 
-use super::structs::inline;
+use super::structs::{inline, inline_skip};
 use super::{Emitter, docs, ident};
 use crate::ir::{Arm, Content, Discriminant, TypeDef, Union};
 
@@ -114,28 +114,41 @@ impl Emitter<'_> {
             self.union_skip(union)
         };
         let encode = self.union_encode(union);
-        let inline = inline(&definition.layout);
+        let (inline, inline_skip) = (inline(&definition.layout), inline_skip(&definition.layout));
         let silent = !self.has_borrowed() && !contents(union).any(Option::is_some);
         let trace = if silent { quote!(_) } else { quote!(#trace) };
         quote! {
             impl<'a> xdr::Decode<'a> for #name #lifetime {
                 #inline
                 fn decode(decoder: &mut xdr::Decoder<'a>) -> xdr::Result<Self> { #decode }
-                #inline
+                #inline_skip
                 fn skip<__Trace: xdr::Trace>(decoder: &mut xdr::Decoder<'a>, #trace: &mut __Trace) -> xdr::Result<()> { #skip }
             }
             impl xdr::Encode for #name #anonymous {
                 #inline
-                fn encode<S: xdr::Sink>(&self, sink: &mut S) -> xdr::Result<()> { #encode }
+                fn encode<'s, S: xdr::Sink<'s>>(&'s self, sink: &mut S) -> xdr::Result<()> { #encode }
             }
         }
     }
 
     fn union_decode(&self, union: &Union) -> TokenStream {
-        let arms = union.arms.iter().map(|arm| {
-            let (value, name) = (Literal::u32_unsuffixed(arm.value), ident(&arm.rust));
-            let content = arm.content.as_ref().map(|(_, ty)| self.decode_content(ty)).map(|value| quote!((#value)));
-            quote!(#value => Self::#name #content,)
+        let arms = self.shared(union).into_iter().map(|arms| {
+            let content = arms[0].content.as_ref().map(|(_, ty)| self.decode_content(ty));
+            let (values, names) = (values(&arms), names(&arms));
+            match (&names[..], content) {
+                ([name], content) => {
+                    let content = content.map(|value| quote!((#value)));
+                    quote!(#(#values)|* => Self::#name #content,)
+                }
+                ([first @ .., last], content) => {
+                    let firsts = &values[..first.len()];
+                    quote!(which @ (#(#values)|*) => {
+                        let content = #content;
+                        match which { #(#firsts => Self::#first(content),)* _ => Self::#last(content) }
+                    })
+                }
+                ([], _) => TokenStream::new(),
+            }
         });
         let other = match &union.default {
             None => unknown_arm(),
@@ -181,9 +194,9 @@ impl Emitter<'_> {
                 quote!({ xdr::field::<#ty, __Trace>(#name, decoder, trace)?; })
             }
         };
-        let arms = union.arms.iter().map(|arm| {
-            let (value, skip) = (Literal::u32_unsuffixed(arm.value), skip(&arm.content));
-            quote!(#value => #skip)
+        let arms = self.shared(union).into_iter().map(|arms| {
+            let (values, skip) = (values(&arms), skip(&arms[0].content));
+            quote!(#(#values)|* => #skip)
         });
         let other = match &union.default {
             None => unknown_arm(),
@@ -208,11 +221,18 @@ impl Emitter<'_> {
     }
 
     fn union_encode(&self, union: &Union) -> TokenStream {
-        let arms = union.arms.iter().map(|arm| {
-            let (value, name) = (Literal::u32_unsuffixed(arm.value), ident(&arm.rust));
-            match arm.content {
-                None => quote!(Self::#name => sink.u32(#value),),
-                Some(_) => quote!(Self::#name(content) => { sink.u32(#value)?; xdr::Encode::encode(content, sink) }),
+        let arms = self.shared(union).into_iter().map(|arms| {
+            let (values, names) = (values(&arms), names(&arms));
+            let [.., value] = &values[..] else { return TokenStream::new() };
+            let others = names.iter().zip(&values).take(names.len() - 1);
+            let others = others.map(|(name, value)| quote!(Self::#name(_) => #value,));
+            let which = if names.len() > 1 { quote!(match self { #(#others)* _ => #value }) } else { quote!(#value) };
+            match arms[0].content {
+                None => quote!(#(Self::#names)|* => sink.u32(#which),),
+                Some(_) => quote!(#(Self::#names(content))|* => {
+                    sink.u32(#which)?;
+                    xdr::Encode::encode(content, sink)
+                }),
             }
         });
         let default = union.default.as_ref().map(|content| {
@@ -274,6 +294,32 @@ impl Emitter<'_> {
             self.conversions(definition, &quote!(match borrowed { #(#arms)* #default }))
         })
     }
+}
+
+impl Emitter<'_> {
+    /// The arms, those together whose contents have one name and one type, and code enough that sharing it pays.
+    fn shared<'u>(&self, union: &'u Union) -> Vec<Vec<&'u Arm>> {
+        const WORTH: u32 = 3;
+        let mut groups: Vec<Vec<&Arm>> = Vec::new();
+        for arm in &union.arms {
+            let heavy = arm.content.as_ref().is_some_and(|(_, ty)| self.schema.layout_of(ty).weight > WORTH);
+            match groups.iter_mut().find(|group| heavy && group[0].content == arm.content) {
+                Some(group) => group.push(arm),
+                None => groups.push(vec![arm]),
+            }
+        }
+        groups
+    }
+}
+
+/// The discriminants of arms.
+fn values(arms: &[&Arm]) -> Vec<Literal> {
+    arms.iter().map(|arm| Literal::u32_unsuffixed(arm.value)).collect()
+}
+
+/// The variants of arms.
+fn names(arms: &[&Arm]) -> Vec<Ident> {
+    arms.iter().map(|arm| ident(&arm.rust)).collect()
 }
 
 /// The contents of all arms.

@@ -111,9 +111,11 @@ fn spans_and_errors_are_where_they_say() {
     let octets = [1, 2, 3, 4, 5, 6];
     let mut d = Decoder::new(&octets);
     d.advance(1).unwrap();
-    assert_eq!(d.span(|d| d.advance(3)), Ok(&octets[1..4]));
-    assert_eq!(d.span(|_| Ok(())), Ok(&[][..]));
-    assert_eq!(d.span(|d| d.advance(3)), Err(error(UnexpectedEnd, 4)));
+    let start = d.remaining();
+    d.advance(3).unwrap();
+    assert_eq!(d.passed_since(start), &octets[1..4]);
+    assert_eq!(d.passed_since(d.remaining()), &[]);
+    assert_eq!(d.passed_since(&octets[5..]), &[], "those of a decoder further on");
     assert_eq!(d.error(InvalidEnum), error(InvalidEnum, 4));
     assert_eq!(d.error_before(InvalidEnum, 4), error(InvalidEnum, 0));
     assert_eq!(d.error_before(InvalidEnum, 9), error(InvalidEnum, 0));

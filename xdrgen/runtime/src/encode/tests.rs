@@ -67,7 +67,7 @@ fn references_are_transparent() {
 }
 
 /// Each call of a sink, once.
-fn all<S: Sink>(sink: &mut S, n: u32, items: &[Segment], octets: &[u8]) -> Result<()> {
+fn all<'s, S: Sink<'s>>(sink: &mut S, n: u32, items: &[Segment], octets: &'s [u8]) -> Result<()> {
     sink.u32(n)?;
     sink.i32(-1)?;
     sink.u64(n.into())?;

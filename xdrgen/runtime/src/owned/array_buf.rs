@@ -130,7 +130,7 @@ impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for ArrayBuf<T, MAX> {
 
 impl<T: Encode, const MAX: u32> Encode for ArrayBuf<T, MAX> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         encode_elements(self, sink)
     }
 }

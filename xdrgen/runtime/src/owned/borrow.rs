@@ -13,7 +13,7 @@ use crate::{Decode, Decoder, Encode, Result};
 /// struct Ids(Vec<u32>);
 ///
 /// impl Encode for Ids {
-///     fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> { self.0.encode(sink) }
+///     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> { self.0.encode(sink) }
 /// }
 /// impl Owned for Ids {
 ///     type Borrowed<'a> = Array<'a, u32>;

@@ -123,7 +123,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for ListBuf<T> {
 
 impl<T: Encode> Encode for ListBuf<T> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         encode_list(self, sink)
     }
 }

@@ -58,7 +58,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for Box<T> {
 
 impl<T: Encode + ?Sized> Encode for Box<T> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         (**self).encode(sink)
     }
 }

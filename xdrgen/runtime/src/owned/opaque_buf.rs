@@ -101,7 +101,7 @@ impl<'a, const MAX: u32> Decode<'a> for OpaqueBuf<MAX> {
 
 impl<const MAX: u32> Encode for OpaqueBuf<MAX> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.opaque(&self.0)
     }
 }

@@ -116,7 +116,7 @@ impl<'a, const MAX: u32> Decode<'a> for TextBuf<MAX> {
 
 impl<const MAX: u32> Encode for TextBuf<MAX> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.opaque(&self.0)
     }
 }

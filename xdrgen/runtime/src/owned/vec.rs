@@ -28,7 +28,7 @@ impl<'a> Decode<'a> for Vec<u8> {
 
 impl Encode for Vec<u8> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.opaque(self)
     }
 }
@@ -63,7 +63,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
 
 impl<T: Encode> Encode for Vec<T> {
     #[inline]
-    fn encode<S: Sink>(&self, sink: &mut S) -> Result<()> {
+    fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         encode_elements(self, sink)
     }
 }
@@ -78,18 +78,15 @@ pub(super) fn decode_elements<'a, T: Decode<'a>>(d: &mut Decoder<'a>, max: u32) 
     d.array_of::<T>(count)?;
     d.owe(count, T::MIN)?;
     let mut items = reserve(d, count as usize)?;
-    for _ in 0..count {
-        d.pay(T::MIN);
-        items.push(d.element::<T, _>(T::decode)?);
-    }
+    T::decode_all(d, count, &mut items)?;
     Ok(items)
 }
 
 /// Encodes an array of these elements.
 #[inline]
-pub(super) fn encode_elements<T: Encode, S: Sink>(items: &[T], sink: &mut S) -> Result<()> {
+pub(super) fn encode_elements<'s, T: Encode, S: Sink<'s>>(items: &'s [T], sink: &mut S) -> Result<()> {
     sink.length(items.len())?;
-    items.iter().try_for_each(|item| item.encode(sink))
+    T::encode_all(items, sink)
 }
 
 /// The elements in the other shape, in one exact allocation.

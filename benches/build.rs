@@ -1,0 +1,20 @@
+//! Compiles RFC 5662, where its text is at hand: it is no part of this repository.
+
+use std::error::Error;
+use std::path::Path;
+
+use xdrgen_build::{Config, Module};
+
+/// Where some machines keep RFCs: beside the checkout.
+const NFS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/rfc/rfc5662.txt");
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rustc-check-cfg=cfg(nfs)");
+    println!("cargo::rerun-if-changed={NFS}");
+    if Path::new(NFS).is_file() {
+        println!("cargo::rustc-cfg=nfs");
+        println!("cargo::rustc-env=NFS={NFS}");
+        Config::new().module(Module::new("nfs").document(NFS)).compile()?;
+    }
+    Ok(())
+}

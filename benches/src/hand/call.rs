@@ -1,0 +1,75 @@
+//! The header of an RPC call with credentials of AUTH_SYS and a verifier of AUTH_NONE (RFC 5531, sections 9 and A).
+
+use super::{In, Out, put, word};
+
+/// A sum over all fields; the octets of the machine's name count each.
+pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
+    let (fixed, mut credentials, verifier) = parts(octets)?;
+    let words = [0, 8, 12, 16, 20].map(|at| u64::from(word(fixed, at)));
+    let mut sum = words.iter().sum::<u64>() + u64::from(word(verifier, 0));
+    sum += u64::from(credentials.u32()?);
+    sum += credentials.opaque(255)?.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+    let ids = credentials.words::<12>()?;
+    let count = word(ids, 8);
+    if count > 16 {
+        return None;
+    }
+    sum += u64::from(word(ids, 0)) + u64::from(word(ids, 4));
+    for gid in credentials.take(4 * count as usize)?.as_chunks::<4>().0 {
+        sum += u64::from(u32::from_be_bytes(*gid));
+    }
+    credentials.0.is_empty().then_some(sum)
+}
+
+/// The fixed part, the credentials and the verifier, unread.
+pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 28], &[u8], &[u8; 8])> {
+    parts(octets).map(|(fixed, credentials, verifier)| (fixed, credentials.0, verifier))
+}
+
+#[inline(always)]
+fn parts(octets: &[u8]) -> Option<(&[u8; 28], In<'_>, &[u8; 8])> {
+    let mut input = In(octets);
+    let fixed = input.words::<28>()?;
+    if word(fixed, 4) != 0 || word(fixed, 24) != 1 {
+        return None;
+    }
+    let credentials = input.opaque(400)?;
+    let verifier = input.words::<8>()?;
+    let whole = word(verifier, 0) == 0 && word(verifier, 4) == 0 && input.0.is_empty();
+    whole.then_some((fixed, In(credentials), verifier))
+}
+
+/// What a call holds, in slices.
+pub(crate) struct Call<'a> {
+    pub(crate) xid: u32,
+    /// Program, version, procedure.
+    pub(crate) procedure: [u32; 3],
+    pub(crate) stamp: u32,
+    pub(crate) machine: &'a [u8],
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) gids: &'a [u32],
+}
+
+/// The header in `buffer`; the octets it took.
+pub(crate) fn encode(call: &Call<'_>, buffer: &mut [u8]) -> Option<usize> {
+    let credentials = 4 + super::opaque_len(call.machine.len()) + 12 + 4 * call.gids.len();
+    let length = 28 + 4 + credentials + 8;
+    let mut out = Out(buffer.get_mut(..length)?);
+    let head = out.next::<36>()?;
+    let [program, version, procedure] = call.procedure;
+    let words = [call.xid, 0, 2, program, version, procedure, 1, u32::try_from(credentials).ok()?, call.stamp];
+    for (at, word) in words.into_iter().enumerate() {
+        put(head, 4 * at, word.to_be_bytes());
+    }
+    out.opaque(call.machine)?;
+    let ids = out.next::<12>()?;
+    put(ids, 0, call.uid.to_be_bytes());
+    put(ids, 4, call.gid.to_be_bytes());
+    put(ids, 8, u32::try_from(call.gids.len()).ok()?.to_be_bytes());
+    for gid in call.gids {
+        out.u32(*gid)?;
+    }
+    *out.next::<8>()? = [0; 8];
+    Some(length)
+}

@@ -1,0 +1,101 @@
+//! Codecs as an expert writes them, for these messages alone: the limit that generated code is held against.
+//!
+//! `visit` validates a message and reads every element; it returns a sum over all of them, so that no read can be left
+//! out. `locate` validates the framing only and keeps where the lists are. `encode` writes from slices, its length
+//! computed first. None has limits, offsets or names in its errors.
+
+pub(crate) mod call;
+pub(crate) mod chunks;
+#[cfg(nfs)]
+pub(crate) mod compound;
+pub(crate) mod placement;
+pub(crate) mod properties;
+
+/// What is left of the input.
+#[derive(Clone, Copy)]
+pub(crate) struct In<'a>(pub(crate) &'a [u8]);
+
+impl<'a> In<'a> {
+    #[inline(always)]
+    pub(crate) fn words<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    #[inline(always)]
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.words().map(|word| u32::from_be_bytes(*word))
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, octets: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(octets)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    /// A length, that many octets, and their padding.
+    #[inline(always)]
+    pub(crate) fn opaque(&mut self, most: u32) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        if length > most {
+            return None;
+        }
+        let octets = self.take(length as usize)?;
+        let padding = self.take(length.wrapping_neg() as usize & 3)?;
+        padding.iter().all(|octet| *octet == 0).then_some(octets)
+    }
+
+    /// What was passed since the input was `before`.
+    #[inline(always)]
+    pub(crate) fn since(self, before: Self) -> &'a [u8] {
+        &before.0[..before.0.len() - self.0.len()]
+    }
+}
+
+/// The word at `at` of a fixed part.
+#[inline(always)]
+pub(crate) fn word<const N: usize>(octets: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+}
+
+/// What is left of the output.
+pub(crate) struct Out<'b>(pub(crate) &'b mut [u8]);
+
+impl<'b> Out<'b> {
+    /// The next `N` octets. The caller has computed the length of all, so that there is room.
+    #[inline(always)]
+    pub(crate) fn next<const N: usize>(&mut self) -> Option<&'b mut [u8; N]> {
+        let (head, rest) = std::mem::take(&mut self.0).split_first_chunk_mut()?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    #[inline(always)]
+    pub(crate) fn u32(&mut self, value: u32) -> Option<()> {
+        *self.next()? = value.to_be_bytes();
+        Some(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn opaque(&mut self, octets: &[u8]) -> Option<()> {
+        self.u32(u32::try_from(octets.len()).ok()?)?;
+        let (body, rest) = std::mem::take(&mut self.0).split_at_mut_checked(octets.len())?;
+        body.copy_from_slice(octets);
+        let (padding, rest) = rest.split_at_mut_checked(octets.len().wrapping_neg() & 3)?;
+        padding.fill(0);
+        self.0 = rest;
+        Some(())
+    }
+}
+
+#[inline(always)]
+pub(crate) fn put<const N: usize, const LEN: usize>(out: &mut [u8; N], at: usize, value: [u8; LEN]) {
+    out[at..at + LEN].copy_from_slice(&value);
+}
+
+/// Octets of an opaque of this length, with its count and padding.
+pub(crate) fn opaque_len(length: usize) -> usize {
+    4 + length.next_multiple_of(4)
+}

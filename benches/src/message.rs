@@ -1,0 +1,127 @@
+//! A message, and every codec that reads or writes it here.
+
+use std::hint::black_box;
+
+use crate::by::By;
+
+/// What a job does with its message, again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Task {
+    /// Octets to a value, or to where its parts are.
+    Decode,
+    /// Octets to a sum over every field.
+    Visit,
+    /// A value to octets.
+    Encode,
+    /// A value to the number of its octets.
+    Length,
+}
+
+impl Task {
+    pub(crate) const ALL: [Self; 4] = [Self::Decode, Self::Visit, Self::Encode, Self::Length];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Decode => "decode",
+            Self::Visit => "visit",
+            Self::Encode => "encode",
+            Self::Length => "length",
+        }
+    }
+}
+
+/// One codec's way to do one task.
+pub(crate) struct Job {
+    pub(crate) task: Task,
+    pub(crate) by: By,
+    /// Does it so many times.
+    pub(crate) run: Box<dyn Fn(u64)>,
+}
+
+/// A message as it travels, and its jobs.
+pub(crate) struct Message {
+    pub(crate) name: &'static str,
+    pub(crate) octets: &'static [u8],
+    pub(crate) jobs: Vec<Job>,
+    /// What each visitor must find.
+    sum: Option<u64>,
+}
+
+/// What a decoder returns, as it is: to make another type of it would be part of what is measured.
+pub(crate) trait Verdict {
+    fn accepts(&self) -> bool;
+}
+
+impl<T> Verdict for Option<T> {
+    fn accepts(&self) -> bool {
+        self.is_some()
+    }
+}
+
+impl<T, E> Verdict for Result<T, E> {
+    fn accepts(&self) -> bool {
+        self.is_ok()
+    }
+}
+
+/// More than any message here takes.
+const ROOM: usize = 8192;
+
+impl Message {
+    /// The message that `encode` writes; this is the generated codec's job, too.
+    pub(crate) fn new(name: &'static str, encode: impl Fn(&mut [u8]) -> usize + 'static) -> Self {
+        let mut buffer = vec![0; ROOM];
+        let used = encode(&mut buffer);
+        buffer.truncate(used);
+        let message = Self { name, octets: buffer.leak(), jobs: Vec::new(), sum: None };
+        message.encode(By::Generated, move |buffer| Some(encode(buffer)))
+    }
+
+    /// A decoder.
+    pub(crate) fn decode<R: Verdict>(self, by: By, decode: impl Fn(&'static [u8]) -> R + 'static) -> Self {
+        assert!(decode(self.octets).accepts(), "{}: {} refuses it", self.name, by.name());
+        let octets = self.octets;
+        self.job(Task::Decode, by, move || decode(black_box(octets)))
+    }
+
+    /// A decoder which reads every field; all must find the same sum.
+    pub(crate) fn visit(mut self, by: By, visit: impl Fn(&'static [u8]) -> Option<u64> + 'static) -> Self {
+        let found = visit(self.octets);
+        let sum = *self.sum.get_or_insert(found.unwrap_or_default());
+        assert_eq!(found, Some(sum), "{}: {} reads something else", self.name, by.name());
+        let octets = self.octets;
+        self.job(Task::Visit, by, move || visit(black_box(octets)))
+    }
+
+    /// An encoder; all must write the same octets.
+    pub(crate) fn encode(self, by: By, encode: impl Fn(&mut [u8]) -> Option<usize> + 'static) -> Self {
+        let mut buffer = [0xee; ROOM];
+        let used = encode(&mut buffer).unwrap_or_default();
+        assert_eq!(buffer[..used], *self.octets, "{}: {} writes something else", self.name, by.name());
+        // A buffer for each job, as a connection has one.
+        let buffer = std::cell::RefCell::new(vec![0; ROOM]);
+        self.job(Task::Encode, by, move || encode(black_box(&mut buffer.borrow_mut()[..])))
+    }
+
+    /// A counter of octets.
+    pub(crate) fn length(self, by: By, length: impl Fn() -> Option<usize> + 'static) -> Self {
+        assert_eq!(length(), Some(self.octets.len()), "{}: {} counts otherwise", self.name, by.name());
+        self.job(Task::Length, by, length)
+    }
+
+    fn job<R>(mut self, task: Task, by: By, work: impl Fn() -> R + 'static) -> Self {
+        let run = move |times| {
+            for _ in 0..times {
+                black_box(&once(&work));
+            }
+        };
+        self.jobs.push(Job { task, by, run: Box::new(run) });
+        self
+    }
+}
+
+/// A call that is not merged with its surroundings, as in a program of several modules.
+#[inline(never)]
+fn once<R>(work: &impl Fn() -> R) -> R {
+    work()
+}

@@ -1,0 +1,79 @@
+//! An NFSv4.1 COMPOUND reply: SEQUENCE, PUTFH, READ of a page's quarter, GETATTR.
+
+use xdrgen_runtime::Decode;
+
+use super::encoded;
+use crate::by::By;
+use crate::hand::compound;
+use crate::message::Message;
+use crate::nfs::{
+    Compound4res, Fattr4, Getattr4res, Getattr4resok, NfsResop4, Nfsstat4, Putfh4res, Read4res, Read4resok,
+    Sequence4res, Sequence4resok, owned,
+};
+
+const TAG: &[u8] = b"read";
+const SESSION: [u8; 16] = *b"0123456789abcdef";
+static DATA: [u8; 1024] = [0x5a; 1024];
+const MASK: [u32; 2] = [0x0010_011a, 0x00b0_a23a];
+static ATTRIBUTES: [u8; 120] = [7; 120];
+
+pub(super) fn reply() -> Message {
+    let encode = |buffer: &mut [u8]| {
+        let sequence = Sequence4resok {
+            sr_sessionid: SESSION,
+            sr_sequenceid: 7,
+            sr_slotid: 1,
+            sr_highest_slotid: 63,
+            sr_target_highest_slotid: 63,
+            sr_status_flags: 0,
+        };
+        let obj_attributes = Fattr4 { attrmask: (&MASK).into(), attr_vals: &ATTRIBUTES };
+        let results = [
+            NfsResop4::Sequence(Sequence4res::Nfs4Ok(sequence)),
+            NfsResop4::Putfh(Putfh4res { status: Nfsstat4::Nfs4Ok }),
+            NfsResop4::Read(Read4res::Nfs4Ok(Read4resok { eof: true, data: &DATA })),
+            NfsResop4::Getattr(Getattr4res::Nfs4Ok(Getattr4resok { obj_attributes })),
+        ];
+        encoded(&Compound4res { status: Nfsstat4::Nfs4Ok, tag: TAG, resarray: (&results).into() }, buffer)
+    };
+    let by_hand = compound::Reply {
+        tag: TAG,
+        session: SESSION,
+        sequence: [7, 1, 63, 63, 0],
+        eof: true,
+        data: &DATA,
+        mask: &MASK,
+        attributes: &ATTRIBUTES,
+    };
+    Message::new("nfs-compound", encode)
+        .encode(By::Hand, move |buffer| compound::encode(&by_hand, buffer))
+        .decode(By::Generated, |octets| Compound4res::from_bytes(octets))
+        .decode(By::Owned, |octets| owned::Compound4res::from_bytes(octets))
+        .decode(By::Hand, compound::visit)
+        .decode(By::Locating, compound::locate)
+        .visit(By::Generated, sum)
+        .visit(By::Hand, compound::visit)
+}
+
+fn sum(octets: &'static [u8]) -> Option<u64> {
+    let reply = Compound4res::from_bytes(octets).ok()?;
+    let mut sum = u64::from(reply.status.value().cast_unsigned()) + reply.tag.len() as u64;
+    for result in &reply.resarray {
+        sum += u64::from(result.resop().value().cast_unsigned());
+        sum += match result {
+            NfsResop4::Sequence(Sequence4res::Nfs4Ok(ok)) => {
+                let slots = [ok.sr_sequenceid, ok.sr_slotid, ok.sr_highest_slotid, ok.sr_target_highest_slotid];
+                let session = ok.sr_sessionid.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+                session + slots.map(u64::from).iter().sum::<u64>() + u64::from(ok.sr_status_flags)
+            }
+            NfsResop4::Putfh(result) => u64::from(result.status.value().cast_unsigned()),
+            NfsResop4::Read(Read4res::Nfs4Ok(ok)) => u64::from(ok.eof) + ok.data.len() as u64,
+            NfsResop4::Getattr(Getattr4res::Nfs4Ok(ok)) => {
+                let mask = ok.obj_attributes.attrmask.iter().map(u64::from).sum::<u64>();
+                mask + ok.obj_attributes.attr_vals.len() as u64
+            }
+            _ => return None,
+        };
+    }
+    Some(sum)
+}
