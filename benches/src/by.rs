@@ -13,6 +13,10 @@ pub(crate) enum By {
     Hand,
     /// By hand, with lists located but not read.
     Locating,
+    /// The same, with the elements counted against a limit.
+    Limited,
+    /// `memcpy` of as many octets, to memory of the same kind.
+    Memcpy,
     /// The C of `rpcgen`, by way of libtirpc.
     Rpcgen,
     /// The crate `fastxdr`.
@@ -22,6 +26,11 @@ pub(crate) enum By {
 }
 
 impl By {
+    /// What generated code is held against: its time over theirs is told.
+    pub(crate) const LIMITS: [Self; 4] = [Self::Hand, Self::Locating, Self::Limited, Self::Memcpy];
+    /// What is expected to take longer: its time over that of generated code is told.
+    pub(crate) const OTHERS: [Self; 5] = [Self::Owned, Self::Again, Self::Rpcgen, Self::Fastxdr, Self::XdrCodec];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Generated => "generated",
@@ -29,6 +38,8 @@ impl By {
             Self::Again => "re-encode",
             Self::Hand => "by hand",
             Self::Locating => "locating",
+            Self::Limited => "limited",
+            Self::Memcpy => "memcpy",
             Self::Rpcgen => "rpcgen",
             Self::Fastxdr => "fastxdr",
             Self::XdrCodec => "xdr-codec",

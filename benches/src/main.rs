@@ -11,10 +11,13 @@ mod hand;
 mod measure;
 mod message;
 mod messages;
+mod table;
 
 use std::process::ExitCode;
 
-use message::{Job, Message};
+use measure::Timed;
+use message::{Job, Message, Task};
+use table::{Row, Table};
 
 #[cfg(nfs)]
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
@@ -28,7 +31,11 @@ fn main() -> ExitCode {
         ["list"] => each(&messages, |name, _| println!("{name}")),
         ["count", wanted, times] => {
             let Ok(times) = times.parse() else { return usage() };
-            each(&messages, |name, job| if name == wanted { (job.run)(times) });
+            each(&messages, |name, job| {
+                if name == wanted {
+                    (job.run)(times)
+                }
+            });
         }
         _ => return usage(),
     }
@@ -49,19 +56,15 @@ fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
 }
 
 fn report(messages: &[Message]) {
-    for message in messages {
-        for task in message::Task::ALL {
-            let jobs: Vec<&Job> = message.jobs.iter().filter(|job| job.task == task).collect();
-            let mut timed: Vec<measure::Timed<'_>> = jobs
-                .iter()
-                .map(|job| Box::new(|count| measure::timed(|| (job.run)(count))) as measure::Timed<'_>)
-                .collect();
-            let times = measure::measure(&mut timed);
-            print!("{:14} {:4} {:7}", message.name, message.octets.len(), task.name());
-            for (job, times) in jobs.iter().zip(times) {
-                print!("  {} {:.1} ({:.1}-{:.1})", job.by.name(), times.median, times.quartiles[0], times.quartiles[1]);
-            }
-            println!();
-        }
-    }
+    let rows = messages.iter().flat_map(|message| Task::ALL.map(|task| row(message, task)));
+    print!("{}", Table(rows.flatten().collect()));
+}
+
+/// Measures all that do one task with one message, in turns.
+fn row(message: &Message, task: Task) -> Option<Row> {
+    let jobs: Vec<&Job> = message.jobs.iter().filter(|job| job.task == task).collect();
+    let timed = jobs.iter().map(|job| -> Timed<'_> { Box::new(|count| measure::timed(|| (job.run)(count))) });
+    let found = measure::measure(&mut timed.collect::<Vec<_>>());
+    let times = jobs.iter().map(|job| job.by).zip(found).collect();
+    (!jobs.is_empty()).then_some(Row { message: message.name, octets: message.octets.len(), task, times })
 }

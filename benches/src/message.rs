@@ -13,18 +13,21 @@ pub(crate) enum Task {
     Visit,
     /// A value to octets.
     Encode,
+    /// A value to a gather list.
+    Gather,
     /// A value to the number of its octets.
     Length,
 }
 
 impl Task {
-    pub(crate) const ALL: [Self; 4] = [Self::Decode, Self::Visit, Self::Encode, Self::Length];
+    pub(crate) const ALL: [Self; 5] = [Self::Decode, Self::Visit, Self::Encode, Self::Gather, Self::Length];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Decode => "decode",
             Self::Visit => "visit",
             Self::Encode => "encode",
+            Self::Gather => "gather",
             Self::Length => "length",
         }
     }
@@ -65,7 +68,7 @@ impl<T, E> Verdict for Result<T, E> {
 }
 
 /// More than any message here takes.
-const ROOM: usize = 8192;
+const ROOM: usize = 1 << 21;
 
 impl Message {
     /// The message that `encode` writes; this is the generated codec's job, too.
@@ -95,18 +98,27 @@ impl Message {
 
     /// An encoder; all must write the same octets.
     pub(crate) fn encode(self, by: By, encode: impl Fn(&mut [u8]) -> Option<usize> + 'static) -> Self {
-        let mut buffer = [0xee; ROOM];
+        let mut buffer = vec![0xee; self.octets.len()];
         let used = encode(&mut buffer).unwrap_or_default();
         assert_eq!(buffer[..used], *self.octets, "{}: {} writes something else", self.name, by.name());
         // A buffer for each job, as a connection has one.
-        let buffer = std::cell::RefCell::new(vec![0; ROOM]);
+        let buffer = std::cell::RefCell::new(vec![0; self.octets.len() + 4096]);
         self.job(Task::Encode, by, move || encode(black_box(&mut buffer.borrow_mut()[..])))
+    }
+
+    /// An encoder to a list of pieces, which says how many octets they are together.
+    pub(crate) fn gather(self, by: By, gather: impl Fn() -> Option<usize> + 'static) -> Self {
+        self.counting(Task::Gather, by, gather)
     }
 
     /// A counter of octets.
     pub(crate) fn length(self, by: By, length: impl Fn() -> Option<usize> + 'static) -> Self {
-        assert_eq!(length(), Some(self.octets.len()), "{}: {} counts otherwise", self.name, by.name());
-        self.job(Task::Length, by, length)
+        self.counting(Task::Length, by, length)
+    }
+
+    fn counting(self, task: Task, by: By, count: impl Fn() -> Option<usize> + 'static) -> Self {
+        assert_eq!(count(), Some(self.octets.len()), "{}: {} counts otherwise", self.name, by.name());
+        self.job(task, by, count)
     }
 
     fn job<R>(mut self, task: Task, by: By, work: impl Fn() -> R + 'static) -> Self {

@@ -1,5 +1,7 @@
 //! The transport header with its chunk lists. Versions One and Two differ in the direction, which One has not.
 
+use std::hint::black_box;
+
 use rpcrdma_proto::v2::{ReadSegment, Segment};
 
 use super::{In, Out, put, word};
@@ -60,9 +62,10 @@ pub(crate) fn segments(input: &mut In<'_>) -> Option<u64> {
     Some(sum)
 }
 
-/// The same, without a look at the elements.
-pub(crate) fn locate<const VERSION: u32>(octets: &[u8]) -> Option<Located<'_>> {
+/// The same, without a look at the elements; with or without counting them against a limit, as generated code does.
+pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(octets: &[u8]) -> Option<Located<'_>> {
     let mut input = In(octets);
+    let mut budget = Budget::<LIMITED>(black_box(1 << 24));
     let fixed = input.words::<16>()?;
     let procedure = word(fixed, 12);
     let direction = if VERSION == 2 { input.u32()? } else { 0 };
@@ -71,25 +74,41 @@ pub(crate) fn locate<const VERSION: u32>(octets: &[u8]) -> Option<Located<'_>> {
     }
     let (before, mut count) = (input, 0);
     while present(&mut input)? {
+        budget.charge(1)?;
         input.words::<20>()?;
         count += 1;
     }
     let reads = (input.since(before), count);
     let (before, mut count) = (input, 0);
     while present(&mut input)? {
-        chunk(&mut input)?;
+        budget.charge(1)?;
+        chunk(&mut input, &mut budget)?;
         count += 1;
     }
     let writes = (input.since(before), count);
-    let reply = if present(&mut input)? { Some(chunk(&mut input)?) } else { None };
+    let reply = if present(&mut input)? { Some(chunk(&mut input, &mut budget)?) } else { None };
     let (xid, vers, credit) = (word(fixed, 0), word(fixed, 4), word(fixed, 8));
     input.0.is_empty().then_some(Located { xid, vers, credit, procedure, direction, reads, writes, reply })
 }
 
 #[inline(always)]
-fn chunk<'a>(input: &mut In<'a>) -> Option<&'a [u8]> {
-    let count = input.u32()? as usize;
-    input.take(count.checked_mul(16)?)
+fn chunk<'a, const LIMITED: bool>(input: &mut In<'a>, budget: &mut Budget<LIMITED>) -> Option<&'a [u8]> {
+    let count = input.u32()?;
+    budget.charge(count)?;
+    input.take((count as usize).checked_mul(16)?)
+}
+
+/// Elements that may still come.
+struct Budget<const LIMITED: bool>(u32);
+
+impl<const LIMITED: bool> Budget<LIMITED> {
+    #[inline(always)]
+    fn charge(&mut self, count: u32) -> Option<()> {
+        if LIMITED {
+            self.0 = self.0.checked_sub(count)?;
+        }
+        Some(())
+    }
 }
 
 /// What a header holds, in slices.

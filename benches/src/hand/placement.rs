@@ -20,13 +20,17 @@ pub(crate) enum Place<'a> {
     TooShort,
 }
 
+/// Least length of a result, and its place.
+pub(crate) type Result<'a> = (u32, Place<'a>);
+/// Range of results, and each of them.
+pub(crate) type Set<'a> = (u32, u32, &'a [Result<'a>]);
+
 /// What the operation holds, in slices.
 pub(crate) struct Request<'a> {
     pub(crate) fixed: [u32; 3],
     /// Displacement, length, place.
     pub(crate) items: &'a [(u32, u32, Place<'a>)],
-    /// Range, and its results: least length and place.
-    pub(crate) sets: &'a [(u32, u32, &'a [(u32, Place<'a>)])],
+    pub(crate) sets: &'a [Set<'a>],
     pub(crate) tail: [u32; 3],
 }
 
@@ -70,7 +74,11 @@ fn item_place(kind: u32, info: &mut In<'_>) -> Option<u64> {
         2 => {
             let fixed = info.words::<8>()?;
             let numbers = info.take((word(fixed, 4) as usize).checked_mul(4)?)?.as_chunks::<4>().0;
-            Some(numbers.iter().fold(u64::from(word(fixed, 0)), |sum, number| sum + u64::from(u32::from_be_bytes(*number))))
+            Some(
+                numbers
+                    .iter()
+                    .fold(u64::from(word(fixed, 0)), |sum, number| sum + u64::from(u32::from_be_bytes(*number))),
+            )
         }
         5 | 6 => Some(0),
         _ => None,
@@ -90,8 +98,17 @@ fn result_place(kind: u32, info: &mut In<'_>) -> Option<u64> {
     }
 }
 
-/// Where the items and the sets are, and the words at the end.
-pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8], &[u8; 12])> {
+/// Where the parts of a request are.
+#[expect(dead_code, reason = "what a decoder returns need not be read to be timed")]
+pub(crate) struct Located<'a> {
+    fixed: &'a [u8; 24],
+    items: &'a [u8],
+    sets: &'a [u8],
+    tail: &'a [u8; 12],
+}
+
+/// The same, without a look at the parts.
+pub(crate) fn locate(octets: &[u8]) -> Option<Located<'_>> {
     let (fixed, mut info) = info(octets)?;
     let before = info;
     for _ in 0..info.u32()? {
@@ -109,7 +126,7 @@ pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8], &[u8; 12
     }
     let sets = info.since(before);
     let tail = info.words::<12>()?;
-    info.0.is_empty().then_some((fixed, items, sets, tail))
+    info.0.is_empty().then_some(Located { fixed, items, sets, tail })
 }
 
 #[inline(always)]
@@ -156,7 +173,7 @@ fn place_len(place: &Place<'_>) -> usize {
 /// The message in `buffer`; the octets it took.
 pub(crate) fn encode(request: &Request<'_>, buffer: &mut [u8]) -> Option<usize> {
     let items: usize = request.items.iter().map(|(_, _, place)| 12 + place_len(place)).sum();
-    let results = |results: &[(u32, Place<'_>)]| results.iter().map(|(_, place)| 8 + place_len(place)).sum::<usize>();
+    let results = |results: &[Result<'_>]| results.iter().map(|(_, place)| 8 + place_len(place)).sum::<usize>();
     let sets: usize = request.sets.iter().map(|(_, _, set)| 12 + results(set)).sum();
     let info = 4 + items + 4 + sets + 12;
     let length = 24 + opaque_len(info);

@@ -1,5 +1,6 @@
 //! Real messages, as values of generated types.
 
+mod bulk;
 mod call;
 #[cfg(nfs)]
 mod compound;
@@ -17,6 +18,7 @@ pub(crate) fn all() -> Vec<Message> {
     all.push(call::call());
     #[cfg(nfs)]
     all.push(compound::reply());
+    all.extend(bulk::all());
     all
 }
 

@@ -18,8 +18,7 @@ const fn segment(from: v2::Segment) -> Segment {
 }
 
 /// Version Two's, in Version One's type.
-static TARGET: [Segment; 4] =
-    [segment(SEGMENTS[0]), segment(SEGMENTS[1]), segment(SEGMENTS[2]), segment(SEGMENTS[3])];
+static TARGET: [Segment; 4] = [segment(SEGMENTS[0]), segment(SEGMENTS[1]), segment(SEGMENTS[2]), segment(SEGMENTS[3])];
 static READ: [v2::ReadSegment; 1] = [v2::ReadSegment { position: 40, target: SEGMENTS[3] }];
 static CALL: [v2::ReadSegment; 2] =
     [v2::ReadSegment { position: 0, target: SEGMENTS[0] }, v2::ReadSegment { position: 0, target: SEGMENTS[1] }];
@@ -53,10 +52,11 @@ fn message(
     let by_hand = chunks::Header { fixed: [XID, 1, CREDITS, procedure], direction: 0, reads, writes, reply };
     let message = Message::new(name, move |buffer| encoded(&value, buffer))
         .encode(By::Hand, move |buffer| chunks::encode::<1>(&by_hand, buffer))
-        .decode(By::Generated, |octets| Msg::from_bytes(octets))
-        .decode(By::Owned, |octets| owned::Msg::from_bytes(octets))
+        .decode(By::Generated, Msg::from_bytes)
+        .decode(By::Owned, owned::Msg::from_bytes)
         .decode(By::Hand, chunks::visit::<1>)
-        .decode(By::Locating, chunks::locate::<1>)
+        .decode(By::Locating, chunks::locate::<1, false>)
+        .decode(By::Limited, chunks::locate::<1, true>)
         .visit(By::Generated, |octets| sum(&Msg::from_bytes(octets).ok()?))
         .visit(By::Hand, chunks::visit::<1>)
         .length(By::Generated, move || value.encoded_len().ok());

@@ -1,9 +1,11 @@
 //! Version Two: headers with and without chunks, properties, and a request with placement.
 
+use std::hint::black_box;
+
 use rpcrdma_proto::v2::properties::{self, Connprop, OptInfo, Property, Propval};
 use rpcrdma_proto::v2::rtr::{self, Loc, LocTbsn, Mitem, Rsditem, Rsdloc, RsdlocBysize, Rsdrange, Rsdset};
 use rpcrdma_proto::v2::{Body, ChunkLists, MsgType, Optional, ReadSegment, Segment, WriteChunk, XprtHdr, owned};
-use xdrgen_runtime::{Decode, Encode, List};
+use xdrgen_runtime::{Decode, Encode, Error, ErrorKind, List};
 
 use super::encoded;
 use crate::by::By;
@@ -60,10 +62,11 @@ fn header(
     let by_hand = chunks::Header { fixed: [XID, 2, CREDITS, procedure], direction: 0, reads, writes, reply };
     let message = Message::new(name, move |buffer| encoded(&value, buffer))
         .encode(By::Hand, move |buffer| chunks::encode::<2>(&by_hand, buffer))
-        .decode(By::Generated, |octets| XprtHdr::from_bytes(octets))
-        .decode(By::Owned, |octets| owned::XprtHdr::from_bytes(octets))
+        .decode(By::Generated, XprtHdr::from_bytes)
+        .decode(By::Owned, owned::XprtHdr::from_bytes)
         .decode(By::Hand, chunks::visit::<2>)
-        .decode(By::Locating, chunks::locate::<2>)
+        .decode(By::Locating, chunks::locate::<2, false>)
+        .decode(By::Limited, chunks::locate::<2, true>)
         .visit(By::Generated, |octets| Some(sum(&XprtHdr::from_bytes(octets).ok()?)))
         .visit(By::Hand, chunks::visit::<2>)
         .length(By::Generated, move || value.encoded_len().ok());
@@ -94,12 +97,22 @@ fn optional(opttype: u32, optinfo: &[u8], buffer: &mut [u8]) -> usize {
     encoded(&XprtHdr { xid: XID, vers: 2, credit: CREDITS, body }, buffer)
 }
 
-/// The operation in a header of `RDMA2_OPTIONAL`, and the sum of the header's fields.
-fn operation(octets: &'static [u8]) -> Option<(u64, OptInfo<'static>)> {
-    let header = XprtHdr::from_bytes(octets).ok()?;
-    let Body::Optional(optional) = header.body else { return None };
-    let fixed = u64::from(header.xid) + u64::from(header.vers) + u64::from(header.credit);
-    Some((fixed, OptInfo::of(&optional).ok()?))
+/// A header of `RDMA2_OPTIONAL`, and the operation in it.
+struct Operation<'a> {
+    header: XprtHdr<'a>,
+    info: OptInfo<'a>,
+}
+
+fn operation(octets: &'static [u8]) -> Result<Operation<'static>, Error> {
+    let header = XprtHdr::from_bytes(octets)?;
+    let Body::Optional(optional) = header.body else { return Err(Error::new(ErrorKind::InvalidDiscriminant, 12)) };
+    Ok(Operation { header, info: OptInfo::of(&optional)? })
+}
+
+impl Operation<'_> {
+    fn sum(&self) -> u64 {
+        u64::from(self.header.xid) + u64::from(self.header.vers) + u64::from(self.header.credit)
+    }
 }
 
 fn connprop() -> Message {
@@ -112,17 +125,19 @@ fn connprop() -> Message {
     let encode = |buffer: &mut [u8]| {
         let mut room = [[0; 4]; 3];
         let mut values = [Propval { which: 0, data: &[] }; 3];
-        for ((value, room), (property, _)) in values.iter_mut().zip(&mut room).zip(&VALUES) {
+        for ((value, room), (property, _)) in values.iter_mut().zip(&mut room).zip(black_box(&VALUES)) {
             let Ok((which, data)) = property.carry(room) else { return 0 };
             *value = Propval { which, data };
         }
-        let operation = OptInfo::Connprop(Connprop { start: (&values).into(), nochg: (&NOCHG).into() });
+        let operation = OptInfo::Connprop(Connprop { start: (&values).into(), nochg: black_box(&NOCHG).into() });
         let mut room = [0; 64];
         operation.carry(&mut room).map_or(0, |(code, info)| optional(code, info, buffer))
     };
     let by_hand = VALUES.map(|(_, property)| property);
     Message::new("connprop", encode)
-        .encode(By::Hand, move |buffer| hand::properties::encode([XID, 2, CREDITS], &by_hand, &NOCHG, buffer))
+        .encode(By::Hand, move |buffer| {
+            hand::properties::encode([XID, 2, CREDITS], black_box(&by_hand), black_box(&NOCHG), buffer)
+        })
         .decode(By::Generated, operation)
         .decode(By::Hand, hand::properties::visit)
         .decode(By::Locating, hand::properties::locate)
@@ -131,8 +146,9 @@ fn connprop() -> Message {
 }
 
 fn connprop_sum(octets: &'static [u8]) -> Option<u64> {
-    let (fixed, OptInfo::Connprop(connprop)) = operation(octets)? else { return None };
-    let mut sum = fixed;
+    let operation = operation(octets).ok()?;
+    let OptInfo::Connprop(connprop) = operation.info else { return None };
+    let mut sum = operation.sum();
     for property in &connprop.start {
         let value = match Property::of(&property).ok()? {
             Property::Rbsiz(size) => size,
@@ -153,9 +169,9 @@ fn xmtreq() -> Message {
         (32, 2048, placement::Place::Buffers(64, &NUMBERS)),
         (48, 4, placement::Place::TooShort),
     ];
-    static RESULTS: [(u32, placement::Place<'_>); 2] =
+    static RESULTS: [placement::Result<'_>; 2] =
         [(512, placement::Place::BySize(1024, EXPLICIT)), (768, placement::Place::AnyBuffer)];
-    static SETS: [(u32, u32, &[(u32, placement::Place<'_>)]); 1] = [(8, 256, &RESULTS)];
+    static SETS: [placement::Set<'_>; 1] = [(8, 256, &RESULTS)];
     let encode = |buffer: &mut [u8]| {
         let dp = [
             Mitem { disp: 16, length: 4096, r#where: Loc::Exrw(EXPLICIT.into()) },
@@ -167,12 +183,11 @@ fn xmtreq() -> Message {
         let rsd = [Rsdset { range: Rsdrange { begin: 8, end: 256 }, items: (&items).into() }];
         let request = rtr::Req { dp: (&dp).into(), rsd: (&rsd).into(), count: 2, rsbuf: 1, pslen: 400 };
         let mut room = [0; 256];
-        OptInfo::Xmtreq(request).carry(&mut room).map_or(0, |(code, info)| optional(code, info, buffer))
+        OptInfo::Xmtreq(black_box(request)).carry(&mut room).map_or(0, |(code, info)| optional(code, info, buffer))
     };
-    let by_hand =
-        placement::Request { fixed: [XID, 2, CREDITS], items: &ITEMS, sets: &SETS, tail: [2, 1, 400] };
+    let by_hand = placement::Request { fixed: [XID, 2, CREDITS], items: &ITEMS, sets: &SETS, tail: [2, 1, 400] };
     Message::new("xmtreq", encode)
-        .encode(By::Hand, move |buffer| placement::encode(&by_hand, buffer))
+        .encode(By::Hand, move |buffer| placement::encode(black_box(&by_hand), buffer))
         .decode(By::Generated, operation)
         .decode(By::Hand, placement::visit)
         .decode(By::Locating, placement::locate)
@@ -181,11 +196,12 @@ fn xmtreq() -> Message {
 }
 
 fn xmtreq_sum(octets: &'static [u8]) -> Option<u64> {
-    let (fixed, OptInfo::Xmtreq(request)) = operation(octets)? else { return None };
+    let operation = operation(octets).ok()?;
+    let OptInfo::Xmtreq(request) = operation.info else { return None };
     let segments = |segments: xdrgen_runtime::Array<'_, Segment>| {
         segments.iter().map(|segment| segment_sum(&segment)).fold(0, u64::wrapping_add)
     };
-    let mut sum = [request.count, request.rsbuf, request.pslen].map(u64::from).iter().sum::<u64>() + fixed;
+    let mut sum = [request.count, request.rsbuf, request.pslen].map(u64::from).iter().sum::<u64>() + operation.sum();
     for item in &request.dp {
         sum += u64::from(item.disp) + u64::from(item.length);
         sum = sum.wrapping_add(match item.r#where {

@@ -1,6 +1,6 @@
 //! Variable-length arrays, borrowed.
 
-use core::{fmt, slice};
+use core::{fmt, mem};
 
 use crate::sequence::{Iter, Repr, sequence, skip_elements};
 use crate::wire::array_max;
@@ -86,7 +86,7 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
             Repr::Wire { bytes, .. } => {
                 // No more than 32 bits can count, since the array's own count has them.
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
-                let copied = T::decode_all(&mut Decoder::validated(bytes), count, &mut Slots(out.iter_mut()));
+                let copied = T::decode_all(&mut Decoder::validated(bytes), count, &mut Slots(out));
                 debug_assert!(copied.is_ok(), "skip accepted what decode refuses");
             }
         }
@@ -95,13 +95,16 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
 }
 
 /// Fills places of a slice, one after the other.
-struct Slots<'o, T>(slice::IterMut<'o, T>);
+struct Slots<'o, T>(&'o mut [T]);
 
 impl<T> Extend<T> for Slots<'_, T> {
     #[inline(always)]
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        // Slots first, so that no item is taken for which there is none.
-        self.0.by_ref().zip(items).for_each(|(slot, item)| *slot = item);
+        let items = items.into_iter();
+        let slots = mem::take(&mut self.0);
+        let (filled, free) = slots.split_at_mut(items.size_hint().0.min(slots.len()));
+        filled.iter_mut().zip(items).for_each(|(slot, item)| *slot = item);
+        self.0 = free;
     }
 }
 

@@ -50,7 +50,7 @@ pub trait Decode<'a>: Wire + Sized {
     ///
     /// # Errors
     /// `TrailingBytes` if the value ends before the input; those of [`decode`](Self::decode).
-    #[inline]
+    #[inline(always)]
     fn from_bytes(bytes: &'a [u8]) -> Result<Self> {
         Self::from_bytes_with(bytes, &Limits::DEFAULT)
     }
@@ -59,7 +59,7 @@ pub trait Decode<'a>: Wire + Sized {
     ///
     /// # Errors
     /// As [`from_bytes`](Self::from_bytes).
-    #[inline]
+    #[inline(always)]
     fn from_bytes_with(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
         limits.admit(bytes)?;
         let mut d = Decoder::within(bytes, limits);
@@ -72,7 +72,7 @@ pub trait Decode<'a>: Wire + Sized {
     ///
     /// # Errors
     /// Those of [`decode`](Self::decode).
-    #[inline]
+    #[inline(always)]
     fn from_prefix(bytes: &'a [u8]) -> Result<(Self, &'a [u8])> {
         Self::from_prefix_with(bytes, &Limits::DEFAULT)
     }
@@ -81,7 +81,7 @@ pub trait Decode<'a>: Wire + Sized {
     ///
     /// # Errors
     /// Those of [`decode`](Self::decode).
-    #[inline]
+    #[inline(always)]
     fn from_prefix_with(bytes: &'a [u8], limits: &Limits) -> Result<(Self, &'a [u8])> {
         limits.admit(bytes)?;
         let mut d = Decoder::within(bytes, limits);

@@ -315,7 +315,7 @@ pub trait Encode {
     ///
     /// # Errors
     /// As [`encode`](Self::encode), without `BufferFull`.
-    #[inline]
+    #[inline(always)]
     fn encoded_len(&self) -> Result<usize> {
         let mut counter = Counter::new();
         self.encode(&mut counter)?;
@@ -327,7 +327,7 @@ pub trait Encode {
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
-    #[inline]
+    #[inline(always)]
     fn encode_to_slice(&self, buf: &mut [u8]) -> Result<usize> {
         let mut encoder = Encoder::new(buf);
         self.encode(&mut encoder)?;

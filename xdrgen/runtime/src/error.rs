@@ -51,7 +51,7 @@ impl Error {
 
     /// What was wrong.
     pub const fn kind(&self) -> ErrorKind {
-        ErrorKind::ALL[(self.bits.get() as u8 - 1) as usize]
+        ErrorKind::ALL[(self.bits.get() & 0xff) as usize - 1]
     }
 
     /// Where: octets from the beginning of the input (decoding) or of the output (encoding).

@@ -3,8 +3,9 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
+use super::structs::inline;
 use super::{Emitter, Form, docs, ident};
-use crate::ir::{Overlay, Type, TypeDefKind};
+use crate::ir::{Layout, Overlay, Type, TypeDefKind};
 
 impl Emitter<'_> {
     pub(super) fn overlay(&self, overlay: &Overlay) -> TokenStream {
@@ -76,6 +77,7 @@ impl Emitter<'_> {
         let variants: Vec<_> = overlay.cases.iter().map(|case| ident(&case.rust)).collect();
         let empty = overlay.empty_is_default.then(|| quote!(#(#codes)|* if data.is_empty() => Self::Default { code },));
         let empty_code = overlay.empty_is_default.then(|| quote!(Self::Default { code } => *code,));
+        let inline = self.overlay_inline(overlay);
         let of = self.overlay_of(overlay);
         let carry = self.overlay_carry(overlay);
         quote! {
@@ -84,6 +86,7 @@ impl Emitter<'_> {
                 ///
                 /// # Errors
                 /// The content of a known code is malformed, too short, or followed by something.
+                #inline
                 pub fn decode(code: u32, data: #octets) -> xdr::Result<Self> {
                     Self::decode_with(code, data, &xdr::Limits::DEFAULT)
                 }
@@ -92,6 +95,7 @@ impl Emitter<'_> {
                 ///
                 /// # Errors
                 /// As [`Self::decode`], and where a limit is reached.
+                #inline
                 pub fn decode_with(code: u32, data: #octets, limits: &xdr::Limits) -> xdr::Result<Self> {
                     Ok(match code {
                         #empty
@@ -116,6 +120,12 @@ impl Emitter<'_> {
         }
     }
 
+    /// As for a union of the same contents.
+    fn overlay_inline(&self, overlay: &Overlay) -> Option<TokenStream> {
+        let weights = overlay.cases.iter().map(|case| self.schema.layout_of(&case.ty).weight);
+        inline(&Layout { weight: weights.fold(2, u32::saturating_add), ..Layout::default() })
+    }
+
     /// From the struct that has both fields.
     fn overlay_of(&self, overlay: &Overlay) -> TokenStream {
         let carrier = self.schema.ty(overlay.carrier);
@@ -134,8 +144,10 @@ impl Emitter<'_> {
             (Form::Borrowed, _) => quote!(carrier.#data.as_bytes()),
             (Form::Owned, _) => quote!(&carrier.#data),
         };
+        let inline = self.overlay_inline(overlay);
         quote! {
             #doc
+            #inline
             pub fn of(carrier: &#path) -> xdr::Result<Self> {
                 Self::decode(carrier.#code, #octets)
             }

@@ -1,0 +1,59 @@
+//! What is long: an opaque of a megabyte, and an array of integers.
+
+use std::hint::black_box;
+
+use xdrgen_runtime::{Array, Decode, Encode, Kept};
+
+use super::encoded;
+use crate::by::By;
+use crate::message::Message;
+
+/// `eof` and data of a READ of so many octets, so that there is padding.
+const READ: usize = (1 << 20) - 3;
+
+pub(super) fn all() -> Vec<Message> {
+    vec![opaque(), integers("integers-64K", 1 << 14), integers("integers-1M", 1 << 18)]
+}
+
+fn opaque() -> Message {
+    let data: &'static [u8] = vec![0x5a; READ].leak();
+    let value = (true, data);
+    let message = Message::new("opaque-1M", move |buffer| encoded(&value, buffer));
+    let octets = message.octets;
+    message
+        .encode(By::Memcpy, move |buffer| copy(octets, buffer))
+        .decode(By::Generated, <(bool, &[u8])>::from_bytes)
+        .decode(By::Memcpy, |octets| Some(octets.to_vec()))
+        .gather(By::Generated, move || {
+            let (mut buf, mut kept) = ([0; 64], [Kept::default(); 4]);
+            black_box(&value).gather(&mut buf, &mut kept).ok().map(|gathered| gathered.len())
+        })
+}
+
+fn copy(octets: &[u8], buffer: &mut [u8]) -> Option<usize> {
+    buffer.get_mut(..octets.len())?.copy_from_slice(black_box(octets));
+    Some(octets.len())
+}
+
+/// An array of so many integers.
+fn integers(name: &'static str, count: u32) -> Message {
+    let integers: &'static [u32] = (0..count).map(|at| at.wrapping_mul(0x9e37_79b9)).collect::<Vec<_>>().leak();
+    let value = Array::<u32>::from(integers);
+    let message = Message::new(name, move |buffer| encoded(&value, buffer));
+    let octets = message.octets;
+    let place = std::cell::RefCell::new(vec![0; integers.len()]);
+    let sum = |array: Array<'_, u32>| array.iter().map(u64::from).sum::<u64>();
+    message
+        .encode(By::Memcpy, move |buffer| copy(octets, buffer))
+        .decode(By::Generated, move |octets| {
+            let array = Array::<u32>::from_bytes(octets)?;
+            Ok::<_, xdrgen_runtime::Error>(array.copy_to_slice(black_box(&mut place.borrow_mut())))
+        })
+        .decode(By::Owned, Vec::<u32>::from_bytes)
+        .decode(By::Memcpy, |octets| Some(octets.to_vec()))
+        .visit(By::Generated, move |octets| Some(sum(Array::from_bytes(octets).ok()?)))
+        .visit(By::Hand, |octets| {
+            let words = octets.get(4..)?.as_chunks::<4>().0;
+            Some(words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum())
+        })
+}
