@@ -28,6 +28,8 @@
 //!   [`Config::compile`], once.
 //! - In a tool: [`Config::check`], then of the [`Compilation`] its diagnostics, its report, or the files it generates.
 //!   [`report`] shows diagnostics for people, in a line, and as JSON.
+//! - To look at octets, or to hold generated code against something else: [`value::decode`] makes a tree of them by the schema
+//!   alone, and [`value::encode`] makes octets of it again.
 //!
 //! # What it does
 //!
@@ -74,6 +76,7 @@ mod prelude;
 mod render;
 pub mod report;
 pub mod source;
+pub mod value;
 
 use std::path::PathBuf;
 

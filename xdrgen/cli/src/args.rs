@@ -48,6 +48,12 @@ pub(crate) enum Command {
         #[arg(long, value_name = "PREFIX")]
         strip: Vec<String>,
     },
+    /// Show what octets are as a value of a type: each field with its offset, its name, its type and its value.
+    ///
+    /// The schema is that of the manifest xdrgen.toml or spec/xdrgen.toml, or of the documents that --schema names. Exits with 0
+    /// if the octets are such a value; with 1 if they are not, and says where and why, or if the schema has errors; with 2 if
+    /// it was called wrongly.
+    Decode(Decode),
     /// List the lints and errors, with their levels and meanings.
     Lints,
 }
@@ -55,19 +61,33 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Input {
     /// Documents, compiled together; or a folder with a manifest; without any, the manifest.
+    #[arg(conflicts_with = "manifest")]
     pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+    #[command(flatten)]
+    pub(crate) lints: Lints,
+}
+
+/// What goes with documents, or stands for them.
+#[derive(Debug, Args)]
+pub(crate) struct Settings {
     /// The manifest; by default xdrgen.toml or spec/xdrgen.toml, where no documents are named.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "errata", "prelude"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["errata", "prelude"])]
     pub(crate) manifest: Option<PathBuf>,
     /// A file of errata to apply; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) errata: Vec<PathBuf>,
-    /// Leave out the manifest's errata: check the documents as published.
+    /// Leave out the manifest's errata: take the documents as published.
     #[arg(long, conflicts_with = "errata")]
     pub(crate) no_errata: bool,
     /// Types that need no declaration: `ietf`, `c`, `rpc`, `none`, or a file of XDR; may be given several times. [default: ietf, c and rpc]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) prelude: Vec<String>,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Lints {
     /// Make a lint an error.
     #[arg(long, value_name = "LINT")]
     pub(crate) deny: Vec<Code>,
@@ -77,6 +97,43 @@ pub(crate) struct Input {
     /// Switch a lint off.
     #[arg(long, value_name = "LINT")]
     pub(crate) allow: Vec<Code>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Decode {
+    /// The octets; `-`, or nothing, is the standard input.
+    pub(crate) file: Option<PathBuf>,
+    /// The type: `rpcrdma2_xprt_hdr`, or `v2::rpcrdma2_xprt_hdr`, or `v2::XprtHdr` as in Rust.
+    #[arg(short = 't', long = "type", value_name = "TYPE", required_unless_present = "list")]
+    pub(crate) ty: Option<String>,
+    /// The input is text in hexadecimal, as `xxd -p` prints it. White space, `:`, `0x` and what follows a `#` are passed over.
+    #[arg(long)]
+    pub(crate) hex: bool,
+    /// The value may end before the octets do: say how many are left.
+    #[arg(long)]
+    pub(crate) prefix: bool,
+    /// How to print the value.
+    #[arg(long, value_enum, default_value_t = Shown::Human)]
+    pub(crate) format: Shown,
+    /// Read opaque fields by the overlays of this module alone; may be given several times. [default: those of all modules]
+    #[arg(long, value_name = "MODULE")]
+    pub(crate) overlays: Vec<String>,
+    /// List the types of the schema.
+    #[arg(long, conflicts_with_all = ["file", "ty", "hex", "prefix", "format", "overlays"])]
+    pub(crate) list: bool,
+    /// A document to take the types from, or a folder with a manifest; may be given several times.
+    #[arg(short, long, value_name = "PATH", conflicts_with = "manifest")]
+    pub(crate) schema: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shown {
+    /// A tree, a line for each leaf.
+    Human,
+    /// One JSON object.
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

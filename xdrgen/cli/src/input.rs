@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use xdrgen_build::{Code, Config, Level, Module, Prelude, Shapes};
 
 use crate::Failure;
-use crate::args::Input;
+use crate::args::{Input, Lints};
 
 /// What `generate` says of names and shapes.
 pub(crate) struct Naming {
@@ -26,16 +26,16 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Fa
                 ));
             }
             let config = Config::from_manifest(path).map_err(Failure::Report)?;
-            if input.no_errata { config.without_errata() } else { config }
+            if input.settings.no_errata { config.without_errata() } else { config }
         }
         None => documents(input, naming)?,
     };
-    levels(config, input)
+    levels(config, &input.lints)
 }
 
 /// The manifest, where it is the manifest that is asked for.
 fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
-    if let Some(path) = &input.manifest {
+    if let Some(path) = &input.settings.manifest {
         return Ok(Some(path.clone()));
     }
     if let [folder] = input.paths.as_slice()
@@ -59,7 +59,7 @@ fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
     if !path.is_file() {
         return Err(Failure::Usage(format!("the folder `{}` has no xdrgen.toml: name documents", folder.display())));
     }
-    if !input.errata.is_empty() || !input.prelude.is_empty() {
+    if !input.settings.errata.is_empty() || !input.settings.prelude.is_empty() {
         return Err(Failure::Usage("--errata and --prelude are for documents; a manifest says so itself".into()));
     }
     Ok(path)
@@ -67,7 +67,7 @@ fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
 
 /// All documents as one module.
 fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
-    if input.no_errata {
+    if input.settings.no_errata {
         return Err(Failure::Usage(
             "--no-errata is for a manifest; documents have the errata that --errata names".into(),
         ));
@@ -81,7 +81,7 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
     }
     let mut config = Config::new();
     let mut preludes = Vec::new();
-    for name in &input.prelude {
+    for name in &input.settings.prelude {
         match Prelude::ALL.iter().find(|prelude| prelude.name() == name) {
             Some(prelude) => preludes.push(*prelude),
             None if name == "none" => {}
@@ -93,10 +93,10 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
             None => return Err(Failure::Usage(format!("`{name}` is neither `ietf`, `c`, `rpc`, `none` nor a file"))),
         }
     }
-    if !input.prelude.is_empty() {
+    if !input.settings.prelude.is_empty() {
         config = config.prelude(&preludes);
     }
-    config = input.errata.iter().fold(config, |config, path| config.errata(path));
+    config = input.settings.errata.iter().fold(config, |config, path| config.errata(path));
     Ok(config.module(module))
 }
 
@@ -111,9 +111,9 @@ fn module_name(path: &Path) -> String {
     }
 }
 
-fn levels(mut config: Config, input: &Input) -> Result<Config, Failure> {
+fn levels(mut config: Config, lints: &Lints) -> Result<Config, Failure> {
     let wanted: [(&[Code], Level); 3] =
-        [(&input.allow, Level::Allow), (&input.warn, Level::Warn), (&input.deny, Level::Deny)];
+        [(&lints.allow, Level::Allow), (&lints.warn, Level::Warn), (&lints.deny, Level::Deny)];
     for (codes, level) in wanted {
         for code in codes {
             config = config.lint(*code, level).map_err(|error| Failure::Usage(error.to_string()))?;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod decode;
 mod input;
 
 use std::io::{self, IsTerminal, Write};
@@ -67,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             let naming = input::Naming { shape: shape.map(Into::into), module, strip };
             generate(&input::config(&input, Some(naming))?, &output)
         }
+        Command::Decode(arguments) => decode::run(arguments),
         Command::Lints => lints(),
     }
 }

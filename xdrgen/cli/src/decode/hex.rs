@@ -1,0 +1,93 @@
+//! Octets written in hexadecimal, as people and other tools write them.
+
+use std::fmt;
+
+/// What is no octet, and where: lines and columns count from one, columns are characters.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HexError {
+    line: usize,
+    column: usize,
+    fault: Fault,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    NoDigit(char),
+    Half(char),
+}
+
+impl fmt::Display for HexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}: ", self.line, self.column)?;
+        match self.fault {
+            Fault::NoDigit(other) => write!(f, "{other:?} is no hexadecimal digit"),
+            Fault::Half(digit) => write!(f, "`{digit}` is half an octet: its two digits stand together"),
+        }
+    }
+}
+
+/// The octets of a text: two digits each, with white space, `:` and `0x` between octets, and comments from `#` to the end of a line.
+pub(super) fn parse(text: &[u8]) -> Result<Vec<u8>, HexError> {
+    let mut octets = Vec::with_capacity(text.len() / 2);
+    for (line, text) in (1..).zip(String::from_utf8_lossy(text).lines()) {
+        let text = text.split_once('#').map_or(text, |(before, _)| before);
+        let mut rest = (1..).zip(text.chars()).peekable();
+        while let Some((column, first)) = rest.next() {
+            if first.is_whitespace() || first == ':' {
+                continue;
+            }
+            let error = |column, fault| HexError { line, column, fault };
+            let high = first.to_digit(16).ok_or(error(column, Fault::NoDigit(first)))?;
+            match rest.peek().copied() {
+                Some((_, 'x' | 'X')) if first == '0' => {}
+                Some((column, second)) if !second.is_whitespace() && second != ':' => {
+                    let low = second.to_digit(16).ok_or(error(column, Fault::NoDigit(second)))?;
+                    octets.extend(u8::try_from(high << 4 | low));
+                }
+                _ => return Err(error(column, Fault::Half(first))),
+            }
+            rest.next();
+        }
+    }
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_are_two_digits_each() {
+        for text in [
+            "00ffA1b2",
+            "00 ff a1 b2\n",
+            "0x00 0xFF 0xa1 0Xb2",
+            "0x00ffa1b2",
+            "00:ff:a1:b2",
+            "00ff # the first half\n\n\ta1b2#",
+            "# nothing\r\n00ff\r\na1b2\r\n",
+            "00,ffa1b2".replace(',', " : ").as_str(),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Ok(vec![0x00, 0xff, 0xa1, 0xb2]), "{text}");
+        }
+        assert_eq!(parse(b""), Ok(vec![]));
+        assert_eq!(parse(b" # 00"), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_no_octet_has_a_place() {
+        for (text, message) in [
+            ("00\n0g", "line 2, column 2: 'g' is no hexadecimal digit"),
+            ("00 xx", "line 1, column 4: 'x' is no hexadecimal digit"),
+            ("é", "line 1, column 1: 'é' is no hexadecimal digit"),
+            ("\"00\"", "line 1, column 1: '\"' is no hexadecimal digit"),
+            ("00 1 02", "line 1, column 4: `1` is half an octet: its two digits stand together"),
+            ("0x1", "line 1, column 3: `1` is half an octet: its two digits stand together"),
+            ("001\n2", "line 1, column 3: `1` is half an octet: its two digits stand together"),
+            ("1x00", "line 1, column 2: 'x' is no hexadecimal digit"),
+        ] {
+            assert_eq!(parse(text.as_bytes()).map_err(|error| error.to_string()), Err(message.to_owned()), "{text}");
+        }
+        assert!(parse(&[0xff, 0xfe]).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! Types by their names.
+
+use std::fmt;
+
+use crate::check::spelling;
+use crate::ir::{Schema, TypeDef, TypeId};
+
+impl Schema {
+    /// The type of a name: its name in XDR (`rpcrdma2_xprt_hdr`), that with its module (`v2::rpcrdma2_xprt_hdr`), or its path in
+    /// Rust (`v2::XprtHdr`).
+    ///
+    /// # Errors
+    /// No type is called so, or several are.
+    pub fn find(&self, name: &str) -> Result<TypeId, FindError> {
+        let ids = |wanted: &dyn Fn(&TypeDef) -> bool| -> Vec<TypeId> {
+            (0..).map(TypeId).zip(&self.types).filter(|(_, ty)| wanted(ty)).map(|(id, _)| id).collect()
+        };
+        let mut found = ids(&|ty| ty.name == name);
+        if found.is_empty() {
+            found = ids(&|ty| self.qualified(ty, &ty.name) == name || self.qualified(ty, &ty.rust) == name);
+        }
+        let candidates = match found.as_slice() {
+            [one] => return Ok(*one),
+            [] => self.near(name),
+            several => several.iter().map(|id| self.qualified(self.ty(*id), &self.ty(*id).name)).collect(),
+        };
+        Err(FindError { name: name.to_owned(), ambiguous: !found.is_empty(), candidates })
+    }
+
+    /// A type's name in XDR with its module: `v2::rpcrdma2_xprt_hdr`.
+    #[must_use]
+    pub fn qualified_name(&self, id: TypeId) -> String {
+        let ty = self.ty(id);
+        self.qualified(ty, &ty.name)
+    }
+
+    fn qualified(&self, ty: &TypeDef, name: &str) -> String {
+        format!("{}::{name}", self.module(ty.module).path.join("::"))
+    }
+
+    /// What somebody may have meant.
+    fn near(&self, name: &str) -> Vec<String> {
+        let qualified: Vec<String> =
+            self.types.iter().flat_map(|ty| [self.qualified(ty, &ty.name), self.qualified(ty, &ty.rust)]).collect();
+        let bare = self.types.iter().map(|ty| ty.name.as_str());
+        let all = bare.chain(qualified.iter().map(String::as_str));
+        spelling::nearest(name, all).map(str::to_owned).into_iter().collect()
+    }
+}
+
+/// A name that is not that of one type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FindError {
+    /// The name.
+    pub name: String,
+    /// Whether it is that of several types.
+    pub ambiguous: bool,
+    /// These types, each with its module; or the nearest name, if one is near.
+    pub candidates: Vec<String>,
+}
+
+impl fmt::Display for FindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted: Vec<String> = self.candidates.iter().map(|name| format!("`{name}`")).collect();
+        if self.ambiguous {
+            return write!(f, "`{}` is any of {}", self.name, quoted.join(", "));
+        }
+        write!(f, "no type is called `{}`", self.name)?;
+        match quoted.first() {
+            Some(near) => write!(f, "; the nearest is {near}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for FindError {}
