@@ -11,16 +11,21 @@ mod hand;
 mod measure;
 mod message;
 mod messages;
+mod peers;
 mod table;
 
 use std::process::ExitCode;
 
 use measure::Timed;
 use message::{Job, Message, Task};
+use peers::Peer;
 use table::{Row, Table};
 
 #[cfg(nfs)]
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
+
+/// Where the peers are built, unless cargo is told of another place.
+const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target");
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +38,7 @@ fn main() -> ExitCode {
             let Ok(times) = times.parse() else { return usage() };
             each(&messages, |name, job| {
                 if name == wanted {
-                    (job.run)(times)
+                    (job.run.borrow_mut())(times)
                 }
             });
         }
@@ -56,15 +61,26 @@ fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
 }
 
 fn report(messages: &[Message]) {
-    let rows = messages.iter().flat_map(|message| Task::ALL.map(|task| row(message, task)));
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| TARGET.into());
+    let peers = peers::start(messages, target.as_ref());
+    let rows = messages.iter().flat_map(|message| Task::ALL.map(|task| row(message, task, &peers.running)));
     print!("{}", Table(rows.flatten().collect()));
+    for note in &peers.notes {
+        println!("\n{note}");
+    }
 }
 
 /// Measures all that do one task with one message, in turns.
-fn row(message: &Message, task: Task) -> Option<Row> {
+fn row(message: &Message, task: Task, peers: &[Peer]) -> Option<Row> {
     let jobs: Vec<&Job> = message.jobs.iter().filter(|job| job.task == task).collect();
-    let timed = jobs.iter().map(|job| -> Timed<'_> { Box::new(|count| measure::timed(|| (job.run)(count))) });
-    let found = measure::measure(&mut timed.collect::<Vec<_>>());
-    let times = jobs.iter().map(|job| job.by).zip(found).collect();
-    (!jobs.is_empty()).then_some(Row { message: message.name, octets: message.octets.len(), task, times })
+    if jobs.is_empty() {
+        return None;
+    }
+    let peers: Vec<&Peer> = peers.iter().filter(|peer| peer.tasks(message.name).contains(&task)).collect();
+    let here =
+        jobs.iter().map(|job| -> Timed<'_> { Box::new(|count| measure::timed(|| (job.run.borrow_mut())(count))) });
+    let there = peers.iter().map(|peer| -> Timed<'_> { Box::new(|count| peer.run(message.name, task, count)) });
+    let found = measure::measure(&mut here.chain(there).collect::<Vec<_>>());
+    let names = jobs.iter().map(|job| job.by).chain(peers.iter().map(|peer| peer.by));
+    Some(Row { message: message.name, octets: message.octets.len(), task, times: names.zip(found).collect() })
 }

@@ -1,5 +1,6 @@
 //! A message, and every codec that reads or writes it here.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 
 use crate::by::By;
@@ -38,7 +39,7 @@ pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) by: By,
     /// Does it so many times.
-    pub(crate) run: Box<dyn Fn(u64)>,
+    pub(crate) run: RefCell<Box<dyn FnMut(u64)>>,
 }
 
 /// A message as it travels, and its jobs.
@@ -102,8 +103,8 @@ impl Message {
         let used = encode(&mut buffer).unwrap_or_default();
         assert_eq!(buffer[..used], *self.octets, "{}: {} writes something else", self.name, by.name());
         // A buffer for each job, as a connection has one.
-        let buffer = std::cell::RefCell::new(vec![0; self.octets.len() + 4096]);
-        self.job(Task::Encode, by, move || encode(black_box(&mut buffer.borrow_mut()[..])))
+        let mut buffer = vec![0; self.octets.len() + 4096];
+        self.job(Task::Encode, by, move || encode(black_box(&mut buffer)))
     }
 
     /// An encoder to a list of pieces, which says how many octets they are together.
@@ -121,19 +122,19 @@ impl Message {
         self.job(task, by, count)
     }
 
-    fn job<R>(mut self, task: Task, by: By, work: impl Fn() -> R + 'static) -> Self {
+    fn job<R>(mut self, task: Task, by: By, mut work: impl FnMut() -> R + 'static) -> Self {
         let run = move |times| {
             for _ in 0..times {
-                black_box(&once(&work));
+                black_box(&once(&mut work));
             }
         };
-        self.jobs.push(Job { task, by, run: Box::new(run) });
+        self.jobs.push(Job { task, by, run: RefCell::new(Box::new(run)) });
         self
     }
 }
 
 /// A call that is not merged with its surroundings, as in a program of several modules.
 #[inline(never)]
-fn once<R>(work: &impl Fn() -> R) -> R {
+fn once<R>(work: &mut impl FnMut() -> R) -> R {
     work()
 }

@@ -122,7 +122,7 @@ impl<T: Encode> Encode for List<'_, T> {
 }
 
 /// Encodes a list of these elements.
-#[inline]
+#[inline(always)]
 pub(crate) fn encode_list<'s, T: Encode, S: Sink<'s>>(items: &'s [T], sink: &mut S) -> Result<()> {
     for item in items {
         sink.bool(true)?;
