@@ -1,6 +1,6 @@
 //! The generated codecs beside codecs written by hand, `rpcgen`'s, and other crates': one table of ratios.
 //!
-//! - without an argument: measures, and prints the table;
+//! - without an argument: measures, and prints the table; `only PART`: of messages whose names have that part;
 //! - `list`: prints the name of every job in this process, for `count`;
 //! - `count JOB TIMES`: does one job so many times and prints nothing, for a tool that counts instructions.
 
@@ -32,7 +32,8 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let messages = messages::all();
     match arguments[..] {
-        [] => report(&messages),
+        [] => report(messages),
+        ["only", part] => report(messages.into_iter().filter(|message| message.name.contains(part)).collect()),
         ["list"] => each(&messages, |name, _| println!("{name}")),
         ["count", wanted, times] => {
             let Ok(times) = times.parse() else { return usage() };
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: rpcrdma-benches [list | count JOB TIMES]");
+    eprintln!("usage: rpcrdma-benches [only PART | list | count JOB TIMES]");
     ExitCode::from(2)
 }
 
@@ -60,9 +61,9 @@ fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
     }
 }
 
-fn report(messages: &[Message]) {
+fn report(messages: Vec<Message>) {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| TARGET.into());
-    let peers = peers::start(messages, target.as_ref());
+    let peers = peers::start(&messages, target.as_ref());
     let rows = messages.iter().flat_map(|message| Task::ALL.map(|task| row(message, task, &peers.running)));
     print!("{}", Table(rows.flatten().collect()));
     for note in &peers.notes {
