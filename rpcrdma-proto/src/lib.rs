@@ -8,6 +8,11 @@
 //!   - [`v2::rtr`]: message continuation and send-based data placement (rtrext-02)
 //! - [`rpc`]: the ONC RPC message that they carry, and AUTH_SYS (RFC 5531)
 //!
+//! On these stand the parts of the protocol's engine, which is being built:
+//!
+//! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
+//! - [`credit`]: how many messages may be under way
+//!
 //! Each item's documentation names its draft, section, page and line, and shows its XDR. `decode` and `encode` are
 //! methods of the traits of `xdrgen-runtime`.
 //!
@@ -50,6 +55,20 @@
 //!   and `spec/errata.toml`, with reasons.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::cast_possible_truncation,
+        reason = "a test fails by panicking, and chooses its numbers"
+    )
+)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod chunk;
+pub mod credit;
 
 /// The runtime of the generated codecs: `Decode`, `Encode`, `Limits` and errors.
 pub use xdrgen_runtime as xdr;

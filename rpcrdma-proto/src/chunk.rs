@@ -1,0 +1,130 @@
+//! Chunks: the requester's memory that a header offers, validated (RFC 8166, sections 3.4 and 4.3; Version Two has the
+//! same).
+//!
+//! What comes from a peer is a list of numbers. Here it becomes a [`ReadPlan`] or [`WriteChunk`] whose arithmetic can't
+//! overflow, or a [`Fault`]; nothing else of this crate looks at the numbers themselves. No memory is touched.
+
+mod read;
+mod write;
+
+use core::fmt;
+
+pub use read::{Piece, Pieces, ReadPlan, ReadSegment, Reads, Segments};
+pub use write::{Filled, Offered, WriteChunk, returned};
+
+/// Memory of the requester's (RFC 8166, section 3.4.3), the same in both versions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Segment {
+    /// The steering tag or `R_key` of the registration.
+    pub handle: u32,
+    /// Octets.
+    pub length: u32,
+    /// Where it begins: an address, or an offset into the registration.
+    pub offset: u64,
+}
+
+impl Segment {
+    /// A segment that ends within the address space.
+    fn validated(self) -> Result<Self, Fault> {
+        match self.offset.checked_add(u64::from(self.length)) {
+            Some(_) => Ok(self),
+            None => Err(Fault::OffsetOverflow),
+        }
+    }
+}
+
+macro_rules! segments {
+    ($($version:ident)*) => {$(
+        impl From<crate::$version::Segment> for Segment {
+            #[inline]
+            fn from(segment: crate::$version::Segment) -> Self {
+                Self { handle: segment.handle, length: segment.length, offset: segment.offset }
+            }
+        }
+
+        impl From<Segment> for crate::$version::Segment {
+            #[inline]
+            fn from(segment: Segment) -> Self {
+                Self { handle: segment.handle, length: segment.length, offset: segment.offset }
+            }
+        }
+    )*};
+}
+segments! { v1 v2 }
+
+/// What one message may offer, against a peer that offers more than could ever be used.
+///
+/// ```
+/// use rpcrdma_proto::chunk::Limits;
+///
+/// let limits = Limits { segments: 16, ..Limits::DEFAULT };
+/// assert_eq!(limits.octets, 1 << 24);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Segments of one list together.
+    pub segments: u32,
+    /// Octets of XDR of a whole message, after all that was moved apart has been put back; and octets of one Write chunk.
+    pub octets: u32,
+}
+
+impl Limits {
+    /// 256 segments and 16 MiB: more than any NFS implementation offers.
+    pub const DEFAULT: Self = Self { segments: 256, octets: 1 << 24 };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What is wrong with chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A segment ends beyond the address space.
+    OffsetOverflow,
+    /// More segments than [`Limits::segments`].
+    TooManySegments,
+    /// A message, or a chunk, of more octets than [`Limits::octets`].
+    TooLong,
+    /// A Position that is no multiple of four (RFC 8166, section 3.4.5).
+    MisalignedPosition,
+    /// A Position before the end of what precedes it: chunks out of order, or overlapping.
+    OverlappingPosition,
+    /// A Position beyond the end of the Payload stream.
+    PositionBeyondMessage,
+    /// A Position of zero where the Payload stream is inline (RFC 8166, section 3.5.3).
+    PositionZeroInline,
+    /// No Position-Zero chunk where no Payload stream is inline (RFC 8166, section 4.2.4).
+    NoPayload,
+    /// Returned segments that are not those offered.
+    NotAsOffered,
+    /// A returned length above the one offered, or octets after a segment that was not filled.
+    ReturnedTooMuch,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OffsetOverflow => "a segment ends beyond the address space",
+            Self::TooManySegments => "too many segments",
+            Self::TooLong => "too many octets",
+            Self::MisalignedPosition => "a Position is no multiple of four",
+            Self::OverlappingPosition => "Read chunks overlap or are out of order",
+            Self::PositionBeyondMessage => "a Position is beyond the message",
+            Self::PositionZeroInline => "a Position-Zero chunk beside an inline message",
+            Self::NoPayload => "neither an inline message nor a Position-Zero chunk",
+            Self::NotAsOffered => "returned segments are not those offered",
+            Self::ReturnedTooMuch => "more was returned than was offered",
+        })
+    }
+}
+
+impl core::error::Error for Fault {}
+
+/// The octets of XDR of an item of so many, padding included (RFC 4506, section 4.9).
+fn padded(length: u64) -> u64 {
+    length.next_multiple_of(4)
+}
