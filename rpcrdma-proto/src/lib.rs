@@ -10,6 +10,8 @@
 //!
 //! On these stand the parts of the protocol's engine, which is being built:
 //!
+//! - [`header`]: transport headers of both versions, parsed and held against the rules
+//! - [`error`]: what is wrong with a message, and what becomes of it
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
 //! - [`credit`]: how many messages may be under way
 //!
@@ -69,6 +71,8 @@ extern crate std;
 
 pub mod chunk;
 pub mod credit;
+pub mod error;
+pub mod header;
 
 /// The runtime of the generated codecs: `Decode`, `Encode`, `Limits` and errors.
 pub use xdrgen_runtime as xdr;

@@ -1,0 +1,266 @@
+//! Transport headers of either version, as they came: parsed and held against the rules that need no knowledge of the
+//! connection.
+//!
+//! A [`Header`] that exists has kept them; what has not is a [`Refusal`], and [`Refusal::outcome`] says what becomes of it.
+
+use crate::error::{PeerError, Refusal, Why};
+use crate::v2::MsgType;
+use crate::xdr::{self, Array, Decode, List};
+use crate::{v1, v2};
+
+/// A version of RPC-over-RDMA.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Version {
+    /// Version One (RFC 8166).
+    One,
+    /// Version Two (version-two-01).
+    Two,
+}
+
+impl Version {
+    /// The number in `rdma_vers`.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
+    /// The version of a number.
+    #[must_use]
+    pub const fn of(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::One),
+            2 => Some(Self::Two),
+            _ => None,
+        }
+    }
+}
+
+/// A transport header, and what follows it.
+///
+/// ```
+/// use rpcrdma_proto::header::{Body, Header, Version};
+/// use rpcrdma_proto::v2::MsgType;
+///
+/// #[rustfmt::skip]
+/// let message = [
+///     0, 0, 0, 7,  0, 0, 0, 2,  0, 0, 0, 32,  0, 0, 0, 0,  0, 0, 0, 0,  // XID, version, credits, RDMA2_MSG, CALL
+///     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,                             // no chunks
+///     0, 0, 0, 7,  0, 0, 0, 0,                                          // the RPC call: XID, CALL
+/// ];
+/// let header = Header::parse(&message, Version::Two)?;
+/// assert_eq!((header.xid, header.version, header.credits), (7, Version::Two, 32));
+/// assert!(matches!(header.body, Body::Message { direction: MsgType::Call, payload, .. } if payload.len() == 8));
+/// # Ok::<(), rpcrdma_proto::error::Refusal>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a> {
+    /// The transaction.
+    pub xid: u32,
+    /// The version in which the message came, and in which it is answered.
+    pub version: Version,
+    /// Credits asked for or granted, as the direction says.
+    pub credits: u32,
+    /// What the message is.
+    pub body: Body<'a>,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// An RPC message inline: `RDMA_MSG`, `RDMA2_MSG`. Its XID and direction are those of the header.
+    Message {
+        /// Call or reply.
+        direction: MsgType,
+        /// The chunk lists, not validated yet.
+        chunks: Chunks<'a>,
+        /// The RPC message, without what was moved apart: eight octets or more.
+        payload: &'a [u8],
+    },
+    /// An RPC message which is a chunk itself: `RDMA_NOMSG`, `RDMA2_NOMSG`.
+    Long {
+        /// Call or reply; Version One does not say (decision D12).
+        direction: Option<MsgType>,
+        /// The chunk lists, not validated yet.
+        chunks: Chunks<'a>,
+    },
+    /// An operation of an extension: `RDMA2_OPTIONAL`.
+    Operation {
+        /// Call or reply.
+        direction: MsgType,
+        /// Which operation.
+        code: u32,
+        /// What it says.
+        info: &'a [u8],
+        /// All, part or none of an RPC message.
+        payload: &'a [u8],
+    },
+    /// What the peer could not take: `RDMA_ERROR`, `RDMA2_ERROR`.
+    Error(PeerError),
+}
+
+/// The chunk lists of either version.
+#[derive(Clone, Copy, Debug)]
+pub enum Chunks<'a> {
+    /// Of Version One.
+    V1 {
+        /// The Read list.
+        reads: List<'a, v1::ReadChunk>,
+        /// The Write list.
+        writes: List<'a, v1::WriteChunk<'a>>,
+        /// The Reply chunk.
+        reply: Option<Array<'a, v1::Segment>>,
+    },
+    /// Of Version Two.
+    V2 {
+        /// The Read list.
+        reads: List<'a, v2::ReadSegment>,
+        /// The Write list.
+        writes: List<'a, v2::WriteChunk<'a>>,
+        /// The Reply chunk.
+        reply: Option<Array<'a, v2::Segment>>,
+    },
+}
+
+impl Chunks<'_> {
+    /// Whether the message has no chunks at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::V1 { reads, writes, reply } => reads.is_empty() && writes.is_empty() && reply.is_none(),
+            Self::V2 { reads, writes, reply } => reads.is_empty() && writes.is_empty() && reply.is_none(),
+        }
+    }
+}
+
+/// Octets of the fields that are fixed for all versions.
+const FIXED: usize = 16;
+
+impl<'a> Header<'a> {
+    /// Parses a message, of a version up to `highest`.
+    ///
+    /// # Errors
+    /// The message breaks a rule; the refusal knows which, and what it takes to answer.
+    pub fn parse(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
+        let Some(fixed) = message.first_chunk::<FIXED>() else { return Err(Refusal::short()) };
+        let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        let refusal = |why| Refusal { xid: word(0), vers: word(4), why, direction: None, error: word(12) == ERROR };
+        let version = match Version::of(word(4)) {
+            Some(version) if version <= highest => version,
+            _ => return Err(refusal(Why::Version)),
+        };
+        let parsed = match version {
+            Version::One => version_one(message),
+            Version::Two => version_two(message),
+        };
+        match parsed.and_then(|body| consistent(word(0), body)) {
+            Ok(body) => Ok(Self { xid: word(0), version, credits: word(8), body }),
+            Err(why) => Err(Refusal { direction: direction(message, version), ..refusal(why) }),
+        }
+    }
+}
+
+/// `RDMA_ERROR` and `RDMA2_ERROR`: fixed for all versions.
+const ERROR: u32 = 4;
+
+/// The fewest octets of a Version One message that is no error (RFC 8166, section 4.5).
+const LEAST_OF_ONE: usize = 28;
+
+fn version_one(message: &[u8]) -> Result<Body<'_>, Why> {
+    // The error's layout is shorter than the least message.
+    let error = message.get(12..FIXED) == Some(&ERROR.to_be_bytes());
+    if message.len() < LEAST_OF_ONE && !error {
+        return Err(Why::Short);
+    }
+    let (header, payload) = v1::Msg::from_prefix(message).map_err(xdr_error)?;
+    match header.body {
+        v1::Body::Msg(v1::Header { reads, writes, reply }) => {
+            // Version One's header has no direction: the RPC message says it.
+            let direction = rpc_direction(payload)?;
+            let chunks = Chunks::V1 { reads, writes, reply: reply.map(|chunk| chunk.target) };
+            Ok(Body::Message { direction, chunks, payload })
+        }
+        v1::Body::Nomsg(v1::HeaderNomsg { reads, writes, reply }) => {
+            nothing_follows(payload)?;
+            let chunks = Chunks::V1 { reads, writes, reply: reply.map(|chunk| chunk.target) };
+            Ok(Body::Long { direction: None, chunks })
+        }
+        v1::Body::Msgp(_) => Err(Why::Padded),
+        v1::Body::Done => Err(Why::Done),
+        v1::Body::Error(error) => {
+            nothing_follows(payload)?;
+            Ok(Body::Error(match error {
+                v1::Error::Vers(range) => PeerError::Versions { low: range.vers_low, high: range.vers_high },
+                v1::Error::Chunk => PeerError::Header,
+            }))
+        }
+    }
+}
+
+fn version_two(message: &[u8]) -> Result<Body<'_>, Why> {
+    let (header, payload) = v2::XprtHdr::from_prefix(message).map_err(xdr_error)?;
+    match header.body {
+        v2::Body::Msg(v2::ChunkLists { direction, reads, writes, reply }) => {
+            if rpc_direction(payload)? != direction {
+                return Err(Why::Direction);
+            }
+            let chunks = Chunks::V2 { reads, writes, reply: reply.map(|chunk| chunk.target) };
+            Ok(Body::Message { direction, chunks, payload })
+        }
+        v2::Body::Nomsg(v2::ChunkLists { direction, reads, writes, reply }) => {
+            nothing_follows(payload)?;
+            let chunks = Chunks::V2 { reads, writes, reply: reply.map(|chunk| chunk.target) };
+            Ok(Body::Long { direction: Some(direction), chunks })
+        }
+        v2::Body::Error(error) => {
+            nothing_follows(payload)?;
+            Ok(Body::Error(match error {
+                v2::Error::Vers(range) => PeerError::Versions { low: range.vers_low, high: range.vers_high },
+                v2::Error::BadHeader => PeerError::Header,
+                v2::Error::InvalOption => PeerError::Operation,
+            }))
+        }
+        v2::Body::Optional(v2::Optional { optdir, opttype, optinfo }) => {
+            Ok(Body::Operation { direction: optdir, code: opttype, info: optinfo, payload })
+        }
+    }
+}
+
+/// The rules that hold in both versions.
+fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, Why> {
+    match body {
+        Body::Message { payload, .. } if payload.first_chunk() != Some(&xid.to_be_bytes()) => Err(Why::Xid),
+        Body::Long { chunks, .. } if chunks.is_empty() => Err(Why::NoMessage),
+        _ => Ok(body),
+    }
+}
+
+/// The direction in an RPC message (RFC 5531, section 9): its second word.
+fn rpc_direction(payload: &[u8]) -> Result<MsgType, Why> {
+    let Some([_, _, _, _, mtype @ ..]) = payload.first_chunk::<8>() else { return Err(Why::NoMessage) };
+    MsgType::from_value(i32::from_be_bytes(*mtype)).ok_or(Why::Direction)
+}
+
+fn nothing_follows(payload: &[u8]) -> Result<(), Why> {
+    if payload.is_empty() { Ok(()) } else { Err(Why::Payload) }
+}
+
+fn xdr_error(error: xdr::Error) -> Why {
+    match (error.kind(), error.offset()) {
+        (xdr::ErrorKind::InvalidDiscriminant, 12) => Why::Procedure,
+        _ => Why::Xdr(error),
+    }
+}
+
+/// The direction that a message of Version Two, whatever else is wrong with it, tells in its fifth word.
+fn direction(message: &[u8], version: Version) -> Option<MsgType> {
+    let (fixed, rest) = message.split_first_chunk::<FIXED>()?;
+    let told = matches!(fixed, [.., 0, 0, 0, 0 | 1 | 5]) && version == Version::Two;
+    let word = rest.first_chunk().filter(|_| told)?;
+    MsgType::from_value(i32::from_be_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests;

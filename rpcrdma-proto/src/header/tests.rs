@@ -1,0 +1,179 @@
+use super::*;
+use crate::error::Outcome;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+/// Words in hexadecimal, and what follows a `#` is a comment.
+fn message(text: &str) -> Vec<u8> {
+    let words = text.lines().flat_map(|line| line.split('#').next().unwrap().split_whitespace());
+    words.flat_map(|word| u32::from_str_radix(word, 16).unwrap().to_be_bytes()).collect()
+}
+
+fn refused(message: &[u8]) -> Refusal {
+    Header::parse(message, Version::Two).unwrap_err()
+}
+
+/// What becomes of a message: of one whose XID is nobody's, and of one whose XID is that of a call of ours.
+fn outcomes(message: &[u8]) -> (Outcome, Outcome) {
+    let refusal = refused(message);
+    (refusal.outcome(false, Version::One, Version::Two), refusal.outcome(true, Version::One, Version::Two))
+}
+
+const CALL: &str = "0000002a 00000000 00000002";
+const REPLY: &str = "0000002a 00000001 00000000";
+
+#[test]
+fn messages_of_both_versions_are_parsed() {
+    let two = message(&std::format!("0000002a 00000002 00000020 00000000 00000000 0 0 0 {CALL}"));
+    let header = Header::parse(&two, Version::Two).unwrap();
+    assert_eq!((header.xid, header.version, header.credits), (42, Version::Two, 32));
+    let Body::Message { direction: MsgType::Call, chunks, payload } = header.body else { panic!("{header:?}") };
+    assert!(chunks.is_empty() && payload == message(CALL));
+
+    let one = message(&std::format!("0000002a 00000001 00000020 00000000 0 0 0 {REPLY}"));
+    let header = Header::parse(&one, Version::One).unwrap();
+    let Body::Message { direction: MsgType::Reply, chunks, payload } = header.body else { panic!("{header:?}") };
+    assert!(chunks.is_empty() && payload == message(REPLY));
+
+    // A long call, whose direction only Version Two tells.
+    let reads = "1 0 7 100 0 1000 0 0 0";
+    let two = message(&std::format!("2a 2 20 1 0 {reads}"));
+    assert!(matches!(
+        Header::parse(&two, Version::Two).unwrap().body,
+        Body::Long { direction: Some(MsgType::Call), chunks } if !chunks.is_empty()
+    ));
+    let one = message(&std::format!("2a 1 20 1 {reads}"));
+    assert!(matches!(Header::parse(&one, Version::Two).unwrap().body, Body::Long { direction: None, .. }));
+
+    let operation = message("2a 2 20 5 1 9 4 01020304 ffffffff");
+    assert!(matches!(
+        Header::parse(&operation, Version::Two).unwrap().body,
+        Body::Operation { direction: MsgType::Reply, code: 9, info: [1, 2, 3, 4], payload: [0xff, 0xff, 0xff, 0xff] }
+    ));
+}
+
+#[test]
+fn errors_of_both_versions_are_parsed() {
+    let cases = [
+        ("2a 1 20 4 1 1 1", PeerError::Versions { low: 1, high: 1 }),
+        ("2a 2 20 4 1 1 1", PeerError::Versions { low: 1, high: 1 }),
+        ("2a 1 20 4 2", PeerError::Header),
+        ("2a 2 20 4 2", PeerError::Header),
+        ("2a 2 20 4 3", PeerError::Operation),
+    ];
+    for (text, error) in cases {
+        let octets = message(text);
+        let header = Header::parse(&octets, Version::Two).unwrap();
+        assert!(matches!(header.body, Body::Error(found) if found == error), "{text}");
+    }
+}
+
+/// Every kind of message that breaks a rule, with what becomes of it.
+#[test]
+fn what_breaks_a_rule_has_its_outcome() {
+    let (drop, header) = (Outcome::Drop, Outcome::Answer(PeerError::Header));
+    let versions = Outcome::Answer(PeerError::Versions { low: 1, high: 2 });
+    // What it is; the words; the outcome if the XID is nobody's, and if it is that of a call of ours.
+    let cases: [(&str, &str, Why, Outcome, Outcome); 24] = [
+        ("nothing", "", Why::Short, drop, drop),
+        ("less than the fixed fields", "2a 1 20", Why::Short, drop, drop),
+        ("Version One, under 28 octets", "2a 1 20 0 0 0", Why::Short, drop, drop),
+        ("version zero", "2a 0 20 0 0 0 0", Why::Version, versions, versions),
+        ("a version to come", "2a 3 20 0 0 0 0", Why::Version, versions, versions),
+        ("an error of a version to come", "2a 3 20 4 1 3 3", Why::Version, drop, drop),
+        ("Version One, procedure 5", "2a 1 20 5 0 0 0 0", Why::Procedure, header, drop),
+        ("Version Two, procedure 6", "2a 2 20 6 0", Why::Procedure, header, drop),
+        ("Version Two, RDMA_MSGP", "2a 2 20 2 0 0 0 0 0", Why::Procedure, header, drop),
+        ("Version Two, RDMA_DONE", "2a 2 20 3", Why::Procedure, header, drop),
+        ("RDMA_MSGP", "2a 1 20 2 0 0 0 0 0 2a 0", Why::Padded, header, drop),
+        ("RDMA_DONE", "2a 1 20 3 0 0 0", Why::Done, drop, drop),
+        ("a call without an RPC message", "2a 2 20 0 0 0 0 0", Why::NoMessage, header, header),
+        ("a reply without an RPC message", "2a 2 20 0 1 0 0 0", Why::NoMessage, drop, drop),
+        ("half an RPC header", "2a 2 20 0 0 0 0 0 2a", Why::NoMessage, header, header),
+        ("a long call without chunks", "2a 2 20 1 0 0 0 0", Why::NoMessage, header, header),
+        ("Version One, the same", "2a 1 20 1 0 0 0", Why::NoMessage, header, drop),
+        ("a long call before a message", "2a 2 20 1 0 1 0 7 4 0 0 0 0 0 2a 0", Why::Payload, header, header),
+        ("an error before a message", "2a 2 20 4 2 2a 1", Why::Payload, drop, drop),
+        ("another XID in the RPC call", "2a 2 20 0 0 0 0 0 2b 0", Why::Xid, header, header),
+        ("another XID in the RPC reply", "2a 2 20 0 1 0 0 0 2b 1", Why::Xid, drop, drop),
+        ("a call that holds a reply", "2a 2 20 0 0 0 0 0 2a 1", Why::Direction, header, header),
+        ("a reply that holds a call", "2a 2 20 0 1 0 0 0 2a 0", Why::Direction, drop, drop),
+        ("neither call nor reply", "2a 1 20 0 0 0 0 2a 2", Why::Direction, header, drop),
+    ];
+    for (what, text, why, nobodys, ours) in cases {
+        let octets = message(text);
+        assert_eq!((refused(&octets).why, outcomes(&octets)), (why, (nobodys, ours)), "{what}");
+    }
+}
+
+/// Headers that are no XDR: answered if they are calls, dropped if they are replies or errors.
+#[test]
+fn what_is_no_xdr_has_its_outcome() {
+    let (drop, header) = (Outcome::Drop, Outcome::Answer(PeerError::Header));
+    let cases: [(&str, &str, Outcome, Outcome); 10] = [
+        ("a list that ends too early", "2a 2 20 0 0 1 28 7 100 0", header, header),
+        ("the same in a reply", "2a 2 20 0 1 1 28 7 100 0", drop, drop),
+        ("Version One, the same", "2a 1 20 0 1 28 7 100 0", header, drop),
+        ("a list that neither ends nor goes on", "2a 2 20 0 0 2 0 0 0 2a 0", header, header),
+        ("more segments than could follow", "2a 2 20 0 0 0 1 ffffffff 0 0", header, header),
+        ("neither call nor reply", "2a 2 20 0 2 0 0 0 2a 0", header, drop),
+        ("an operation longer than the message", "2a 2 20 5 0 1 100 0", header, header),
+        ("the same of a responder", "2a 2 20 5 1 1 100 0", drop, drop),
+        ("an error without its code", "2a 2 20 4", drop, drop),
+        ("an unknown error", "2a 2 20 4 9", drop, drop),
+    ];
+    for (what, text, nobodys, ours) in cases {
+        let octets = message(text);
+        assert!(matches!(refused(&octets).why, Why::Xdr(_)), "{what}: {:?}", refused(&octets));
+        assert_eq!(outcomes(&octets), (nobodys, ours), "{what}");
+    }
+}
+
+/// Who speaks Version One alone says so.
+#[test]
+fn versions_not_spoken_are_answered_with_those_that_are() {
+    let octets = message("2a 2 20 0 0 0 0 0 2a 0");
+    let refusal = Header::parse(&octets, Version::One).unwrap_err();
+    let range = PeerError::Versions { low: 1, high: 1 };
+    assert_eq!(refusal.outcome(false, Version::One, Version::One), Outcome::Answer(range));
+    let mut buffer = [0; 64];
+    let used = refusal.answer(range, 32, &mut buffer).unwrap();
+    assert_eq!(buffer[..used], message("2a 2 20 4 1 1 1"));
+}
+
+#[test]
+fn answers_have_the_layout_of_their_version() {
+    let mut buffer = [0; 64];
+    for (text, error, answer) in [
+        ("2a 1 20 5 0 0 0 0", PeerError::Header, "2a 1 7 4 2"),
+        ("2a 2 20 6 0", PeerError::Header, "2a 2 7 4 2"),
+        ("2a 2 20 6 0", PeerError::Operation, "2a 2 7 4 3"),
+        ("2a 63 20 0 0", PeerError::Versions { low: 1, high: 2 }, "2a 63 7 4 1 1 2"),
+    ] {
+        let used = refused(&message(text)).answer(error, 7, &mut buffer).unwrap();
+        assert_eq!(buffer[..used], message(answer), "{text}");
+    }
+    assert!(refused(&message("2a 2 20 6 0")).answer(PeerError::Header, 7, &mut buffer[..19]).is_err());
+}
+
+proptest! {
+    /// Whatever comes: an answer to an answer would never end.
+    #[test]
+    fn no_answer_is_answered(words in proptest::collection::vec(0u32..8, 0..24), octets: Vec<u8>, ours: bool) {
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        for message in [words, octets] {
+            let Err(refusal) = Header::parse(&message, Version::Two) else { continue };
+            let Outcome::Answer(error) = refusal.outcome(ours, Version::One, Version::Two) else { continue };
+            let mut buffer = [0; 28];
+            let used = refusal.answer(error, 1, &mut buffer).unwrap();
+            match Header::parse(&buffer[..used], Version::Two) {
+                Ok(header) => {
+                    prop_assert!(matches!(header.body, Body::Error(found) if found == error));
+                    prop_assert_eq!(header.xid, refusal.xid);
+                }
+                // A version that is not spoken here is answered in that version.
+                Err(again) => prop_assert_eq!(again.outcome(ours, Version::One, Version::Two), Outcome::Drop),
+            }
+        }
+    }
+}
