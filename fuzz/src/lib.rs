@@ -10,7 +10,7 @@ pub mod schema;
 use std::fmt::Debug;
 
 use allocation_counter::measure;
-use xdrgen_runtime::{Decode, Decoder, Encode, Kept, Limits, NoTrace, Owned};
+use xdrgen_runtime::{Decode, Decoder, Encode, ErrorKind, Gather, Kept, Limits, NoTrace, Owned};
 
 /// What a decode may hold in memory: so many times its input, and this much.
 const TIMES: u64 = 8;
@@ -59,7 +59,16 @@ pub fn one<'a, T: Decode<'a> + Encode + PartialEq + Debug>(octets: &'a [u8]) -> 
     let mut buffer = vec![0xee; used.len()];
     assert_eq!(value.encode_to_slice(&mut buffer), Ok(used.len()));
     assert_eq!(buffer, used);
-    let mut kept = [Kept::default(); 2];
-    assert!(matches!(value.gather(&mut buffer, &mut kept), Ok(list) if list.pieces().flatten().eq(used)));
+    gathers(&value, used, &mut buffer);
     Some(value)
+}
+
+/// The value in pieces, as many as there can be, or refused for want of places.
+fn gathers<T: Encode>(value: &T, octets: &[u8], buffer: &mut [u8]) {
+    let mut kept = [Kept::default(); 16];
+    let mut gather = Gather::new(buffer, &mut kept).at_least(1);
+    match value.encode(&mut gather) {
+        Ok(()) => assert!(gather.finish().pieces().flatten().eq(octets)),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ListFull),
+    }
 }

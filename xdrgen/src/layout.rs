@@ -1,6 +1,6 @@
 //! How large values are: in octets of XDR, and in memory.
 
-use crate::ir::{Layout, Schema, Type, TypeDefKind, Union};
+use crate::ir::{Arm, Layout, Schema, Type, TypeDefKind, Union};
 
 /// Up to so many octets of memory, an arm of a union or an optional holds its content itself; what is larger is boxed
 /// in the owned form. A void arm or an absent optional takes four octets of XDR, and a value of this much with its
@@ -87,16 +87,27 @@ impl Schema {
 }
 
 impl Schema {
-    /// Arms of one type share their code.
-    fn weight_of(&self, union: &Union) -> u32 {
-        let contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default).flatten();
-        let mut types: Vec<&Type> = Vec::new();
-        for (_, ty) in contents {
-            if !types.contains(&ty) {
-                types.push(ty);
+    /// The arms of a union, those together whose contents have one type, and code enough that it pays to share it.
+    #[must_use]
+    pub(crate) fn shared_arms<'u>(&self, union: &'u Union) -> Vec<Vec<&'u Arm>> {
+        const WORTH: u32 = 3;
+        let ty = |arm: &Arm| arm.content.as_ref().map(|(_, ty)| ty.clone());
+        let mut groups: Vec<Vec<&Arm>> = Vec::new();
+        for arm in &union.arms {
+            let heavy = arm.content.as_ref().is_some_and(|(_, ty)| self.layout_of(ty).weight > WORTH);
+            match groups.iter_mut().find(|group| heavy && ty(group[0]) == ty(arm)) {
+                Some(group) => group.push(arm),
+                None => groups.push(vec![arm]),
             }
         }
-        types.iter().fold(2, |sum, ty| sum.saturating_add(self.layout_of(ty).weight))
+        groups
+    }
+
+    /// What the emitted code has once for each group of arms, the weight counts once.
+    fn weight_of(&self, union: &Union) -> u32 {
+        let groups = self.shared_arms(union);
+        let contents = groups.iter().map(|group| &group[0].content).chain(&union.default);
+        contents.flatten().fold(2, |sum, (_, ty)| sum.saturating_add(self.layout_of(ty).weight))
     }
 }
 
@@ -149,5 +160,41 @@ fn alternatives(a: Layout, b: Layout) -> Layout {
         memory: a.memory.max(b.memory),
         recursive: false,
         weight: a.weight.max(b.weight),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Module};
+
+    /// Always inlining what is light would be without an end if arms that are emitted one by one were counted once.
+    #[test]
+    fn weight_counts_what_is_emitted() -> Result<(), Box<dyn std::error::Error>> {
+        let arms = |ty: &str| -> String { (0..8).map(|at| format!("case {at}: {ty} a{at};\n")).collect() };
+        let union = |name: &str, arms: String| format!("union {name} switch (int which) {{\n{arms}\n}};\n");
+        let light = (0..8).map(|at| format!("case {at}: opaque a{at}<>;\n")).collect();
+        let text = [
+            "struct leaf { opaque a<>; opaque b<>; };\n".to_owned(),
+            union("once", arms("leaf")),
+            union("twice", arms("once")),
+            union("each", light),
+            union("each_of_each", arms("each")),
+        ];
+        let compilation = Config::new().module(Module::new("a").text("a.x", text.concat())).check();
+        let schema = compilation.schema();
+        let weights: Result<Vec<u32>, _> = ["leaf", "once", "twice", "each", "each_of_each"]
+            .iter()
+            .map(|name| schema.find(name).map(|id| schema.ty(id).layout.weight))
+            .collect();
+        assert_eq!(weights?, [6, 8, 10, 26, 28]);
+        // As many bodies are emitted as are counted: one for the eight arms of one type.
+        let files = compilation.generate()?;
+        let code: String = files.iter().map(|file| file.content.as_str()).collect();
+        assert_eq!(
+            code.matches("which @ (0 | 1 | 2 | 3 | 4 | 5 | 6 | 7)").count(),
+            2 * 3,
+            "three unions, in two forms"
+        );
+        Ok(())
     }
 }

@@ -112,6 +112,9 @@ pub(crate) struct Decode {
     /// The value may end before the octets do: say how many are left.
     #[arg(long)]
     pub(crate) prefix: bool,
+    /// The most elements that all sequences together may have. A million takes some 300 MB.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    pub(crate) elements: u32,
     /// How to print the value.
     #[arg(long, value_enum, default_value_t = Shown::Human)]
     pub(crate) format: Shown,

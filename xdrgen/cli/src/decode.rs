@@ -15,7 +15,7 @@ use crate::args::{Decode, Format, Input, Lints, Shown};
 use crate::{Failure, input, print_to};
 
 pub(crate) fn run(arguments: Decode) -> Result<ExitCode, Failure> {
-    let Decode { file, ty, hex, prefix, format, overlays, schema, settings, .. } = arguments;
+    let Decode { file, ty, hex, prefix, elements, format, overlays, schema, settings, .. } = arguments;
     let input = Input { paths: schema, settings, lints: Lints::default() };
     let compilation = input::config(&input, None)?.check();
     if compilation.has_errors() {
@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: Decode) -> Result<ExitCode, Failure> {
     let id = schema.find(&name).map_err(|error| Failure::Usage(format!("{error}; --list lists all types")))?;
     let octets = octets(file, hex)?;
     let decode = if prefix { value::decode_prefix } else { value::decode };
-    match decode(&schema, &Type::Named(id), &octets, &Limits::DEFAULT) {
+    let limits = Limits { elements, ..Limits::DEFAULT };
+    match decode(&schema, &Type::Named(id), &octets, &limits) {
         Ok(node) => show(&node, octets.len(), format),
         Err(error) => {
             let s = if octets.len() == 1 { "" } else { "s" };

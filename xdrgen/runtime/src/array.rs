@@ -81,16 +81,17 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
     #[inline]
     pub fn copy_to_slice(&self, out: &mut [T]) -> usize {
         let count = self.len().min(out.len());
+        let mut slots = Slots(out.get_mut(..count).unwrap_or_default());
         match self.0 {
-            Repr::Slice(items) => items.iter().zip(out).for_each(|(item, out)| out.clone_from(item)),
+            Repr::Slice(items) => slots.extend(items.iter().take(count).cloned()),
             Repr::Wire { bytes, .. } => {
                 // No more than 32 bits can count, since the array's own count has them.
-                let count = u32::try_from(count).unwrap_or(u32::MAX);
-                let copied = T::decode_all(&mut Decoder::validated(bytes), count, &mut Slots(out));
+                let wanted = u32::try_from(count).unwrap_or(u32::MAX);
+                let copied = T::decode_all(&mut Decoder::validated(bytes), wanted, &mut slots);
                 debug_assert!(copied.is_ok(), "skip accepted what decode refuses");
             }
         }
-        count
+        count - slots.0.len()
     }
 }
 
@@ -102,9 +103,17 @@ impl<T> Extend<T> for Slots<'_, T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         let items = items.into_iter();
         let slots = mem::take(&mut self.0);
-        let (filled, free) = slots.split_at_mut(items.size_hint().0.min(slots.len()));
-        filled.iter_mut().zip(items).for_each(|(slot, item)| *slot = item);
-        self.0 = free;
+        let (least, most) = items.size_hint();
+        if most == Some(least) && least <= slots.len() {
+            // Of a known number, in a loop that the compiler can vectorize.
+            let (filled, free) = slots.split_at_mut(least);
+            filled.iter_mut().zip(items).for_each(|(slot, item)| *slot = item);
+            self.0 = free;
+        } else {
+            let mut free = slots.iter_mut();
+            items.zip(&mut free).for_each(|(item, slot)| *slot = item);
+            self.0 = free.into_slice();
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use core::mem;
 
+use crate::gather::Tally;
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Gather, Gathered, Kept, Result};
+use crate::{Error, ErrorKind, Fixed, Gather, Gathered, Kept, Needs, Result};
 
 /// Where octets go: an [`Encoder`] writes them, a [`Counter`] counts them, a [`Gather`](crate::Gather) keeps references to
 /// the long ones.
@@ -17,11 +18,20 @@ pub trait Sink<'s> {
     /// `BufferFull`.
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()>;
 
-    /// These octets as they are, without padding.
+    /// These octets as they are, without padding, copied if they are not to be kept.
     ///
     /// # Errors
     /// `BufferFull`.
-    fn raw(&mut self, b: &'s [u8]) -> Result<()>;
+    fn copy(&mut self, b: &[u8]) -> Result<()>;
+
+    /// These octets as they are, without padding. The sink may keep the reference.
+    ///
+    /// # Errors
+    /// `BufferFull`; `ListFull` of a [`Gather`](crate::Gather).
+    #[inline(always)]
+    fn raw(&mut self, b: &'s [u8]) -> Result<()> {
+        self.copy(b)
+    }
 
     /// `N` octets for each item, which `f` fills in: one bounds check for all.
     ///
@@ -132,6 +142,30 @@ pub trait Sink<'s> {
         self.fixed(|octets| value.write(octets))
     }
 
+    /// This sink for values which do not live as long as `'s`, of which it keeps nothing.
+    ///
+    /// ```
+    /// use xdrgen_runtime::{Encode, Result, Sink};
+    ///
+    /// struct Time(u64); // in nanoseconds; seconds and nanoseconds in XDR
+    ///
+    /// impl Encode for Time {
+    ///     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
+    ///         let parts = [self.0 / 1_000_000_000, self.0 % 1_000_000_000];
+    ///         parts.encode(&mut sink.copying())
+    ///     }
+    /// }
+    /// assert_eq!(Time(7_000_000_009).encode_to_vec()?, [0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
+    /// # Ok::<(), xdrgen_runtime::Error>(())
+    /// ```
+    #[inline(always)]
+    fn copying(&mut self) -> Copying<'_, Self>
+    where
+        Self: Sized,
+    {
+        Copying(self)
+    }
+
     /// An error here.
     #[inline(always)]
     fn error(&self, kind: ErrorKind) -> Error {
@@ -204,7 +238,7 @@ impl<'s> Sink<'s> for Encoder<'_> {
     }
 
     #[inline(always)]
-    fn raw(&mut self, b: &'s [u8]) -> Result<()> {
+    fn copy(&mut self, b: &[u8]) -> Result<()> {
         self.room(b.len())?.copy_from_slice(b);
         Ok(())
     }
@@ -213,18 +247,47 @@ impl<'s> Sink<'s> for Encoder<'_> {
     fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
         // A product beyond `usize` is beyond any buffer, too.
         let room = self.room(items.len().saturating_mul(N))?;
-        if N == 0 {
-            return Ok(());
-        }
-        for (item, octets) in items.iter().zip(room.as_chunks_mut().0) {
-            f(item, octets);
-        }
+        fill(items, room, f);
         Ok(())
     }
 
     #[inline(always)]
     fn offset(&self) -> usize {
         self.position()
+    }
+}
+
+/// Fills a room of `N` octets for each item.
+#[inline(always)]
+pub(crate) fn fill<const N: usize, T>(items: &[T], room: &mut [u8], f: impl Fn(&T, &mut [u8; N])) {
+    if N > 0 {
+        items.iter().zip(room.as_chunks_mut().0).for_each(|(item, octets)| f(item, octets));
+    }
+}
+
+/// A sink which keeps nothing of what it is given; from [`Sink::copying`].
+#[derive(Debug)]
+pub struct Copying<'k, S>(&'k mut S);
+
+impl<'s, 't, S: Sink<'s>> Sink<'t> for Copying<'_, S> {
+    #[inline(always)]
+    fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
+        self.0.fixed(f)
+    }
+
+    #[inline(always)]
+    fn copy(&mut self, b: &[u8]) -> Result<()> {
+        self.0.copy(b)
+    }
+
+    #[inline(always)]
+    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
+        self.0.many(items, f)
+    }
+
+    #[inline(always)]
+    fn offset(&self) -> usize {
+        self.0.offset()
     }
 }
 
@@ -263,7 +326,7 @@ impl<'s> Sink<'s> for Counter {
     }
 
     #[inline(always)]
-    fn raw(&mut self, b: &'s [u8]) -> Result<()> {
+    fn copy(&mut self, b: &[u8]) -> Result<()> {
         self.octets = self.octets.saturating_add(b.len());
         Ok(())
     }
@@ -293,7 +356,8 @@ impl<'s> Sink<'s> for Counter {
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub trait Encode {
-    /// Encodes the value to `sink`.
+    /// Encodes the value to `sink`, which may keep references into it; what is made up on the way goes to
+    /// [`Sink::copying`].
     ///
     /// # Errors
     /// `BufferFull`; `TooLong` or `ArmMismatch` if the value has no encoding.
@@ -334,20 +398,27 @@ pub trait Encode {
         Ok(encoder.finish())
     }
 
-    /// Encodes as a gather list: what is short is copied into `buf`, and to opaques of [`Gather::LEAST`] octets or more
-    /// the list refers, as many as `kept` has places for. See [`Gather`].
+    /// Encodes as a gather list: what is short is copied into `buf`, and to what has [`Gather::LEAST`] octets or more the
+    /// list refers, in a place of `kept`. See [`Gather`].
     ///
     /// # Errors
-    /// As [`encode`](Self::encode).
+    /// As [`encode`](Self::encode), and `ListFull` if there are too few places: nothing long is copied by mistake.
     #[inline]
-    fn gather<'p>(&'p self, buf: &'p mut [u8], kept: &'p mut [Kept<'p>]) -> Result<Gathered<'p>>
-    where
-        Self: Sized,
-    {
+    fn gather<'b, 's: 'b>(&'s self, buf: &'b mut [u8], kept: &'b mut [Kept<'s>]) -> Result<Gathered<'b, 's>> {
         let mut gather = Gather::new(buf, kept);
         self.encode(&mut gather)?;
-        let used = gather.finish();
-        Ok(Gathered::new(buf, kept, used))
+        Ok(gather.finish())
+    }
+
+    /// What [`gather`](Self::gather) takes, counted by the code which does it.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), without `BufferFull`.
+    #[inline]
+    fn gather_needs(&self) -> Result<Needs> {
+        let mut tally = Tally::default();
+        self.encode(&mut tally)?;
+        Ok(tally.needs)
     }
 
     /// Encodes to a new vector: counts first, then makes one exact allocation.

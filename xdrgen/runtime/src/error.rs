@@ -102,13 +102,15 @@ pub enum ErrorKind {
     SizeLimit,
     /// Encoding: the caller's buffer ends before the item which begins at the offset.
     BufferFull,
+    /// Encoding as a gather list: no place for what is too long to be copied.
+    ListFull,
     /// Encoding: the default arm of a union holds a discriminant which has an arm of its own.
     ArmMismatch,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of its definition.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::UnexpectedEnd,
         Self::InvalidBool,
         Self::InvalidEnum,
@@ -120,6 +122,7 @@ impl ErrorKind {
         Self::ElementLimit,
         Self::SizeLimit,
         Self::BufferFull,
+        Self::ListFull,
         Self::ArmMismatch,
     ];
 }
@@ -138,6 +141,7 @@ impl fmt::Display for ErrorKind {
             Self::ElementLimit => "sequences exceed the element limit",
             Self::SizeLimit => "size exceeds the limit",
             Self::BufferFull => "buffer is full",
+            Self::ListFull => "gather list is full",
             Self::ArmMismatch => "default arm holds the discriminant of another arm",
         })
     }

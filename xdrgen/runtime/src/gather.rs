@@ -1,8 +1,6 @@
 //! Encoding without copying what is long.
 
-use core::mem;
-
-use crate::{Encoder, Error, Result, Sink};
+use crate::{Error, ErrorKind, Result, Sink};
 
 /// Octets of the caller's which a [`Gather`] refers to, and where among the copied ones they belong.
 #[derive(Clone, Copy, Default, Debug)]
@@ -12,124 +10,193 @@ pub struct Kept<'s> {
     octets: &'s [u8],
 }
 
-/// Encodes a message as a gather list: short items are copied into the caller's buffer, and to long opaques the list only
-/// refers.
+/// Encodes a message as a gather list: short items are copied into the caller's buffer, and to what is long (opaques, and
+/// sequences which are octets of a message themselves) the list only refers.
 ///
 /// A transport which posts scatter/gather elements, or writes vectored, so sends a message of a megabyte without touching
-/// it: header octets, the caller's slice, its padding. [`Encode::gather`](crate::Encode::gather) does the whole.
+/// it: header octets, the caller's slice, its padding. [`Encode::gather`](crate::Encode::gather) does the whole, and
+/// [`Encode::gather_needs`](crate::Encode::gather_needs) tells the sizes.
 ///
 /// ```
-/// use xdrgen_runtime::{Encode, Gather, Kept};
+/// use xdrgen_runtime::{Encode, Kept};
 ///
 /// let data = vec![7; 1_000_001];
-/// let read = (true, &data[..]); // eof and data of an NFS READ
+/// let messages = [(true, &data[..]), (false, &data[..5])]; // eof and data of an NFS READ
 ///
-/// let (mut buf, mut kept) = ([0; 32], [Kept::default(); 2]);
-/// let gathered = read.gather(&mut buf, &mut kept)?;
-/// let pieces: Vec<&[u8]> = gathered.pieces().collect();
-/// assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [8, 1_000_001, 3]);
-/// assert!(std::ptr::eq(pieces[1], &data[..]));
-/// assert_eq!(pieces.concat(), read.encode_to_vec()?);
+/// let mut buf = [0; 32];
+/// let mut kept = [Kept::default(); 2];
+/// for message in &messages {
+///     let gathered = message.gather(&mut buf, &mut kept)?;
+///     let pieces: Vec<&[u8]> = gathered.pieces().collect();
+///     assert_eq!(pieces.concat(), message.encode_to_vec()?);
+///     match message.0 {
+///         true => assert!(std::ptr::eq(pieces[1], &data[..]) && pieces[2] == [0; 3]),
+///         false => assert_eq!(pieces.len(), 1),
+///     }
+/// }
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Gather<'b, 's> {
-    copied: Encoder<'b>,
-    /// Places of the list that are free.
-    free: &'b mut [Kept<'s>],
-    /// Places that were there.
-    places: usize,
+    buf: &'b mut [u8],
+    kept: &'b mut [Kept<'s>],
+    done: Needs,
     /// Octets referred to.
-    kept: usize,
+    referred: usize,
     least: usize,
 }
 
+/// What a gather list takes, or has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Needs {
+    /// Octets of buffer.
+    pub octets: usize,
+    /// Places for what is referred to.
+    pub places: usize,
+}
+
 impl<'b, 's> Gather<'b, 's> {
-    /// Octets from which on an opaque is referred to, unless [`at_least`](Self::at_least) says otherwise: an element of a
+    /// Octets from which on an item is referred to, unless [`at_least`](Self::at_least) says otherwise: an element of a
     /// gather list costs about as much as copying so many.
     pub const LEAST: usize = 512;
 
-    /// A list which copies to the beginning of `buf`, and refers to as many opaques as there are places in `kept`;
-    /// further ones are copied.
+    /// A list which copies to the beginning of `buf`, and refers to as many long items as there are places in `kept`.
     #[inline]
     pub fn new(buf: &'b mut [u8], kept: &'b mut [Kept<'s>]) -> Self {
-        Self { copied: Encoder::new(buf), places: kept.len(), free: kept, kept: 0, least: Self::LEAST }
+        Self { buf, kept, done: Needs { octets: 0, places: 0 }, referred: 0, least: Self::LEAST }
     }
 
-    /// Refers to opaques of so many octets or more, and copies shorter ones.
+    /// Refers to items of so many octets or more, and copies shorter ones.
     #[inline]
     #[must_use]
     pub fn at_least(self, octets: usize) -> Self {
         Self { least: octets, ..self }
     }
 
-    /// How many octets were copied, and how many opaques are referred to: what [`Gathered::new`] wants to know.
+    /// The list.
     #[inline]
-    pub fn finish(self) -> (usize, usize) {
-        (self.copied.position(), self.places - self.free.len())
+    pub fn finish(self) -> Gathered<'b, 's> {
+        let Self { buf, kept, done, .. } = self;
+        // Both are within: nothing was counted without a place.
+        Gathered {
+            copied: buf.get(..done.octets).unwrap_or_default(),
+            kept: kept.get(..done.places).unwrap_or_default(),
+        }
     }
 
-    #[inline(always)]
-    fn keep(&mut self, octets: &'s [u8]) -> bool {
-        if octets.len() < self.least.max(1) {
-            return false;
+    /// The next `n` octets of the buffer, to be written.
+    #[inline]
+    fn room(&mut self, n: usize) -> Result<&mut [u8]> {
+        let start = self.done.octets;
+        match start.checked_add(n).filter(|end| *end <= self.buf.len()) {
+            Some(end) => {
+                self.done.octets = end;
+                Ok(self.buf.get_mut(start..end).unwrap_or_default())
+            }
+            None => Err(self.error(ErrorKind::BufferFull)),
         }
-        let Some((place, free)) = mem::take(&mut self.free).split_first_mut() else { return false };
-        *place = Kept { after: self.copied.position(), octets };
-        self.free = free;
-        self.kept = self.kept.saturating_add(octets.len());
-        true
     }
 }
 
 impl<'s> Sink<'s> for Gather<'_, 's> {
-    #[inline(always)]
+    #[inline]
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
-        self.copied.fixed(f).map_err(|error| self.whole(error))
+        // Always of the length asked for.
+        if let Some(octets) = self.room(N)?.first_chunk_mut() {
+            f(octets);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn copy(&mut self, b: &[u8]) -> Result<()> {
+        self.room(b.len())?.copy_from_slice(b);
+        Ok(())
     }
 
     #[inline]
     fn raw(&mut self, b: &'s [u8]) -> Result<()> {
-        if self.keep(b) {
-            return Ok(());
+        if b.len() < self.least.max(1) {
+            return self.copy(b);
         }
-        self.copied.raw(b).map_err(|error| self.whole(error))
+        match self.kept.get_mut(self.done.places) {
+            Some(place) => *place = Kept { after: self.done.octets, octets: b },
+            None => return Err(self.error(ErrorKind::ListFull)),
+        }
+        self.done.places += 1;
+        self.referred = self.referred.saturating_add(b.len());
+        Ok(())
     }
 
     #[inline]
     fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        self.copied.many(items, f).map_err(|error| self.whole(error))
+        // A product beyond `usize` is beyond any buffer, too.
+        let room = self.room(items.len().saturating_mul(N))?;
+        crate::encode::fill(items, room, f);
+        Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn offset(&self) -> usize {
-        self.copied.position().saturating_add(self.kept)
+        self.done.octets.saturating_add(self.referred)
+    }
+
+    #[cold]
+    fn error(&self, kind: ErrorKind) -> Error {
+        Error::at(kind, self.offset())
     }
 }
 
-impl Gather<'_, '_> {
-    /// An error of the copied part, at its place in the whole message.
-    #[cold]
-    fn whole(&self, error: Error) -> Error {
-        Error::at(error.kind(), self.offset())
+/// Counts what a [`Gather`] would take.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) needs: Needs,
+    referred: usize,
+}
+
+impl<'s> Sink<'s> for Tally {
+    #[inline]
+    fn fixed<const N: usize>(&mut self, _: impl FnOnce(&mut [u8; N])) -> Result<()> {
+        self.needs.octets = self.needs.octets.saturating_add(N);
+        Ok(())
+    }
+
+    #[inline]
+    fn copy(&mut self, b: &[u8]) -> Result<()> {
+        self.needs.octets = self.needs.octets.saturating_add(b.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn raw(&mut self, b: &'s [u8]) -> Result<()> {
+        if b.len() < Gather::LEAST {
+            return self.copy(b);
+        }
+        self.needs.places = self.needs.places.saturating_add(1);
+        self.referred = self.referred.saturating_add(b.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn many<const N: usize, T>(&mut self, items: &[T], _: impl Fn(&T, &mut [u8; N])) -> Result<()> {
+        self.needs.octets = self.needs.octets.saturating_add(items.len().saturating_mul(N));
+        Ok(())
+    }
+
+    #[inline]
+    fn offset(&self) -> usize {
+        self.needs.octets.saturating_add(self.referred)
     }
 }
 
 /// A message as a list of pieces, in their order.
 #[derive(Clone, Copy, Debug)]
-pub struct Gathered<'p> {
-    copied: &'p [u8],
-    kept: &'p [Kept<'p>],
+pub struct Gathered<'b, 's> {
+    copied: &'b [u8],
+    kept: &'b [Kept<'s>],
 }
 
-impl<'p> Gathered<'p> {
-    /// The list which a [`Gather`] over the same `buf` and `kept` has made: the first `octets` of the one and the first
-    /// `opaques` of the other.
-    #[inline]
-    pub fn new(buf: &'p [u8], kept: &'p [Kept<'p>], (octets, opaques): (usize, usize)) -> Self {
-        Self { copied: buf.get(..octets).unwrap_or(buf), kept: kept.get(..opaques).unwrap_or(kept) }
-    }
-
+impl<'b, 's: 'b> Gathered<'b, 's> {
     /// Octets of the whole message.
     #[inline]
     pub fn len(&self) -> usize {
@@ -142,15 +209,15 @@ impl<'p> Gathered<'p> {
         self.len() == 0
     }
 
-    /// The octets that were copied.
+    /// The octets that were copied: the beginning of the buffer.
     #[inline]
-    pub fn copied(&self) -> &'p [u8] {
+    pub fn copied(&self) -> &'b [u8] {
         self.copied
     }
 
-    /// The pieces, none of them empty: parts of the buffer, and between them the caller's opaques.
+    /// The pieces, none of them empty: parts of the buffer, and between them the caller's octets.
     #[inline]
-    pub fn pieces(&self) -> impl Iterator<Item = &'p [u8]> + use<'p> {
+    pub fn pieces(&self) -> impl Iterator<Item = &'b [u8]> + use<'b, 's> {
         let Self { copied, kept } = *self;
         let mut start = 0;
         let pairs = kept.iter().flat_map(move |kept| {

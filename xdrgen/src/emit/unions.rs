@@ -132,7 +132,7 @@ impl Emitter<'_> {
     }
 
     fn union_decode(&self, union: &Union) -> TokenStream {
-        let arms = self.shared(union).into_iter().map(|arms| {
+        let arms = self.schema.shared_arms(union).into_iter().map(|arms| {
             let content = arms[0].content.as_ref().map(|(_, ty)| self.decode_content(ty));
             let (values, names) = (values(&arms), names(&arms));
             match (&names[..], content) {
@@ -194,7 +194,15 @@ impl Emitter<'_> {
                 quote!({ xdr::field::<#ty, __Trace>(#name, decoder, trace)?; })
             }
         };
-        let arms = self.shared(union).into_iter().map(|arms| {
+        // The name is the path's, so that only arms of one name share theirs.
+        let mut groups: Vec<Vec<&Arm>> = Vec::new();
+        for arm in &union.arms {
+            match groups.iter_mut().find(|group| arm.content.is_some() && group[0].content == arm.content) {
+                Some(group) => group.push(arm),
+                None => groups.push(vec![arm]),
+            }
+        }
+        let arms = groups.into_iter().map(|arms| {
             let (values, skip) = (values(&arms), skip(&arms[0].content));
             quote!(#(#values)|* => #skip)
         });
@@ -221,7 +229,7 @@ impl Emitter<'_> {
     }
 
     fn union_encode(&self, union: &Union) -> TokenStream {
-        let arms = self.shared(union).into_iter().map(|arms| {
+        let arms = self.schema.shared_arms(union).into_iter().map(|arms| {
             let (values, names) = (values(&arms), names(&arms));
             let [.., value] = &values[..] else { return TokenStream::new() };
             let others = names.iter().zip(&values).take(names.len() - 1);
@@ -293,22 +301,6 @@ impl Emitter<'_> {
             });
             self.conversions(definition, &quote!(match borrowed { #(#arms)* #default }))
         })
-    }
-}
-
-impl Emitter<'_> {
-    /// The arms, those together whose contents have one name and one type, and code enough that sharing it pays.
-    fn shared<'u>(&self, union: &'u Union) -> Vec<Vec<&'u Arm>> {
-        const WORTH: u32 = 3;
-        let mut groups: Vec<Vec<&Arm>> = Vec::new();
-        for arm in &union.arms {
-            let heavy = arm.content.as_ref().is_some_and(|(_, ty)| self.schema.layout_of(ty).weight > WORTH);
-            match groups.iter_mut().find(|group| heavy && group[0].content == arm.content) {
-                Some(group) => group.push(arm),
-                None => groups.push(vec![arm]),
-            }
-        }
-        groups
     }
 }
 

@@ -41,6 +41,7 @@ impl std::error::Error for EncodeError {}
 
 /// The kinds of [`EncodeError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EncodeErrorKind {
     /// Another kind of value than the type's.
     Mismatch {

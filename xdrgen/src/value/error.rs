@@ -27,6 +27,7 @@ impl std::error::Error for Error {}
 
 /// The kinds of [`Error`], called as the runtime calls them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// The input ends before the item.
     UnexpectedEnd,

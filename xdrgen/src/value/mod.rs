@@ -31,8 +31,9 @@
 //!
 //! # What it promises
 //!
-//! For any octets and any schema it ends, does not panic, and takes memory for what is there: at most a constant times
-//! the octets, which the schema determines. Trees nest no deeper than [`MOST_NESTED`], so that recursion over them is
+//! For any octets and any schema it ends, does not panic, and takes memory for what is there, never for what a count
+//! claims. A tree is for looking at, not for serving: a node takes some 80 times the octets of a small element, so that
+//! [`Limits::elements`] is what bounds it. Trees nest no deeper than [`MOST_NESTED`], so that recursion over them is
 //! safe.
 
 mod decode;

@@ -14,6 +14,8 @@ pub(super) struct HexError {
 enum Fault {
     NoDigit(char),
     Half(char),
+    /// An offset, as `xxd` and Wireshark print before the octets of a line.
+    Offset,
 }
 
 impl fmt::Display for HexError {
@@ -21,6 +23,7 @@ impl fmt::Display for HexError {
         write!(f, "line {}, column {}: ", self.line, self.column)?;
         match self.fault {
             Fault::NoDigit(other) => write!(f, "{other:?} is no hexadecimal digit"),
+            Fault::Offset => f.write_str("this looks like an offset before the octets: `xxd -p` prints octets alone"),
             Fault::Half(digit) => write!(f, "`{digit}` is half an octet: its two digits stand together"),
         }
     }
@@ -31,6 +34,9 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<u8>, HexError> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for (line, text) in (1..).zip(String::from_utf8_lossy(text).lines()) {
         let text = text.split_once('#').map_or(text, |(before, _)| before);
+        if begins_with_offset(text) {
+            return Err(HexError { line, column: 1, fault: Fault::Offset });
+        }
         let mut rest = (1..).zip(text.chars()).peekable();
         while let Some((column, first)) = rest.next() {
             if first.is_whitespace() || first == ':' {
@@ -52,9 +58,27 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<u8>, HexError> {
     Ok(octets)
 }
 
+/// `00000010: `, as `xxd` writes, or `0010   `, as Wireshark does.
+fn begins_with_offset(line: &str) -> bool {
+    let digits = line.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let after = line.get(digits..).unwrap_or_default();
+    (digits == 8 && after.starts_with(": ")) || (digits == 4 && after.starts_with("  "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Taken as octets, they would make a message that nobody sent.
+    #[test]
+    fn offsets_are_refused() {
+        for line in ["00000000: 0000 0001", "0010   00 00 00 01"] {
+            let refused = parse(format!("00 11 # a comment\n{line}").as_bytes());
+            assert_eq!(refused, Err(HexError { line: 2, column: 1, fault: Fault::Offset }), "{line}");
+        }
+        assert_eq!(parse(b"00000001 0000 0002"), Ok(vec![0, 0, 0, 1, 0, 0, 0, 2]));
+        assert_eq!(parse(b"00:00:00:01"), Ok(vec![0, 0, 0, 1]));
+    }
 
     #[test]
     fn octets_are_two_digits_each() {

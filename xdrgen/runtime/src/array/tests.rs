@@ -1,3 +1,4 @@
+use super::Slots;
 use crate::ErrorKind::*;
 use crate::testing::{Chunk, Segment, Tree, explain, refused, round_trip, same_verdicts, trees, words, xdr_like};
 use crate::{Array, Decode, Encode, Error, Limits, TooLong, Wire};
@@ -128,4 +129,23 @@ proptest! {
         same_verdicts::<Array<'_, bool>>(&octets);
         same_verdicts::<Array<'_, Array<'_, Option<u32>>, 3>>(&octets);
     }
+}
+
+/// Elements of a source which says how many come, and of one which does not, fill the same places.
+#[test]
+fn slots_take_what_comes() {
+    let mut out = [0; 5];
+    let mut slots = Slots(&mut out);
+    slots.extend([1, 2]);
+    slots.extend((3..9).map_while(|n| (n < 5).then_some(n)));
+    slots.extend([7, 8, 9]);
+    assert!(slots.0.is_empty());
+    assert_eq!(out, [1, 2, 3, 4, 7]);
+
+    let octets = [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8];
+    let mut out = [9u32; 3];
+    assert_eq!(Array::<u32>::from_bytes(&octets).unwrap().copy_to_slice(&mut out[..1]), 1);
+    assert_eq!(out, [7, 9, 9]);
+    assert_eq!(Array::<u32>::from(&[5, 6]).copy_to_slice(&mut out), 2);
+    assert_eq!(out, [5, 6, 9]);
 }

@@ -10,12 +10,14 @@ fn pieces(message: &impl Encode, room: usize, places: usize, least: usize) -> Re
     let mut gather = Gather::new(&mut buf, &mut kept).at_least(least);
     message.encode(&mut gather)?;
     assert_eq!(gather.offset(), message.encoded_len()?);
-    let used = gather.finish();
-    let gathered = Gathered::new(&buf, &kept, used);
+    let gathered = gather.finish();
     let found: Vec<Vec<u8>> = gathered.pieces().map(Vec::from).collect();
     assert_eq!(found.concat(), message.encode_to_vec()?);
     assert_eq!((gathered.len(), gathered.is_empty()), (found.concat().len(), found.is_empty()));
-    assert_eq!(gathered.copied().len(), used.0);
+    if least == Gather::LEAST {
+        let needs = Needs { octets: gathered.copied().len(), places: gathered.kept.len() };
+        assert_eq!(message.gather_needs(), Ok(needs));
+    }
     Ok(found)
 }
 
@@ -32,12 +34,24 @@ fn long_opaques_are_referred_to() {
     assert_eq!(lengths(&message, 8 + 2 + 12 + 8 + 2, 4, 30).len(), 5);
 }
 
+/// Never copied by mistake: that would be a megabyte.
 #[test]
-fn without_a_place_they_are_copied() {
+fn without_a_place_they_are_refused() {
     let long = [1u8; 32];
     let message = (&long[..], &long[..]);
-    assert_eq!(lengths(&message, 40, 1, 8), [4, 32, 4 + 32]);
-    assert_eq!(lengths(&message, 72, 0, 8), [72]);
+    assert_eq!(lengths(&message, 8, 2, 8), [4, 32, 4, 32]);
+    assert_eq!(pieces(&message, 72, 1, 8).unwrap_err(), Error::new(ListFull, 40));
+    assert_eq!(pieces(&message, 72, 0, 8).unwrap_err(), Error::new(ListFull, 4));
+    assert_eq!(lengths(&message, 72, 0, 33), [72]);
+}
+
+#[test]
+fn needs_are_what_the_list_takes() {
+    let long = [3u8; Gather::LEAST];
+    let message = (7u32, &long[..], &long[1..], Some(&long[..]));
+    let needs = message.gather_needs().unwrap();
+    assert_eq!(needs, Needs { octets: 4 + 4 + 4 + 512 + 4 + 4, places: 2 });
+    assert_eq!(lengths(&message, needs.octets, needs.places, Gather::LEAST).len(), 4);
 }
 
 #[test]
@@ -55,7 +69,7 @@ fn a_full_buffer_is_told_at_its_place_in_the_message() {
     let long = [1u8; 32];
     let message = (&long[..], 5u32, 6u32);
     assert_eq!(pieces(&message, 8, 1, 8).unwrap_err(), Error::new(BufferFull, 40));
-    assert_eq!(pieces(&message, 8, 0, 8).unwrap_err(), Error::new(BufferFull, 4));
+    assert_eq!(pieces(&message, 8, 0, 64).unwrap_err(), Error::new(BufferFull, 4));
     assert_eq!(pieces(&List::from(&[long; 2]), 8, 2, 8).unwrap_err(), Error::new(BufferFull, 72));
 }
 
@@ -72,6 +86,10 @@ fn encode_gathers_with_the_usual_threshold() {
 proptest! {
     #[test]
     fn any_list_is_the_message(items: Vec<Vec<u8>>, places in 0usize..5, least in 0usize..40) {
-        let _ = pieces(&items, 1 << 14, places, least).unwrap();
+        match pieces(&items, 1 << 14, places, least) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ListFull),
+        }
+        let _ = pieces(&items, 1 << 14, places, Gather::LEAST).unwrap();
     }
 }
