@@ -14,6 +14,7 @@
 //! - [`error`]: what is wrong with a message, and what becomes of it
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
 //! - [`credit`]: how many messages may be under way
+//! - [`property`]: what is known of a peer's transport properties
 //!
 //! Each item's documentation names its draft, section, page and line, and shows its XDR. `decode` and `encode` are
 //! methods of the traits of `xdrgen-runtime`.
@@ -73,6 +74,7 @@ pub mod chunk;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod property;
 
 /// The runtime of the generated codecs: `Decode`, `Encode`, `Limits` and errors.
 pub use xdrgen_runtime as xdr;

@@ -1,0 +1,49 @@
+//! The answer to a request to change properties.
+
+use super::in_subset;
+use crate::v2::properties::{Propval, Reqprop, Resprop};
+
+/// What has become of one requested change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disposition<'a> {
+    /// Made as requested.
+    Done(Propval<'a>),
+    /// Not made.
+    Rejected(Propval<'a>),
+    /// Another value was set: the one here.
+    Other(Propval<'a>),
+}
+
+/// What a RESPPROP says of each change that the REQPROP asked for, in the order of the request.
+///
+/// A change of which it says nothing, or two things, was rejected; values of properties that nobody asked to change are passed
+/// over (xcharext-03, section 4.3).
+///
+/// ```
+/// use rpcrdma_proto::property::{Disposition, dispositions};
+/// use rpcrdma_proto::v2::properties::{PROP_BRS, PROP_RBSIZ, Propval, Reqprop, Resprop};
+///
+/// let (size, support) = (Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] }, Propval { which: PROP_BRS, data: &[] });
+/// let smaller = Propval { data: &[0, 0, 64, 0], ..size };
+/// let (want, other) = ([size, support], [smaller]);
+/// let request = Reqprop { want: (&want).into() };
+/// let response = Resprop { done: (&[]).into(), rej: (&[0b10]).into(), other: (&other).into() };
+/// let found: Vec<_> = dispositions(&request, &response).collect();
+/// assert_eq!(found, [Disposition::Other(smaller), Disposition::Rejected(support)]);
+/// ```
+// spec: xc3-2.1-s, xc3-4.3-c, xc3-4.3-e, xc3-4.3-i, xc3-4.3-j, xc3-4.3-l, xc3-4.3-n
+pub fn dispositions<'a>(
+    request: &Reqprop<'a>,
+    response: &Resprop<'a>,
+) -> impl Iterator<Item = Disposition<'a>> + use<'a> {
+    let Resprop { done, rej, other } = *response;
+    request.want.iter().enumerate().map(move |(position, wanted)| {
+        let mut others = other.iter().filter(|value| value.which == wanted.which);
+        let (set, again) = (others.next(), others.next());
+        match (in_subset(&done, position), in_subset(&rej, position), set, again) {
+            (true, false, None, None) => Disposition::Done(wanted),
+            (false, false, Some(set), None) => Disposition::Other(set),
+            _ => Disposition::Rejected(wanted),
+        }
+    })
+}
