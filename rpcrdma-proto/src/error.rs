@@ -5,8 +5,8 @@
 
 use core::fmt;
 
-use crate::header::Version;
 use crate::v2::MsgType;
+use crate::version::Version;
 use crate::xdr::{self, Encode};
 use crate::{v1, v2};
 

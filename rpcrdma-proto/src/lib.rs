@@ -75,6 +75,7 @@ pub mod credit;
 pub mod error;
 pub mod header;
 pub mod property;
+pub mod version;
 
 /// The runtime of the generated codecs: `Decode`, `Encode`, `Limits` and errors.
 pub use xdrgen_runtime as xdr;
