@@ -132,7 +132,7 @@ impl<'s> Sink<'s> for Gather<'_, 's> {
     fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
         // A product beyond `usize` is beyond any buffer, too.
         let room = self.room(items.len().saturating_mul(N))?;
-        crate::encode::fill(items, room, f);
+        crate::sink::fill(items, room, f);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Encode;
 use crate::ErrorKind::*;
 use crate::testing::{Segment, octets_of};
 use proptest::prelude::*;
