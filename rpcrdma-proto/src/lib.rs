@@ -10,6 +10,7 @@
 //!
 //! On these stand the parts of the protocol's engine, which is being built:
 //!
+//! - [`version`]: which version is spoken, and how it is found out
 //! - [`header`]: transport headers of both versions, parsed and held against the rules
 //! - [`error`]: what is wrong with a message, and what becomes of it
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go

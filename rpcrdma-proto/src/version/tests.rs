@@ -1,0 +1,83 @@
+use super::*;
+use std::{format, string::String};
+
+const EVENTS: [Event; 6] =
+    [Event::Sent, Event::Spoken, Event::UnknownOperation, Event::OneOnly, Event::Neither, Event::Lost];
+
+/// All transitions that do something, as the table of the documentation.
+fn table() -> String {
+    let mut text = String::from("| state | event | becomes | and |\n|---|---|---|---|\n");
+    for state in Negotiation::ALL {
+        for event in EVENTS {
+            let (next, action) = state.next(event);
+            if (next, action) != (state, Action::Nothing) {
+                let action = if action == Action::Nothing { String::new() } else { format!(" `{action:?}`") };
+                text += &format!("| `{state:?}` | `{event:?}` | `{next:?}` |{action} |\n");
+            }
+        }
+    }
+    text
+}
+
+/// What the documentation shows is what the machine does.
+#[test]
+fn the_table_is_that_of_the_documentation() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
+    // The published crate has no documentation folder beside it.
+    let Ok(text) = std::fs::read_to_string(path) else { return };
+    assert!(text.contains(&table()), "docs/architecture.md should have this table:\n{}", table());
+}
+
+/// version-two-01, section 5.1.
+// spec: v2-5.1-a
+#[test]
+fn a_responder_of_version_two_is_spoken_to_in_it() {
+    let state = Negotiation::new(Version::Two, false);
+    assert_eq!((state.version(), state.threshold(1024), state.is_settled()), (Some(Version::Two), 1024, false));
+    let (state, _) = state.next(Event::Sent);
+    assert_eq!((state.version(), state.threshold(8192), state.is_settled()), (Some(Version::Two), 1024, false));
+    for proof in [Event::Spoken, Event::UnknownOperation] {
+        let (state, action) = state.next(proof);
+        assert_eq!((state, action), (Negotiation::Two, Action::Nothing));
+        assert_eq!((state.version(), state.threshold(1024), state.is_settled()), (Some(Version::Two), 4096, true));
+    }
+}
+
+/// version-two-01, section 5.2.
+// spec: v2-5.2-b, v2-5.2-c, v2-5.2-f
+#[test]
+fn a_responder_of_version_one_is_spoken_to_in_that() {
+    let (asked, _) = Negotiation::new(Version::Two, false).next(Event::Sent);
+    let (state, action) = asked.next(Event::of_range(1, 1));
+    assert_eq!((state, action), (Negotiation::One, Action::SendAgain));
+    assert_eq!((state.version(), state.threshold(1024), state.threshold(4096)), (Some(Version::One), 1024, 4096));
+    for (low, high) in [(1, 2), (2, 2), (2, 1), (0, 0), (3, 9), (0, u32::MAX)] {
+        assert_eq!(asked.next(Event::of_range(low, high)), (Negotiation::Failed, Action::Close), "{low} to {high}");
+    }
+    assert_eq!(Negotiation::Failed.version(), None);
+}
+
+// spec: v2-5.2-d, v2-5.2-e
+#[test]
+fn who_drops_the_question_is_not_asked_again_for_a_while() {
+    let (asked, _) = Negotiation::new(Version::Two, false).next(Event::Sent);
+    assert_eq!(asked.next(Event::Lost), (Negotiation::Failed, Action::Remember));
+    let mut memory = Memory::new();
+    assert!(!memory.holds(0));
+    memory.remember(1_000, 60_000_000);
+    assert!(memory.holds(1_000) && memory.holds(60_000_999) && !memory.holds(60_001_000));
+    assert_eq!(Negotiation::new(Version::Two, memory.holds(5_000)), Negotiation::One);
+    assert_eq!(Negotiation::new(Version::One, false), Negotiation::One);
+    memory.remember(u64::MAX, 9);
+    assert!(!memory.holds(u64::MAX), "the end of time is no time");
+}
+
+/// Once agreed, a version holds: what is late or wrong changes it to no other.
+#[test]
+fn what_was_agreed_holds() {
+    for state in [Negotiation::One, Negotiation::Two, Negotiation::Failed] {
+        for event in EVENTS {
+            assert_eq!(state.next(event), (state, Action::Nothing));
+        }
+    }
+}
