@@ -14,6 +14,7 @@
 //! - [`header`]: transport headers of both versions, parsed and held against the rules
 //! - [`error`]: what is wrong with a message, and what becomes of it
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
+//! - [`travel`]: how a call travels: inline, reduced or long, and what is offered for its reply
 //! - [`credit`]: how many messages may be under way
 //! - [`property`]: what is known of a peer's transport properties
 //!
@@ -76,6 +77,7 @@ pub mod credit;
 pub mod error;
 pub mod header;
 pub mod property;
+pub mod travel;
 pub mod version;
 
 /// The runtime of the generated codecs: `Decode`, `Encode`, `Limits` and errors.

@@ -1,0 +1,224 @@
+//! How a message travels: the one place where it is chosen.
+//!
+//! A caller tells what it has, never how to send it: the octets of its call, which items of it may be moved apart, and what
+//! the reply may be. [`call`] answers with the cheapest way that the connection takes, in this order, and says why:
+//!
+//! 1. all inline: one Send;
+//! 2. with the largest items in Read chunks, as few as make the rest fit: one RDMA Read each;
+//! 3. the whole call in a Position-Zero Read chunk: one RDMA Read, and nothing inline.
+//!
+//! For the reply it offers nothing where the largest one fits inline; else a Write chunk for each result that may be moved
+//! apart; and a Reply chunk where the rest may still not fit. An offer that is not used costs its registration.
+
+use core::fmt;
+
+use crate::version::Version;
+
+/// An argument that may be moved apart (RFC 8166, section 3.4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// Where its data begin, behind their count, in octets from the call's beginning: a multiple of four.
+    pub position: u32,
+    /// Octets without padding.
+    pub length: u32,
+}
+
+/// A call, as its caller knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Octets of XDR with everything in place.
+    pub length: u32,
+    /// Arguments that may be moved apart, in their order. Of more than 64 the further ones stay in place.
+    pub items: &'a [Item],
+    /// Octets of the largest reply, with everything in place.
+    pub largest_reply: u32,
+    /// The most octets of each result that may be moved apart, in their order.
+    pub results: &'a [u32],
+    /// Whether anything may be moved apart at all: not if its octets are protected (RFC 8166, section 8.2.2.3).
+    pub reducible: bool,
+}
+
+/// What a connection takes in the direction of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// The version spoken.
+    pub version: Version,
+    /// Octets of the largest Send that the responder takes.
+    pub call_threshold: u32,
+    /// Octets of the largest Send that the requester takes.
+    pub reply_threshold: u32,
+    /// Whether chunks are taken in this direction (bidirection-04, section 5.3).
+    pub chunks: bool,
+    /// Read chunks, besides one at Position zero, that the responder puts together rightly: Linux before 6.12 only one.
+    pub read_chunks: u32,
+    /// The most octets that one segment registers.
+    pub segment: u32,
+}
+
+/// How a call travels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Travel {
+    /// How the call itself does.
+    pub call: Way,
+    /// Whether a Write chunk is offered for each of the results.
+    pub writes: bool,
+    /// Octets of the Reply chunk that is offered.
+    pub reply_chunk: Option<u32>,
+    /// Octets of the transport header.
+    pub header: u32,
+}
+
+/// How the octets of a call travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// All in the Send: it fits.
+    Inline,
+    /// With some items in Read chunks: the rest fits. A bit for each item that is moved.
+    Reduced(u64),
+    /// In a Position-Zero Read chunk: nothing less would fit.
+    Long,
+}
+
+/// Why a call can't travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cannot {
+    /// It does not fit inline, and there are no chunks.
+    CallTooLong,
+    /// Its largest reply does not fit inline, and there are no chunks.
+    ReplyTooLong,
+    /// The header with all its segments does not fit inline.
+    TooManySegments,
+}
+
+impl fmt::Display for Cannot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CallTooLong => "the call does not fit inline, and no chunks are taken",
+            Self::ReplyTooLong => "the largest reply does not fit inline, and no chunks are taken",
+            Self::TooManySegments => "the header with all its segments does not fit inline",
+        })
+    }
+}
+
+impl core::error::Error for Cannot {}
+
+impl Link {
+    /// Octets of a header without chunks.
+    const fn base(&self) -> u64 {
+        match self.version {
+            Version::One => 28,
+            Version::Two => 32,
+        }
+    }
+
+    /// Segments that so many octets take: one even for none.
+    fn segments(&self, octets: u32) -> u64 {
+        u64::from(octets.div_ceil(self.segment.max(1)).max(1))
+    }
+
+    /// Octets that a Read chunk adds to the header.
+    fn read_chunk(&self, octets: u32) -> u64 {
+        24 * self.segments(octets)
+    }
+
+    /// Octets that a Write chunk adds to the header.
+    fn write_chunk(&self, octets: u32) -> u64 {
+        8 + 16 * self.segments(octets)
+    }
+
+    /// Octets that the Reply chunk adds to the header.
+    fn reply_chunk(&self, octets: u32) -> u64 {
+        4 + 16 * self.segments(octets)
+    }
+}
+
+/// Octets of XDR of an item, padding included.
+fn padded(octets: u32) -> u64 {
+    u64::from(octets).next_multiple_of(4)
+}
+
+/// How a call travels on a link.
+///
+/// ```
+/// use rpcrdma_proto::travel::{Call, Item, Link, Way, call};
+/// use rpcrdma_proto::version::Version;
+///
+/// let link = Link {
+///     version: Version::Two,
+///     call_threshold: 4096,
+///     reply_threshold: 4096,
+///     chunks: true,
+///     read_chunks: u32::MAX,
+///     segment: 1 << 20,
+/// };
+/// // A WRITE of 64 KiB, whose reply is short.
+/// let data = Item { position: 120, length: 65536 };
+/// let write = Call { length: 65656, items: &[data], largest_reply: 200, results: &[], reducible: true };
+/// let travel = call(&write, &link)?;
+/// assert_eq!((travel.call, travel.writes, travel.reply_chunk), (Way::Reduced(1), false, None));
+/// # Ok::<(), rpcrdma_proto::travel::Cannot>(())
+/// ```
+///
+/// # Errors
+/// There is no way.
+// spec: v2-2.1-d, v2-2.1-e, bd-5.3-d, bd-5.3-e
+pub fn call(call: &Call<'_>, link: &Link) -> Result<Travel, Cannot> {
+    let (writes, reply_chunk) = reply(call, link)?;
+    let offered = if writes { call.results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };
+    let base = link.base() + offered + reply_chunk.map_or(0, |octets| link.reply_chunk(octets));
+    let (way, header) = arguments(call, link, base)?;
+    // No more than the threshold, of 32 bits.
+    let header = u32::try_from(header).map_err(|_| Cannot::TooManySegments)?;
+    Ok(Travel { call: way, writes, reply_chunk, header })
+}
+
+/// What is offered for the reply: Write chunks, and the octets of a Reply chunk.
+fn reply(call: &Call<'_>, link: &Link) -> Result<(bool, Option<u32>), Cannot> {
+    let (largest, threshold) = (u64::from(call.largest_reply), u64::from(link.reply_threshold));
+    if link.base() + largest <= threshold {
+        return Ok((false, None));
+    }
+    if !link.chunks {
+        return Err(Cannot::ReplyTooLong);
+    }
+    if !call.reducible || call.results.is_empty() {
+        return Ok((false, Some(call.largest_reply)));
+    }
+    let moved: u64 = call.results.iter().map(|most| padded(*most)).sum();
+    let rest = largest.saturating_sub(moved);
+    // The reply's header returns the Write list.
+    let returned: u64 = call.results.iter().map(|most| link.write_chunk(*most)).sum();
+    if link.base() + returned + rest <= threshold {
+        return Ok((true, None));
+    }
+    // Never more than the largest reply, of 32 bits.
+    Ok((true, Some(u32::try_from(rest).unwrap_or(call.largest_reply))))
+}
+
+/// How the call's own octets travel, and the whole header, of which `base` octets are there already.
+fn arguments(call: &Call<'_>, link: &Link, base: u64) -> Result<(Way, u64), Cannot> {
+    let threshold = u64::from(link.call_threshold);
+    let fits = |header: u64, inline: u64| header + inline <= threshold;
+    if fits(base, u64::from(call.length)) {
+        return Ok((Way::Inline, base));
+    }
+    if !link.chunks {
+        return Err(Cannot::CallTooLong);
+    }
+    let (mut moved, mut header, mut inline) = (0u64, base, u64::from(call.length));
+    for _ in 0..link.read_chunks {
+        let left = call.items.iter().take(64).enumerate().filter(|(at, _)| moved >> at & 1 == 0);
+        let Some((at, item)) = left.max_by_key(|(_, item)| item.length).filter(|_| call.reducible) else { break };
+        moved |= 1 << at;
+        header += link.read_chunk(item.length);
+        inline = inline.saturating_sub(padded(item.length));
+        if fits(header, inline) {
+            return Ok((Way::Reduced(moved), header));
+        }
+    }
+    let header = base + link.read_chunk(call.length);
+    if fits(header, 0) { Ok((Way::Long, header)) } else { Err(Cannot::TooManySegments) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+const LINK: Link = Link {
+    version: Version::Two,
+    call_threshold: 4096,
+    reply_threshold: 4096,
+    chunks: true,
+    read_chunks: u32::MAX,
+    segment: 1 << 20,
+};
+const SHORT: Call<'_> = Call { length: 100, items: &[], largest_reply: 100, results: &[], reducible: true };
+
+fn way(call_: &Call<'_>, link: &Link) -> Way {
+    call(call_, link).unwrap().call
+}
+
+const fn item(position: u32, length: u32) -> Item {
+    Item { position, length }
+}
+
+#[test]
+fn what_fits_is_inline_with_its_items() {
+    let call_ = Call { length: 4096 - 32, items: &[item(100, 3000)], ..SHORT };
+    let travel = Travel { call: Way::Inline, writes: false, reply_chunk: None, header: 32 };
+    assert_eq!(call(&call_, &LINK), Ok(travel));
+    assert_eq!(way(&Call { length: 4096 - 31, ..call_ }, &LINK), Way::Reduced(1), "one octet more");
+    let one = Link { version: Version::One, call_threshold: 1024, ..LINK };
+    assert_eq!(way(&Call { length: 1024 - 28, ..SHORT }, &one), Way::Inline);
+    assert_eq!(way(&Call { length: 1024 - 27, ..SHORT }, &one), Way::Long);
+}
+
+/// As few Read chunks as make the rest fit: the largest first.
+#[test]
+fn as_few_items_as_must_are_moved() {
+    let items = [item(40, 2000), item(2048, 9000), item(12000, 3000)];
+    let call_ = Call { length: 14200, items: &items, ..SHORT };
+    assert_eq!(way(&call_, &LINK), Way::Reduced(0b110));
+    assert_eq!(way(&Call { length: 15100, ..call_ }, &LINK), Way::Reduced(0b110));
+    assert_eq!(way(&Call { length: 17000, ..call_ }, &LINK), Way::Reduced(0b111));
+    assert_eq!(way(&Call { length: 19000, ..call_ }, &LINK), Way::Long);
+    // A peer that takes one chunk gets one, or the whole call.
+    let linux = Link { read_chunks: 1, ..LINK };
+    assert_eq!(way(&call_, &linux), Way::Long);
+    assert_eq!(way(&Call { length: 12000, ..call_ }, &linux), Way::Reduced(0b010));
+}
+
+/// RFC 8166, section 8.2.2.3: protected octets can't be moved apart.
+#[test]
+fn what_is_protected_travels_whole() {
+    let call_ =
+        Call { length: 9000, items: &[item(100, 8000)], largest_reply: 9000, results: &[8192], reducible: false };
+    let travel = call(&call_, &LINK).unwrap();
+    assert_eq!((travel.call, travel.writes, travel.reply_chunk), (Way::Long, false, Some(9000)));
+}
+
+/// RFC 8166, section 4.3.3: a Reply chunk whenever the largest reply may not fit.
+#[test]
+fn offers_are_made_where_the_largest_reply_needs_them() {
+    let of = |largest_reply, results: &[u32]| {
+        let travel = call(&Call { largest_reply, results, ..SHORT }, &LINK).unwrap();
+        (travel.writes, travel.reply_chunk, travel.header)
+    };
+    assert_eq!(of(4096 - 32, &[]), (false, None, 32));
+    assert_eq!(of(4096 - 31, &[]), (false, Some(4065), 32 + 20));
+    assert_eq!(of(4096 - 32, &[3000]), (false, None, 32), "what fits inline needs no Write chunk");
+    assert_eq!(of(65736, &[65536]), (true, None, 32 + 24), "a READ");
+    assert_eq!(of(80000, &[65536]), (true, Some(14464), 32 + 24 + 20), "and what else may be long");
+    let three = 3 << 20;
+    assert_eq!(of(three + 200, &[three]), (true, None, 32 + 8 + 3 * 16), "of several segments");
+}
+
+/// bidirection-04, section 5.3.
+#[test]
+fn without_chunks_what_does_not_fit_can_not_travel() {
+    let inline = Link { chunks: false, ..LINK };
+    assert_eq!(way(&SHORT, &inline), Way::Inline);
+    let long = Call { length: 5000, items: &[item(100, 4000)], ..SHORT };
+    assert_eq!(call(&long, &inline), Err(Cannot::CallTooLong));
+    assert_eq!(call(&Call { largest_reply: 5000, ..SHORT }, &inline), Err(Cannot::ReplyTooLong));
+    let tiny = Link { segment: 16, ..LINK };
+    assert_eq!(call(&Call { length: 1 << 20, ..SHORT }, &tiny), Err(Cannot::TooManySegments));
+}
+
+fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<u32>, bool, Link)> {
+    let items = proptest::collection::vec((0u32..4000, 0u32..9000), 0..5);
+    let results = proptest::collection::vec(0u32..9000, 0..4);
+    let link = (any::<bool>(), 1024u32..8192, 1024u32..8192, any::<bool>(), 0u32..5, 1u32..4000);
+    (items, 0u32..4000, results, 0u32..6000, any::<bool>(), link).prop_map(
+        |(
+            items,
+            tail,
+            results,
+            more,
+            reducible,
+            (two, call_threshold, reply_threshold, chunks, read_chunks, segment),
+        )| {
+            let (mut end, mut placed) = (24, Vec::new());
+            for (gap, length) in items {
+                let position = (end + gap).next_multiple_of(4);
+                placed.push(Item { position, length });
+                end = position + length.next_multiple_of(4);
+            }
+            let largest = results.iter().map(|most: &u32| most.next_multiple_of(4)).sum::<u32>() + more / 4 * 4;
+            let version = if two { Version::Two } else { Version::One };
+            let link = Link { version, call_threshold, reply_threshold, chunks, read_chunks, segment };
+            ((end + tail).next_multiple_of(4), placed, largest, results, reducible, link)
+        },
+    )
+}
+
+proptest! {
+    /// Whatever is chosen keeps the limits of both ends, and is the first in the order of cost that does.
+    #[test]
+    fn what_is_chosen_fits_and_nothing_cheaper_does(
+        (length, items, largest_reply, results, reducible, link) in calls(),
+    ) {
+        let call_ = Call { length, items: &items, largest_reply, results: &results, reducible };
+        let Ok(travel) = call(&call_, &link) else {
+            prop_assert!(!link.chunks || link.segment < 2000, "with chunks of some size there is a way");
+            return Ok(());
+        };
+        let inline = |moved: u64| {
+            let moved = items.iter().enumerate().filter(|(at, _)| moved >> at & 1 == 1);
+            u64::from(length) - moved.map(|(_, item)| u64::from(item.length.next_multiple_of(4))).sum::<u64>()
+        };
+        let (header, threshold) = (u64::from(travel.header), u64::from(link.call_threshold));
+        match travel.call {
+            Way::Inline => prop_assert!(header + inline(0) <= threshold),
+            Way::Reduced(moved) => {
+                prop_assert!(reducible && header + inline(moved) <= threshold);
+                prop_assert!(moved.count_ones() <= link.read_chunks);
+                // Not with one item fewer.
+                prop_assert!(u64::from(link.base() as u32) + inline(0) > threshold || travel.writes || travel.reply_chunk.is_some());
+                let smallest = items.iter().enumerate().filter(|(at, _)| moved >> at & 1 == 1).min_by_key(|(_, item)| item.length);
+                let (at, item) = smallest.unwrap();
+                prop_assert!(header - link.read_chunk(item.length) + inline(moved & !(1 << at)) > threshold);
+            }
+            Way::Long => prop_assert!(header <= threshold),
+        }
+        prop_assert!(link.chunks || (travel.call == Way::Inline && !travel.writes && travel.reply_chunk.is_none()));
+        // The largest reply fits, one way or the other.
+        let moved: u64 = if travel.writes { results.iter().map(|most| u64::from(most.next_multiple_of(4))).sum() } else { 0 };
+        let rest = u64::from(largest_reply) - moved;
+        match travel.reply_chunk {
+            Some(octets) => prop_assert_eq!(u64::from(octets), rest),
+            None => {
+                let returned: u64 = if travel.writes { results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };
+                prop_assert!(link.base() + returned + rest <= u64::from(link.reply_threshold));
+            }
+        }
+    }
+}
