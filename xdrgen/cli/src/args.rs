@@ -109,7 +109,7 @@ pub(crate) struct Decode {
     /// The input is text in hexadecimal, as `xxd -p` prints it. White space, `:`, `0x` and what follows a `#` are passed over.
     #[arg(long)]
     pub(crate) hex: bool,
-    /// The value may end before the octets do: say how many are left.
+    /// The value may end before the octets do: say how many are left. (In JSON the `length` tells where they begin.)
     #[arg(long)]
     pub(crate) prefix: bool,
     /// The most elements that all sequences together may have. A million takes some 300 MB.
