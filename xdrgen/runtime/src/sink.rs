@@ -5,6 +5,20 @@ use core::mem;
 use crate::wire::padding;
 use crate::{Error, ErrorKind, Fixed, Result};
 
+/// Numbers, big-endian.
+macro_rules! numbers {
+    ($($name:ident $what:literal $section:literal;)*) => {$(
+        #[doc = concat!($what, " (RFC 4506, section ", $section, ").")]
+        ///
+        /// # Errors
+        /// `BufferFull`.
+        #[inline(always)]
+        fn $name(&mut self, value: $name) -> Result<()> {
+            self.fixed(|octets| value.write(octets))
+        }
+    )*};
+}
+
 /// Where octets go: an [`Encoder`] writes them, a [`Counter`] counts them, a [`Gather`](crate::Gather) keeps references to
 /// the long ones.
 ///
@@ -87,58 +101,13 @@ pub trait Sink<'s> {
         self.u32(value.into())
     }
 
-    /// An unsigned integer (RFC 4506, section 4.2).
-    ///
-    /// # Errors
-    /// `BufferFull`.
-    #[inline(always)]
-    fn u32(&mut self, value: u32) -> Result<()> {
-        self.fixed(|octets| value.write(octets))
-    }
-
-    /// An integer (RFC 4506, section 4.1).
-    ///
-    /// # Errors
-    /// `BufferFull`.
-    #[inline(always)]
-    fn i32(&mut self, value: i32) -> Result<()> {
-        self.fixed(|octets| value.write(octets))
-    }
-
-    /// An unsigned hyper integer (RFC 4506, section 4.5).
-    ///
-    /// # Errors
-    /// `BufferFull`.
-    #[inline(always)]
-    fn u64(&mut self, value: u64) -> Result<()> {
-        self.fixed(|octets| value.write(octets))
-    }
-
-    /// A hyper integer (RFC 4506, section 4.5).
-    ///
-    /// # Errors
-    /// `BufferFull`.
-    #[inline(always)]
-    fn i64(&mut self, value: i64) -> Result<()> {
-        self.fixed(|octets| value.write(octets))
-    }
-
-    /// A float (RFC 4506, section 4.6).
-    ///
-    /// # Errors
-    /// `BufferFull`.
-    #[inline(always)]
-    fn f32(&mut self, value: f32) -> Result<()> {
-        self.fixed(|octets| value.write(octets))
-    }
-
-    /// A double (RFC 4506, section 4.7).
-    ///
-    /// # Errors
-    /// `BufferFull`.
-    #[inline(always)]
-    fn f64(&mut self, value: f64) -> Result<()> {
-        self.fixed(|octets| value.write(octets))
+    numbers! {
+        u32 "An unsigned integer" "4.2";
+        i32 "An integer" "4.1";
+        u64 "An unsigned hyper integer" "4.5";
+        i64 "A hyper integer" "4.5";
+        f32 "A float" "4.6";
+        f64 "A double" "4.7";
     }
 
     /// This sink for values which do not live as long as `'s`, of which it keeps nothing.
