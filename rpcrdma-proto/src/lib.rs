@@ -16,6 +16,7 @@
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
 //! - [`travel`]: how a call travels: inline, reduced or long, and what is offered for its reply
 //! - [`credit`]: how many messages may be under way
+//! - [`private_data`]: what two ends tell each other when they connect
 //! - [`property`]: what is known of a peer's transport properties
 //!
 //! Each item's documentation names its draft, section, page and line, and shows its XDR. `decode` and `encode` are
@@ -76,6 +77,7 @@ pub mod chunk;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod private_data;
 pub mod property;
 pub mod travel;
 pub mod version;
