@@ -3,6 +3,7 @@
 //! The three basic properties are here. A property of an extension is passed over, as one that nobody knows must be:
 //! whoever knows it reads it from the same sets.
 
+mod request;
 mod response;
 
 use crate::v2::properties::{
@@ -10,6 +11,7 @@ use crate::v2::properties::{
 };
 use crate::xdr::{self, Decode};
 
+pub use request::{Answer, Decision};
 pub use response::{Disposition, dispositions};
 
 /// A value of a basic property (xcharext-03, section 3).

@@ -151,3 +151,50 @@ proptest! {
         }
     }
 }
+
+/// What we answer, as the peer reads it.
+fn answered(want: &[Propval<'_>], decide: impl FnMut(Basic) -> Decision) -> Vec<&'static str> {
+    let request = Reqprop { want: want.into() };
+    let answer = Answer::to(&request, decide).unwrap();
+    answer.with(|response| {
+        let found = dispositions(&request, &response).map(|found| match found {
+            Disposition::Done(_) => "done",
+            Disposition::Rejected(_) => "rejected",
+            Disposition::Other(_) => "other",
+        });
+        found.collect()
+    })
+}
+
+// spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h
+#[test]
+fn every_change_that_is_asked_for_is_answered() {
+    let want = [UNKNOWN, LARGE, INVALIDATE, GENERAL];
+    assert_eq!(answered(&want, |_| Decision::Accept), ["rejected", "done", "done", "done"]);
+    assert_eq!(answered(&want, |_| Decision::Reject), ["rejected"; 4]);
+    let mixed = |wanted| match wanted {
+        Basic::ReceiveBufferSize(_) => Decision::Instead(Basic::ReceiveBufferSize(5000)),
+        Basic::RemoteInvalidation(_) => Decision::Reject,
+        Basic::BackwardSupport(_) => Decision::Accept,
+    };
+    assert_eq!(answered(&want, mixed), ["rejected", "other", "rejected", "done"]);
+    assert!(answered(&[], |_| Decision::Accept).is_empty());
+}
+
+/// Section 4.3: nothing in two places, and no value of a property that nobody asked to change.
+// spec: xc3-4.3-k, xc3-4.3-m
+#[test]
+fn nothing_is_answered_twice_or_unasked() {
+    let mut asked = 0;
+    let decide = |_| {
+        asked += 1;
+        Decision::Instead(Basic::ReceiveBufferSize(5000))
+    };
+    assert_eq!(answered(&[LARGE, LARGE, INVALIDATE], decide), ["other", "rejected", "rejected"]);
+    assert_eq!(asked, 2);
+    let wrong = Propval { data: &[1], ..LARGE };
+    assert!(Answer::to(&Reqprop { want: (&[GENERAL, wrong]).into() }, |_| Decision::Accept).is_err());
+    // More than there are bits for are rejected, the last of them without a word.
+    let many: Vec<_> = std::iter::repeat_n(UNKNOWN, 300).chain([LARGE]).collect();
+    assert_eq!(answered(&many, |_| panic!("nobody could be told")), std::vec!["rejected"; 301]);
+}
