@@ -121,9 +121,9 @@ impl Refusal {
         match self.why {
             _ if self.error => Outcome::Drop,
             Why::Short | Why::Done => Outcome::Drop,
-            // Told before anything else of the message is looked at: its fields may mean something else.
-            Why::Version => Outcome::Answer(PeerError::Versions { low: lowest.number(), high: highest.number() }),
+            // A requester sends no errors (RFC 8166, section 4.2.4).
             _ if reply => Outcome::Drop,
+            Why::Version => Outcome::Answer(PeerError::Versions { low: lowest.number(), high: highest.number() }),
             Why::Procedure | Why::Padded | Why::Xdr(_) | Why::NoMessage | Why::Payload | Why::Xid | Why::Direction => {
                 Outcome::Answer(PeerError::Header)
             }

@@ -137,6 +137,7 @@ impl<'a> ReadPlan<'a> {
     /// # Errors
     /// The list is no valid one for such a message.
     pub fn inline(reads: Reads<'a>, inline: usize, limits: &Limits) -> Result<Self, Fault> {
+        within(&reads, limits)?;
         let inline = u32::try_from(inline).map_err(|_| Fault::TooLong)?;
         if reads.iter().any(|segment| segment.position == 0) {
             return Err(Fault::PositionZeroInline);
@@ -164,7 +165,6 @@ impl<'a> ReadPlan<'a> {
     /// Fills in the length. The Payload stream without what the chunks hold has `stream` octets; the first `skip` segments
     /// hold it, if it is not inline.
     fn validated(self, skip: usize, stream: u64, limits: &Limits) -> Result<Self, Fault> {
-        within(&self.reads, limits)?;
         // Octets of the unreduced message that are accounted for, those of them that chunks hold, and the chunk that is
         // being summed up.
         let (mut end, mut moved) = (0u64, 0u64);
@@ -217,10 +217,11 @@ impl<'a> ReadPlan<'a> {
     /// The message's octets in their order, piece by piece.
     #[must_use]
     pub fn pieces(&self) -> Pieces<'a> {
-        let (mut chunks, stream) = match self.inline {
-            Some(left) => (self.reads.iter(), Stream::Inline { from: 0, left }),
-            None => (self.reads.iter(), Stream::Remote { segments: self.reads.iter(), rest: Segment::default() }),
+        let stream = match self.inline {
+            Some(left) => Stream::Inline { from: 0, left },
+            None => Stream::Remote { segments: self.reads.iter(), rest: Segment::default() },
         };
+        let mut chunks = self.reads.iter();
         let mut waiting = chunks.next();
         while waiting.is_some_and(|segment| segment.position == 0) {
             waiting = chunks.next();
