@@ -93,6 +93,17 @@ impl Requester {
         Some(Credit { one_way: self.one_way })
     }
 
+    /// Gives back the credit of a call that was not sent after all.
+    pub fn unused(&mut self, _: Credit) {
+        self.calls = self.calls.saturating_sub(1);
+    }
+
+    /// Counts the message that tells the properties of a new connection: it takes no credit that must be there, since the
+    /// peer has a receive for it beyond its grants (decision D9).
+    pub fn first(&mut self) {
+        self.one_way += 1;
+    }
+
     /// Takes a credit for a message that has no reply (decision D9); false if there is none to spare. It comes back with the
     /// reply to a call that is sent later, so that the last credit is kept for a call.
     // spec: v2-4.2.2-g
@@ -194,11 +205,17 @@ impl Responder {
         if self.pending > self.highest { Err(Overrun) } else { Ok(()) }
     }
 
+    /// What the reply to a call that asked for `wanted` grants.
+    #[must_use]
+    pub fn next(&self, wanted: u32) -> u32 {
+        wanted.clamp(1, self.most)
+    }
+
     /// A call is being answered: the credit value of its reply, where the call asked for `wanted`.
     // spec: v2-4.2.2-g, bd-5.2-c, bd-4.1-d
     pub fn reply(&mut self, wanted: u32) -> u32 {
         self.pending = self.pending.saturating_sub(1);
-        let grant = wanted.clamp(1, self.most);
+        let grant = self.next(wanted);
         self.highest = self.highest.max(grant);
         grant
     }

@@ -3,11 +3,16 @@
 //!
 //! A [`Header`] that exists has kept them; what has not is a [`Refusal`], and [`Refusal::outcome`] says what becomes of it.
 
+mod write;
+
+use crate::chunk::{Fault, Limits, Reads, WriteChunk};
 use crate::error::{PeerError, Refusal, Why};
 use crate::v2::MsgType;
 use crate::version::Version;
 use crate::xdr::{self, Array, Decode, List};
 use crate::{v1, v2};
+
+pub use write::Outgoing;
 
 /// A transport header, and what follows it.
 ///
@@ -96,7 +101,39 @@ pub enum Chunks<'a> {
     },
 }
 
-impl Chunks<'_> {
+impl<'a> Chunks<'a> {
+    /// The Read list.
+    #[must_use]
+    pub fn reads(&self) -> Reads<'a> {
+        match *self {
+            Self::V1 { reads, .. } => reads.into(),
+            Self::V2 { reads, .. } => reads.into(),
+        }
+    }
+
+    /// The Write chunks, each validated.
+    pub fn writes(&self, limits: &Limits) -> impl Iterator<Item = Result<WriteChunk<'a>, Fault>> + use<'a> {
+        let limits = *limits;
+        let (one, two) = match *self {
+            Self::V1 { writes, .. } => (Some(writes), None),
+            Self::V2 { writes, .. } => (None, Some(writes)),
+        };
+        let one = one.into_iter().flat_map(|list| list.iter()).map(move |chunk| WriteChunk::v1(chunk.target, &limits));
+        let two = two.into_iter().flat_map(|list| list.iter()).map(move |chunk| WriteChunk::v2(chunk.target, &limits));
+        one.chain(two)
+    }
+
+    /// The Reply chunk, validated.
+    ///
+    /// # Errors
+    /// Its numbers overflow, or exceed the limits.
+    pub fn reply(&self, limits: &Limits) -> Result<Option<WriteChunk<'a>>, Fault> {
+        match *self {
+            Self::V1 { reply, .. } => reply.map(|target| WriteChunk::v1(target, limits)).transpose(),
+            Self::V2 { reply, .. } => reply.map(|target| WriteChunk::v2(target, limits)).transpose(),
+        }
+    }
+
     /// Whether the message has no chunks at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -16,6 +16,7 @@
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
 //! - [`travel`]: how a call travels: inline, reduced or long, and what is offered for its reply
 //! - [`credit`]: how many messages may be under way
+//! - [`connection`]: a session with one peer, over one connection after the other: the engine itself
 //! - [`private_data`]: what two ends tell each other when they connect
 //! - [`property`]: what is known of a peer's transport properties
 //!
@@ -70,10 +71,14 @@
     )
 )]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 pub mod chunk;
+#[cfg(feature = "alloc")]
+pub mod connection;
 pub mod credit;
 pub mod error;
 pub mod header;

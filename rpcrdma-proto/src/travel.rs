@@ -11,8 +11,15 @@
 //! apart; and a Reply chunk where the rest may still not fit. An offer that is not used costs its registration.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::version::Version;
+
+/// Arguments of one call that can be moved apart: further ones stay in place.
+pub const ITEMS: usize = 8;
+
+/// Results of one call that can be moved apart: further ones stay in place.
+pub const RESULTS: usize = 8;
 
 /// An argument that may be moved apart (RFC 8166, section 3.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,11 +35,12 @@ pub struct Item {
 pub struct Call<'a> {
     /// Octets of XDR with everything in place.
     pub length: u32,
-    /// Arguments that may be moved apart, in their order. Of more than 64 the further ones stay in place.
+    /// Arguments that may be moved apart, in their order. Those after the first [`ITEMS`] stay in place.
     pub items: &'a [Item],
     /// Octets of the largest reply, with everything in place.
     pub largest_reply: u32,
-    /// The most octets of each result that may be moved apart, in their order.
+    /// The most octets of each result that may be moved apart, in their order. Those after the first [`RESULTS`] stay in
+    /// place.
     pub results: &'a [u32],
     /// Whether anything may be moved apart at all: not if its octets are protected (RFC 8166, section 8.2.2.3).
     pub reducible: bool,
@@ -84,18 +92,21 @@ pub enum Way {
 pub enum Cannot {
     /// It does not fit inline, and there are no chunks.
     CallTooLong,
-    /// Its largest reply does not fit inline, and there are no chunks.
+    /// The reply, or the largest one, does not fit inline, and not what else there is.
     ReplyTooLong,
     /// The header with all its segments does not fit inline.
     TooManySegments,
+    /// A result does not fit the Write chunk that was offered for it.
+    ResultTooLong,
 }
 
 impl fmt::Display for Cannot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::CallTooLong => "the call does not fit inline, and no chunks are taken",
-            Self::ReplyTooLong => "the largest reply does not fit inline, and no chunks are taken",
+            Self::ReplyTooLong => "the reply does not fit inline, and there are no chunks that take it",
             Self::TooManySegments => "the header with all its segments does not fit inline",
+            Self::ResultTooLong => "a result does not fit the Write chunk offered for it",
         })
     }
 }
@@ -105,10 +116,7 @@ impl core::error::Error for Cannot {}
 impl Link {
     /// Octets of a header without chunks.
     const fn base(&self) -> u64 {
-        match self.version {
-            Version::One => 28,
-            Version::Two => 32,
-        }
+        self.version.header() as u64
     }
 
     /// Segments that so many octets take: one even for none.
@@ -163,7 +171,8 @@ fn padded(octets: u32) -> u64 {
 /// There is no way.
 // spec: v2-2.1-d, v2-2.1-e, bd-5.3-d, bd-5.3-e
 pub fn call(call: &Call<'_>, link: &Link) -> Result<Travel, Cannot> {
-    let (writes, reply_chunk) = reply(call, link)?;
+    let call = &Call { results: call.results.get(..RESULTS).unwrap_or(call.results), ..*call };
+    let (writes, reply_chunk) = offer(call, link)?;
     let offered = if writes { call.results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };
     let base = link.base() + offered + reply_chunk.map_or(0, |octets| link.reply_chunk(octets));
     let (way, header) = arguments(call, link, base)?;
@@ -173,7 +182,7 @@ pub fn call(call: &Call<'_>, link: &Link) -> Result<Travel, Cannot> {
 }
 
 /// What is offered for the reply: Write chunks, and the octets of a Reply chunk.
-fn reply(call: &Call<'_>, link: &Link) -> Result<(bool, Option<u32>), Cannot> {
+fn offer(call: &Call<'_>, link: &Link) -> Result<(bool, Option<u32>), Cannot> {
     let (largest, threshold) = (u64::from(call.largest_reply), u64::from(link.reply_threshold));
     if link.base() + largest <= threshold {
         return Ok((false, None));
@@ -207,7 +216,7 @@ fn arguments(call: &Call<'_>, link: &Link, base: u64) -> Result<(Way, u64), Cann
     }
     let (mut moved, mut header, mut inline) = (0u64, base, u64::from(call.length));
     for _ in 0..link.read_chunks {
-        let left = call.items.iter().take(64).enumerate().filter(|(at, _)| moved >> at & 1 == 0);
+        let left = call.items.iter().take(ITEMS).enumerate().filter(|(at, _)| moved >> at & 1 == 0);
         let Some((at, item)) = left.max_by_key(|(_, item)| item.length).filter(|_| call.reducible) else { break };
         moved |= 1 << at;
         header += link.read_chunk(item.length);
@@ -218,6 +227,70 @@ fn arguments(call: &Call<'_>, link: &Link, base: u64) -> Result<(Way, u64), Cann
     }
     let header = base + link.read_chunk(call.length);
     if fits(header, 0) { Ok((Way::Long, header)) } else { Err(Cannot::TooManySegments) }
+}
+
+/// What is left of a message of `length` octets without the items that are moved apart, which are in their order: the
+/// ranges between them. Their padding goes with them.
+pub fn left(length: u32, moved: impl Iterator<Item = Item>) -> impl Iterator<Item = Range<u32>> {
+    // One more item, of nothing, ends the message.
+    let end = Item { position: length, length: 0 };
+    let ranges = moved.chain(core::iter::once(end)).scan(0, move |from, item| {
+        let range = *from..item.position.min(length).max(*from);
+        *from =
+            u32::try_from(u64::from(item.position) + padded(item.length)).unwrap_or(length).clamp(range.end, length);
+        Some(range)
+    });
+    ranges.filter(|range| !range.is_empty())
+}
+
+/// A reply, as the consumer that has made it knows it, and what its call offered for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Octets of XDR with everything in place.
+    pub length: u32,
+    /// Results that may be moved apart, in their order.
+    pub results: &'a [Item],
+    /// What each of the Write chunks takes in octets; none for one without segments, whose result is to stay in place.
+    pub writes: &'a [Option<u32>],
+    /// Octets that the Reply chunk takes.
+    pub reply_chunk: Option<u32>,
+    /// Octets of the transport header, with the chunks that it returns.
+    pub header: u32,
+    /// Octets of the largest Send that the requester takes.
+    pub threshold: u32,
+}
+
+/// How a reply travels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Return {
+    /// The results that are written to Write chunks, a bit for each: those that have one.
+    pub moved: u64,
+    /// Whether what is left is written to the Reply chunk: it does not fit inline.
+    pub long: bool,
+}
+
+/// How a reply travels: each result that has a Write chunk goes there, and what is left goes inline if it fits.
+///
+/// # Errors
+/// There is no way.
+pub fn reply(answer: &Answer<'_>) -> Result<Return, Cannot> {
+    let (mut moved, mut left) = (0u64, u64::from(answer.length));
+    for (at, (result, chunk)) in answer.results.iter().zip(answer.writes).take(RESULTS).enumerate() {
+        let Some(capacity) = *chunk else { continue };
+        if result.length > capacity {
+            return Err(Cannot::ResultTooLong);
+        }
+        // An empty result leaves its chunk unused (RFC 8166, section 4.3.2.2).
+        moved |= u64::from(result.length > 0) << at;
+        left = left.saturating_sub(padded(result.length));
+    }
+    if u64::from(answer.header) + left <= u64::from(answer.threshold) {
+        return Ok(Return { moved, long: false });
+    }
+    match answer.reply_chunk {
+        Some(capacity) if left <= u64::from(capacity) => Ok(Return { moved, long: true }),
+        _ => Err(Cannot::ReplyTooLong),
+    }
 }
 
 #[cfg(test)]

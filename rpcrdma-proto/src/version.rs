@@ -22,6 +22,15 @@ impl Version {
         }
     }
 
+    /// Octets of the transport header of an RPC message without chunks.
+    #[must_use]
+    pub const fn header(self) -> u32 {
+        match self {
+            Self::One => 28,
+            Self::Two => 32,
+        }
+    }
+
     /// The version of a number.
     #[must_use]
     pub const fn of(number: u32) -> Option<Self> {

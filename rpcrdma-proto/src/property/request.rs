@@ -98,7 +98,7 @@ impl Answer {
 
 impl Basic {
     /// The value as it travels: each basic property is one word.
-    fn word(self) -> u32 {
+    pub(crate) fn word(self) -> u32 {
         match self {
             Self::ReceiveBufferSize(size) => size,
             Self::RemoteInvalidation(on) => u32::from(on),

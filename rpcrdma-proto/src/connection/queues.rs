@@ -1,0 +1,59 @@
+//! What is to be polled.
+
+use alloc::collections::VecDeque;
+
+use super::output::{Action, Event};
+
+/// Actions and events, in the order in which they came about.
+///
+/// Each call has at most one action waiting and two events, and a session a few more: so there is room for all, made once.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) actions: VecDeque<Action>,
+    events: VecDeque<Event>,
+    /// Events that the peer can bring about at will.
+    notices: usize,
+}
+
+/// How many of those may wait.
+const NOTICES: usize = 8;
+
+impl Queues {
+    pub(super) fn new(calls: usize, served: usize) -> Self {
+        /// A connection's own: that it is there, gone, to be made or closed; its properties; operations and errors.
+        const OWN: usize = 16;
+        Self {
+            actions: VecDeque::with_capacity(2 * calls + served + OWN),
+            events: VecDeque::with_capacity(calls + 2 * served + OWN),
+            notices: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    /// An event that the peer can bring about at will; false if too many wait already.
+    pub(super) fn notify(&mut self, event: Event) -> bool {
+        let room = self.notices < NOTICES;
+        if room {
+            self.notices += 1;
+            self.events.push_back(event);
+        }
+        room
+    }
+
+    #[inline]
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        let notice = matches!(event, Event::PropertiesChanged | Event::PeerError { .. } | Event::Operation { .. });
+        self.notices -= usize::from(notice);
+        Some(event)
+    }
+
+    #[inline]
+    pub(super) fn tell(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+}

@@ -1,0 +1,558 @@
+//! Calls of ours: from the consumer's wish to the end that it is told of.
+
+mod request;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use super::config::SEGMENTS;
+use super::life::{Life, Turn};
+use super::output::{Action, Event, Exposure, Failure, Reason, Region, Reply, Sent, Transmit};
+use super::queues::Queues;
+use super::slots::Slots;
+use crate::chunk::{self, Fault, Limits, Segment};
+use crate::credit::Requester;
+use crate::error::PeerError;
+use crate::header::{Chunks, Outgoing};
+use crate::travel::{self, Call, Cannot, Link, RESULTS};
+use crate::v2::{self, MsgType};
+
+pub(super) use request::Kind;
+use request::{Outcome, Request};
+
+/// No deadline.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// The calls of one direction, and the credits that they take.
+#[derive(Debug)]
+pub(super) struct Requests {
+    slots: Slots<Request>,
+    /// The segments that the transport has exposed: so many for each slot.
+    segments: Box<[Segment]>,
+    stride: usize,
+    waiting: VecDeque<u32>,
+    ready: VecDeque<u32>,
+    pub(super) credits: Requester,
+    /// Calls that the consumer may have, and has.
+    most: u16,
+    open: u16,
+    wanted: u32,
+    /// No deadline is before this.
+    soonest: u64,
+    /// How many calls have begun: the next one's age.
+    begun: u64,
+    /// Whether calls wait out of their order.
+    disordered: bool,
+}
+
+/// Why a call can't begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallError {
+    /// As many calls are open as there may be.
+    Full,
+    /// The session has ended, or is to end.
+    Closed,
+    /// The peer's consumer has not said that it takes backward calls.
+    NotReady,
+}
+
+impl core::fmt::Display for CallError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Full => "as many calls are open as there may be",
+            Self::Closed => "the session has ended",
+            Self::NotReady => "the peer's consumer has not said that it takes backward calls",
+        })
+    }
+}
+
+impl core::error::Error for CallError {}
+
+/// A reply that has come.
+pub(super) struct Answered<'a> {
+    pub(super) xid: u32,
+    /// Its credit value, where its direction is certain.
+    pub(super) grant: Option<u32>,
+    pub(super) chunks: Chunks<'a>,
+    pub(super) reply: Reply,
+    pub(super) invalidated: Option<u32>,
+}
+
+impl Requests {
+    pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
+        // One more than the consumer's, for the properties.
+        let places = calls.saturating_add(1);
+        let stride = usize::from(segments);
+        Self {
+            slots: Slots::new(places, seed),
+            segments: vec![Segment::default(); stride * usize::from(places)].into(),
+            stride,
+            waiting: VecDeque::with_capacity(usize::from(places)),
+            ready: VecDeque::with_capacity(usize::from(places)),
+            credits: Requester::new(credits),
+            most: calls,
+            open: 0,
+            wanted: credits,
+            soonest: NEVER,
+            begun: 0,
+            disordered: false,
+        }
+    }
+
+    /// Whether the memory of every call is its own.
+    pub(super) fn is_settled(&self) -> bool {
+        self.slots.values().all(Request::is_settled)
+    }
+
+    /// Calls that are open, orphans included.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Receives that replies may take: one for each call that may be under way.
+    // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
+    pub(super) fn receives(&self) -> u32 {
+        self.wanted
+    }
+
+    /// Whether a call with this XID is open.
+    pub(super) fn is_open(&self, xid: u32) -> bool {
+        self.slots.get(xid).is_some()
+    }
+
+    /// Whether a reply with this XID may come.
+    pub(super) fn expects(&self, xid: u32) -> bool {
+        self.slots.get(xid).is_some_and(|request| request.credit.is_some())
+    }
+
+    pub(super) fn kind(&self, xid: u32) -> Option<Kind> {
+        self.slots.get(xid).map(|request| request.kind)
+    }
+
+    /// The time before which no deadline passes.
+    pub(super) fn soonest(&self) -> u64 {
+        self.soonest
+    }
+
+    /// Begins a call. `taken` knows the XIDs that are live in the other direction (decision D12).
+    // spec: v2-4.2.2-f, bd-2-b, bd-2.4-b, bd-5.1-a
+    pub(super) fn call(
+        &mut self,
+        kind: Kind,
+        call: &Call<'_>,
+        deadline: u64,
+        taken: impl Fn(u32) -> bool,
+    ) -> Result<u32, CallError> {
+        if kind == Kind::Rpc && self.open == self.most {
+            return Err(CallError::Full);
+        }
+        let age = self.begun;
+        let xid = self.slots.insert(taken, |_| Request::new(kind, age, deadline, call)).ok_or(CallError::Full)?;
+        self.begun += 1;
+        self.soonest = self.soonest.min(deadline);
+        match kind {
+            Kind::Rpc => {
+                self.open += 1;
+                self.waiting.push_back(xid);
+            }
+            Kind::Properties => self.waiting.push_front(xid),
+        }
+        Ok(xid)
+    }
+
+    /// Lets calls go that wait, as long as there are credits: first come, first served. Before the version is settled it is
+    /// one, and `only` says which kind.
+    // spec: v2-5-b, bd-4-c
+    pub(super) fn admit(&mut self, link: &Link, only: Option<Kind>, out: &mut Queues) {
+        if core::mem::take(&mut self.disordered) {
+            self.order();
+        }
+        while let Some(xid) = self.waiting.front().copied() {
+            let Some(request) = self.slots.get_mut(xid) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            if only.is_some_and(|kind| kind != request.kind) {
+                return;
+            }
+            request.travel = match travel::call(&request.as_call(), link) {
+                Ok(travel) => travel,
+                Err(why) => {
+                    self.end(xid, Outcome::Failed(Failure::Cannot(why)), out);
+                    continue;
+                }
+            };
+            let Some(credit) = self.credits.call() else { return };
+            request.credit = Some(credit);
+            self.waiting.pop_front();
+            if request.exposures().next().is_none() {
+                request.turn(Turn::Prepared);
+                self.ready.push_back(xid);
+            } else {
+                request.turn(Turn::Expose);
+                request.live = true;
+                out.act(Action::Expose { xid });
+            }
+        }
+    }
+
+    /// What of a call is to be exposed.
+    pub(super) fn exposures(&self, xid: u32) -> impl Iterator<Item = Exposure> + use<'_> {
+        self.slots.get(xid).into_iter().flat_map(Request::exposures)
+    }
+
+    /// The segments of each exposure have come, in the order of the exposures.
+    pub(super) fn exposed<'a>(
+        &mut self,
+        xid: u32,
+        regions: impl Iterator<Item = &'a [Segment]>,
+        link: &Link,
+        out: &mut Queues,
+    ) {
+        let index = self.slots.index(xid);
+        let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Exposing) else { return };
+        let Some(place) = self.segments.get_mut(index * self.stride..(index + 1) * self.stride) else { return };
+        request.exposed.clear();
+        let mut filled = 0;
+        for region in regions {
+            let Some(mine) = place.get_mut(filled..filled + region.len()) else {
+                return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
+            };
+            mine.copy_from_slice(region);
+            filled += region.len();
+            // No more than the stride, of 16 bits.
+            let counted = request.exposed.try_push(u16::try_from(region.len()).unwrap_or(u16::MAX));
+            debug_assert!(counted.is_ok(), "more regions than a call has");
+        }
+        let octets = request.header(link, place).saturating_add(request.inline());
+        if request.exposures().count() != request.exposed.len() || octets > link.call_threshold {
+            return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
+        }
+        request.turn(Turn::Prepared);
+        self.ready.push_back(xid);
+    }
+
+    /// The transport could not expose its memory.
+    pub(super) fn unexposable(&mut self, xid: u32, out: &mut Queues) {
+        if self.slots.get(xid).is_some_and(|request| request.life == Life::Exposing) {
+            self.end(xid, Outcome::Failed(Failure::Memory), out);
+        }
+    }
+
+    /// Writes the header of the next call that is ready.
+    pub(super) fn transmit(&mut self, buffer: &mut [u8], link: &Link, out: &mut Queues) -> Option<Transmit> {
+        while let Some(xid) = self.ready.front().copied() {
+            let index = self.slots.index(xid);
+            let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Ready) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let segments = self.segments.get(index * self.stride..(index + 1) * self.stride).unwrap_or_default();
+            // What the peer takes may have changed since.
+            if request.header(link, segments).saturating_add(request.inline()) > link.call_threshold {
+                self.ready.pop_front();
+                self.end(xid, Outcome::Again, out);
+                continue;
+            }
+            let header = write(xid, request, segments, self.credits.wanted(), link, buffer)?;
+            self.ready.pop_front();
+            request.turn(Turn::Transmitted);
+            request.sending = request.kind == Kind::Rpc;
+            return Some(Transmit { what: Sent::Call { xid }, header, invalidate: None });
+        }
+        None
+    }
+
+    /// The next call that is ready, if it is for the properties: they write their own header.
+    pub(super) fn transmit_properties(&mut self) -> Option<u32> {
+        let xid = self.ready.front().copied()?;
+        let request = self.slots.get_mut(xid).filter(|request| request.kind == Kind::Properties)?;
+        request.turn(Turn::Transmitted);
+        self.ready.pop_front();
+        Some(xid)
+    }
+
+    /// Octets of a call that follow its header.
+    pub(super) fn parts(&self, xid: u32) -> impl Iterator<Item = Range<u32>> + use<'_> {
+        self.slots.get(xid).into_iter().flat_map(Request::parts)
+    }
+
+    /// The Send of a call has given back its memory.
+    pub(super) fn released(&mut self, xid: u32, out: &mut Queues) {
+        let Some(request) = self.slots.get_mut(xid).filter(|request| request.sending) else { return };
+        request.sending = false;
+        self.settle(xid, out);
+    }
+
+    /// A call's memory can no longer be reached by the peer.
+    // spec: v2-2.2-b
+    pub(super) fn fenced(&mut self, xid: u32, out: &mut Queues) {
+        let fencing = |request: &&mut Request| request.live && request.life == Life::Settling;
+        let Some(request) = self.slots.get_mut(xid).filter(fencing) else { return };
+        request.live = false;
+        self.settle(xid, out);
+    }
+
+    /// A reply to an open call has come: whether its buffer is kept. None if it invalidated a key that is not the call's.
+    pub(super) fn replied(&mut self, answered: Answered<'_>, out: &mut Queues) -> Option<bool> {
+        let Answered { xid, grant, chunks, mut reply, invalidated } = answered;
+        let index = self.slots.index(xid);
+        let request = self.slots.get_mut(xid)?;
+        let segments = self.segments.get(index * self.stride..(index + 1) * self.stride).unwrap_or_default();
+        if let Some(key) = invalidated {
+            if !request.regions(segments).any(|(_, mine)| mine.iter().any(|segment| segment.handle == key)) {
+                return None;
+            }
+            request.invalidated = Some(key);
+        }
+        let outcome = match returned(request, segments, chunks, &mut reply) {
+            Ok(()) => Outcome::Reply(reply),
+            Err(why) => Outcome::Failed(why),
+        };
+        let kept = request.life == Life::Sent && matches!(outcome, Outcome::Reply(_));
+        self.answered(xid, grant, outcome, out);
+        Some(kept)
+    }
+
+    /// A call has its answer, whatever it is, and gives back its credit.
+    fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
+        let Some(request) = self.slots.get_mut(xid) else { return };
+        if let Some(credit) = request.credit.take() {
+            self.credits.replied(credit, grant);
+        }
+        match request.life {
+            Life::Sent => self.end(xid, outcome, out),
+            Life::Orphaned => {
+                request.turn(Turn::Answered);
+                self.remove(xid);
+            }
+            // Its end was known already: what comes too late gives back the credit alone.
+            _ => {}
+        }
+    }
+
+    /// A ROPT_REQPROP has its answer.
+    pub(super) fn properties_answered(&mut self, xid: u32, grant: Option<u32>, out: &mut Queues) {
+        self.answered(xid, grant, Outcome::None, out);
+    }
+
+    /// The peer answers a call with an error: it ends, or goes `again` in another version (decision D16).
+    pub(super) fn refused(&mut self, xid: u32, error: PeerError, again: bool, out: &mut Queues) {
+        let outcome = if again { Outcome::Again } else { Outcome::Failed(Failure::Peer(error)) };
+        self.answered(xid, None, outcome, out);
+    }
+
+    /// Ends a call at the consumer's wish.
+    pub(super) fn cancel(&mut self, xid: u32, out: &mut Queues) -> bool {
+        let open = self.slots.get(xid).is_some_and(Request::is_wanted);
+        if open {
+            self.end(xid, Outcome::Failed(Failure::Cancelled), out);
+        }
+        open
+    }
+
+    /// Ends the calls whose deadline has passed.
+    pub(super) fn expire(&mut self, now: u64, out: &mut Queues) {
+        if now < self.soonest {
+            return;
+        }
+        let mut from = 0;
+        while let Some((xid, next)) =
+            self.slots.find_from(from, |request| request.deadline <= now && request.is_wanted())
+        {
+            from = next;
+            self.end(xid, Outcome::Failed(Failure::TimedOut), out);
+        }
+        let deadlines = self.slots.values().filter(|request| request.is_wanted()).map(|request| request.deadline);
+        self.soonest = deadlines.min().unwrap_or(NEVER);
+    }
+
+    /// The connection is gone: no reply will come. What was not answered waits for the next one, the oldest first.
+    // spec: bd-4.3.1-c, bd-4.3.2-d, bd-5.4-a
+    pub(super) fn lost(&mut self, out: &mut Queues) {
+        self.ready.clear();
+        let mut from = 0;
+        while let Some((xid, next)) = self.slots.find_from(from, |_| true) {
+            from = next;
+            let Some(request) = self.slots.get_mut(xid) else { continue };
+            request.credit = None;
+            match (request.life, request.kind) {
+                (Life::Exposing | Life::Ready | Life::Sent, Kind::Rpc) => self.end(xid, Outcome::Again, out),
+                (Life::Waiting | Life::Exposing | Life::Ready | Life::Sent, Kind::Properties) => {
+                    self.end(xid, Outcome::None, out);
+                }
+                (Life::Orphaned, _) => {
+                    request.turn(Turn::Answered);
+                    self.remove(xid);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A new connection: credits begin anew.
+    pub(super) fn connected(&mut self) {
+        self.credits = Requester::new(self.wanted);
+    }
+
+    /// Ends all calls: there will be no connection.
+    pub(super) fn fail_all(&mut self, why: Reason, out: &mut Queues) {
+        let mut from = 0;
+        while let Some((xid, next)) = self.slots.find_from(from, Request::is_wanted) {
+            from = next;
+            self.end(xid, Outcome::Failed(Failure::Closed(why)), out);
+        }
+    }
+
+    /// A call's end is known. It waits for its memory.
+    fn end(&mut self, xid: u32, outcome: Outcome, out: &mut Queues) {
+        let Some(request) = self.slots.get_mut(xid) else { return };
+        if request.life == Life::Waiting {
+            self.waiting.retain(|waiting| *waiting != xid);
+        }
+        if request.life == Life::Settling {
+            // Sent again it would have been; now it ends.
+            request.outcome = outcome;
+            return;
+        }
+        // A call that was not sent gives its credit back, as nobody else can.
+        if matches!(request.life, Life::Exposing | Life::Ready)
+            && let Some(credit) = request.credit.take()
+        {
+            self.credits.unused(credit);
+        }
+        request.outcome = outcome;
+        request.turn(Turn::Ended);
+        if request.live {
+            out.act(Action::Fence { xid, invalidated: request.invalidated });
+        }
+        self.settle(xid, out);
+    }
+
+    /// Tells of a call's end if its memory is its own.
+    fn settle(&mut self, xid: u32, out: &mut Queues) {
+        let Some(request) = self.slots.get_mut(xid) else { return };
+        if request.life != Life::Settling || !request.is_settled() {
+            return;
+        }
+        let event = match core::mem::replace(&mut request.outcome, Outcome::None) {
+            Outcome::Again => {
+                request.turn(Turn::Again);
+                request.exposed.clear();
+                request.invalidated = None;
+                self.waiting.push_back(xid);
+                self.disordered = true;
+                return;
+            }
+            Outcome::Reply(reply) => Some(Event::ReplyArrived { xid, reply }),
+            Outcome::Failed(why) => (request.kind == Kind::Rpc).then_some(Event::CallFailed { xid, why }),
+            Outcome::None => None,
+        };
+        if let Some(event) = event {
+            out.tell(event);
+        }
+        if request.credit.is_some() {
+            request.turn(Turn::Abandoned);
+        } else {
+            request.turn(Turn::Settled);
+            self.remove(xid);
+        }
+    }
+
+    fn remove(&mut self, xid: u32) {
+        if let Some(request) = self.slots.remove(xid) {
+            self.open -= u16::from(request.kind == Kind::Rpc);
+        }
+    }
+
+    /// The oldest call goes first; one for the properties before all.
+    fn order(&mut self) {
+        let slots = &self.slots;
+        let rank = |xid: &u32| slots.get(*xid).map(|request| (request.kind == Kind::Rpc, request.age));
+        self.waiting.make_contiguous().sort_unstable_by_key(rank);
+    }
+}
+
+/// Writes the header of a call; none if the buffer is too small.
+fn write(
+    xid: u32,
+    request: &Request,
+    segments: &[Segment],
+    credits: u32,
+    link: &Link,
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let mut header = Outgoing { xid, version: link.version, credits, direction: MsgType::Call, ..Outgoing::EMPTY };
+    if request.exposed.is_empty() {
+        return header.write(buffer).ok();
+    }
+    let wire: ArrayVec<v2::Segment, SEGMENTS> =
+        segments.iter().take(SEGMENTS).copied().map(v2::Segment::from).collect();
+    let mut reads = ArrayVec::<v2::ReadSegment, SEGMENTS>::new();
+    let mut writes = ArrayVec::<v2::WriteChunk<'_>, RESULTS>::new();
+    for (region, mine) in request.regions(&wire) {
+        let read = |position| move |target: &v2::Segment| v2::ReadSegment { position, target: *target };
+        match region {
+            Region::Call => {
+                header.long = true;
+                reads.extend(mine.iter().map(read(0)));
+            }
+            Region::Item(at) => {
+                let position = request.items.get(at).map_or(0, |item| item.position);
+                reads.extend(mine.iter().map(read(position)));
+            }
+            Region::Result(_) => writes.push(v2::WriteChunk { target: mine.into() }),
+            Region::Reply => header.reply = Some(mine),
+        }
+    }
+    (header.reads, header.writes) = (&reads, &writes);
+    header.write(buffer).ok()
+}
+
+/// Holds the chunks that a reply returns against those that were offered, and takes over their lengths.
+fn returned(request: &Request, segments: &[Segment], chunks: Chunks<'_>, reply: &mut Reply) -> Result<(), Failure> {
+    // Whatever is offered is within our own limits.
+    const ALL: Limits = Limits { segments: u32::MAX, octets: u32::MAX };
+    if !chunks.reads().is_empty() {
+        return Err(Failure::ReplyReads);
+    }
+    let mut writes = chunks.writes(&ALL);
+    let mut long = chunks.reply(&ALL).map_err(Failure::Reply)?;
+    for (region, offered) in request.regions(segments) {
+        let offered = offered.iter().copied();
+        match region {
+            Region::Result(_) => {
+                // A responder that leaves out the list has used none of it.
+                let octets = match writes.next() {
+                    Some(chunk) => chunk.and_then(|chunk| chunk::returned(offered, chunk.segments())),
+                    None => Ok(0),
+                };
+                reply.results.push(octets.map_err(Failure::Reply)?);
+            }
+            Region::Reply => {
+                let octets = long.take().map_or(Ok(0), |chunk| chunk::returned(offered, chunk.segments()));
+                reply.long = Some(octets.map_err(Failure::Reply)?);
+            }
+            Region::Call | Region::Item(_) => {}
+        }
+    }
+    if writes.next().is_some() || long.is_some() {
+        return Err(Failure::Reply(Fault::NotAsOffered));
+    }
+    // A reply without octets of its own must be in the chunk.
+    match (reply.inline.is_empty(), reply.long) {
+        (true, None | Some(0..8)) => Err(Failure::Reply(Fault::NoPayload)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

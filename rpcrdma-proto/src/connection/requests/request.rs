@@ -1,0 +1,171 @@
+//! One call of ours.
+
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use crate::chunk::Segment;
+use crate::connection::life::{Life, Turn};
+use crate::connection::output::{Exposure, Failure, Region, Reply};
+use crate::credit::Credit;
+use crate::travel::{self, Call, ITEMS, Item, Link, RESULTS, Travel, Way};
+
+/// Regions of one call: its items or the whole of it, its results, and its reply.
+pub(super) const REGIONS: usize = ITEMS + RESULTS + 2;
+
+/// A call of ours.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) life: Life,
+    pub(super) kind: Kind,
+    pub(super) age: u64,
+    pub(super) deadline: u64,
+    pub(super) credit: Option<Credit>,
+    /// A Send has its memory.
+    pub(super) sending: bool,
+    /// The peer may reach its memory.
+    pub(super) live: bool,
+    pub(super) length: u32,
+    pub(super) largest_reply: u32,
+    pub(super) reducible: bool,
+    pub(super) items: ArrayVec<Item, ITEMS>,
+    pub(super) results: ArrayVec<u32, RESULTS>,
+    pub(super) travel: Travel,
+    /// The segments of each region that is exposed, counted.
+    pub(super) exposed: ArrayVec<u16, REGIONS>,
+    pub(super) invalidated: Option<u32>,
+    pub(super) outcome: Outcome,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::connection) enum Kind {
+    /// The consumer.
+    Rpc,
+    /// The properties: a ROPT_REQPROP.
+    Properties,
+}
+
+/// How a call ends.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Not known yet; or, of an orphan, told already.
+    None,
+    Reply(Reply),
+    Failed(Failure),
+    /// It is to be sent again.
+    Again,
+}
+
+/// Nothing is moved, and nothing offered.
+pub(super) const NO_TRAVEL: Travel = Travel { call: Way::Inline, writes: false, reply_chunk: None, header: 0 };
+
+impl Request {
+    pub(super) fn new(kind: Kind, age: u64, deadline: u64, call: &Call<'_>) -> Self {
+        Self {
+            life: Life::Waiting,
+            kind,
+            age,
+            deadline,
+            credit: None,
+            sending: false,
+            live: false,
+            length: call.length,
+            largest_reply: call.largest_reply,
+            reducible: call.reducible,
+            items: call.items.iter().copied().take(ITEMS).collect(),
+            results: call.results.iter().copied().take(RESULTS).collect(),
+            travel: NO_TRAVEL,
+            exposed: ArrayVec::new(),
+            invalidated: None,
+            outcome: Outcome::None,
+        }
+    }
+
+    pub(super) fn as_call(&self) -> Call<'_> {
+        Call {
+            length: self.length,
+            items: &self.items,
+            largest_reply: self.largest_reply,
+            results: &self.results,
+            reducible: self.reducible,
+        }
+    }
+
+    /// Takes a turn; false, and nothing has changed, if it can't happen.
+    pub(super) fn turn(&mut self, turn: Turn) -> bool {
+        match self.life.next(turn) {
+            Some(next) => {
+                self.life = next;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// What is exposed for it, in the order of the header.
+    pub(super) fn exposures(&self) -> impl Iterator<Item = Exposure> + use<'_> {
+        let (moved, whole) = match self.travel.call {
+            Way::Inline => (0, None),
+            Way::Reduced(moved) => (moved, None),
+            Way::Long => (0, Some(Exposure { region: Region::Call, length: self.length })),
+        };
+        let items = self.items.iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
+        let items = items.map(|(at, item)| Exposure { region: Region::Item(at), length: item.length });
+        let results = self.results.iter().enumerate().filter(|_| self.travel.writes);
+        let results = results.map(|(at, most)| Exposure { region: Region::Result(at), length: *most });
+        let reply = self.travel.reply_chunk.map(|length| Exposure { region: Region::Reply, length });
+        whole.into_iter().chain(items).chain(results).chain(reply)
+    }
+
+    /// Its regions, each with the segments that hold it.
+    pub(super) fn regions<'a, S>(&'a self, segments: &'a [S]) -> impl Iterator<Item = (Region, &'a [S])> + use<'a, S> {
+        let mut rest = segments;
+        self.exposures().zip(&self.exposed).map(move |(exposure, count)| {
+            let (mine, after) = rest.split_at_checked(usize::from(*count)).unwrap_or((rest, &[]));
+            rest = after;
+            (exposure.region, mine)
+        })
+    }
+
+    /// The items that are moved apart.
+    fn moved(&self) -> impl Iterator<Item = Item> + use<'_> {
+        let moved = if let Way::Reduced(moved) = self.travel.call { moved } else { 0 };
+        self.items.iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1).map(|(_, item)| *item)
+    }
+
+    /// Which octets of the call follow the header.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Range<u32>> + use<'_> {
+        let inline = if self.travel.call == Way::Long { 0 } else { self.length };
+        travel::left(inline, self.moved())
+    }
+
+    /// How many.
+    pub(super) fn inline(&self) -> u32 {
+        self.parts().fold(0, |octets, part| octets.saturating_add(part.end - part.start))
+    }
+
+    /// Whether the consumer is still to be told of its end.
+    pub(super) fn is_wanted(&self) -> bool {
+        let open = matches!(self.outcome, Outcome::None | Outcome::Again);
+        self.kind == Kind::Rpc && open && !matches!(self.life, Life::Orphaned | Life::Done)
+    }
+
+    /// Whether its memory is its own.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.sending && !self.live
+    }
+
+    /// Octets that its header takes, with the segments that were exposed.
+    pub(super) fn header(&self, link: &Link, segments: &[Segment]) -> u32 {
+        let lists = self.regions(segments).map(|(region, segments)| {
+            let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
+            match region {
+                Region::Item(_) | Region::Call => count.saturating_mul(24),
+                Region::Result(_) => count.saturating_mul(16).saturating_add(8),
+                Region::Reply => count.saturating_mul(16).saturating_add(4),
+            }
+        });
+        lists.fold(link.version.header(), u32::saturating_add)
+    }
+}

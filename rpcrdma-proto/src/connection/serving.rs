@@ -1,0 +1,395 @@
+//! Calls of the peer's: from their arrival to the end of their replies.
+
+mod call;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+use hashbrown::HashTable;
+
+use super::life::{Service, Step};
+use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
+use super::queues::Queues;
+use super::slots::Slots;
+use crate::chunk::{Fault, Limits, Pieces, ReadPlan, Segment, WriteChunk};
+use crate::credit::{Overrun, Responder};
+use crate::header::{Chunks, Outgoing};
+use crate::travel::{self, Answer, Cannot, Item, RESULTS};
+use crate::v2::{self, MsgType};
+use crate::version::Version;
+use crate::xdr::List;
+
+use call::{Call, WRITES};
+
+/// The calls of one direction that are being served, and the credits that were granted for them.
+#[derive(Debug)]
+pub(super) struct Serving {
+    slots: Slots<Call>,
+    /// The keys of calls without a reply, by their XIDs.
+    index: HashTable<u32>,
+    seed: u32,
+    /// The segments that calls have offered: so many for each slot.
+    reads: Box<[v2::ReadSegment]>,
+    writes: Box<[v2::Segment]>,
+    limits: Limits,
+    replies: VecDeque<u32>,
+    pub(super) credits: Responder,
+    most: u16,
+    reserve: u32,
+}
+
+/// A call that has come.
+pub(super) struct Arrival<'a> {
+    pub(super) xid: u32,
+    pub(super) version: Version,
+    /// Credits that it asks for.
+    pub(super) asked: u32,
+    pub(super) buffer: Buffer,
+    /// Its octets in the buffer; none if it is a chunk itself.
+    pub(super) inline: Option<Range<u32>>,
+    pub(super) chunks: Chunks<'a>,
+}
+
+/// Why a call is not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unserved {
+    /// Its chunks break a rule, or are more than is taken.
+    Fault(Fault),
+    /// It has the XID of a call that is being served.
+    Twice,
+    /// More calls than there is room for.
+    Overrun,
+}
+
+impl From<Fault> for Unserved {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What of a message sent as a reply its requester takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
+    /// Octets of one Send.
+    pub(super) threshold: u32,
+    /// Whether Send With Invalidate may be used.
+    pub(super) invalidate: bool,
+}
+
+impl Serving {
+    pub(super) fn new(most: u16, reserve: u32, limits: Limits, seed: u32) -> Self {
+        let segments = limits.segments as usize * usize::from(most);
+        let target = v2::Segment::from(Segment::default());
+        Self {
+            slots: Slots::new(most, seed),
+            index: HashTable::with_capacity(2 * usize::from(most)),
+            seed,
+            reads: vec![v2::ReadSegment { position: 0, target }; segments].into(),
+            writes: vec![target; segments].into(),
+            limits,
+            replies: VecDeque::with_capacity(usize::from(most)),
+            credits: Responder::new(most.into(), reserve),
+            most,
+            reserve,
+        }
+    }
+
+    /// Receives that calls may take.
+    pub(super) fn receives(&self) -> u32 {
+        if self.most == 0 {
+            return self.reserve;
+        }
+        self.credits.receives().saturating_sub(self.credits.pending())
+    }
+
+    /// Calls that are being served.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nothing is being served.
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether the consumer has a call, and has not answered it.
+    pub(super) fn is_given(&self, call: Served) -> bool {
+        self.slots.get(call.0).is_some_and(|call| call.life == Service::Given)
+    }
+
+    /// The version in which a call came.
+    pub(super) fn version(&self, call: Served) -> Option<Version> {
+        self.slots.get(call.0).map(|call| call.version)
+    }
+
+    /// Whether a call with this XID is being served.
+    pub(super) fn is_open(&self, xid: u32) -> bool {
+        self.find(xid).is_some()
+    }
+
+    fn find(&self, xid: u32) -> Option<u32> {
+        let named = |key: &u32| self.slots.get(*key).is_some_and(|call| call.xid == xid);
+        self.index.find(hash(self.seed, xid), named).copied()
+    }
+
+    /// A call has come.
+    // spec: v2-5.3-a, bd-2-c, bd-2-d
+    pub(super) fn arrived(&mut self, arrival: &Arrival<'_>, out: &mut Queues) -> Result<Served, Unserved> {
+        if self.is_open(arrival.xid) {
+            return Err(Unserved::Twice);
+        }
+        if self.most == 0 || self.slots.is_full() {
+            return Err(Unserved::Overrun);
+        }
+        let mut call = Call::new(arrival);
+        if !arrival.chunks.is_empty() {
+            self.offered(arrival, &mut call)?;
+        } else if arrival.inline.is_none() {
+            return Err(Fault::NoPayload.into());
+        }
+        if self.credits.received() == Err(Overrun) {
+            self.credits.dropped();
+            return Err(Unserved::Overrun);
+        }
+        let (xid, reading, place) = (call.xid, call.life == Service::Reading, call.message());
+        let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err(Unserved::Overrun) };
+        if !arrival.chunks.is_empty() {
+            self.store(key, arrival);
+        }
+        let slots = &self.slots;
+        let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
+        self.index.insert_unique(hash(self.seed, xid), key, rehash);
+        let call = Served(key);
+        if reading {
+            let inline = arrival.inline.clone().unwrap_or_default();
+            out.act(Action::Read { call, buffer: arrival.buffer, inline });
+        } else {
+            out.tell(Event::CallArrived { call, xid, message: place });
+        }
+        Ok(call)
+    }
+
+    /// Holds what a call offers against the rules, and counts it.
+    fn offered(&self, arrival: &Arrival<'_>, call: &mut Call) -> Result<(), Fault> {
+        let (reads, limits) = (arrival.chunks.reads(), &self.limits);
+        let plan = match &arrival.inline {
+            Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,
+            None => ReadPlan::long(reads, limits)?,
+        };
+        call.length = plan.len();
+        // No more than the limit, which is checked.
+        call.reads = u16::try_from(reads.len()).map_err(|_| Fault::TooManySegments)?;
+        call.life = if plan.is_inline() { Service::Given } else { Service::Reading };
+        let mut count = |chunk: &WriteChunk<'_>| {
+            call.keys.add(chunk.segments().map(|segment| segment.handle));
+            u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)
+        };
+        let mut total = 0;
+        for chunk in arrival.chunks.writes(limits) {
+            let segments = count(&chunk?)?;
+            total += u32::from(segments);
+            call.writes.try_push(segments).map_err(|_| Fault::TooManySegments)?;
+        }
+        if let Some(chunk) = arrival.chunks.reply(limits)? {
+            let segments = count(&chunk)?;
+            total += u32::from(segments);
+            call.reply = Some(segments);
+        }
+        call.keys.add(reads.iter().map(|segment| segment.target.handle));
+        if total > limits.segments { Err(Fault::TooManySegments) } else { Ok(()) }
+    }
+
+    /// Keeps the segments that a call offers.
+    fn store(&mut self, key: u32, arrival: &Arrival<'_>) {
+        let range = self.range(key);
+        let places = self.reads.get_mut(range.clone()).unwrap_or_default();
+        for (place, segment) in places.iter_mut().zip(arrival.chunks.reads().iter()) {
+            *place = v2::ReadSegment { position: segment.position, target: segment.target.into() };
+        }
+        let chunks = arrival.chunks.writes(&self.limits).chain(arrival.chunks.reply(&self.limits).transpose());
+        let segments = chunks.flatten().flat_map(|chunk| chunk.segments());
+        let places = self.writes.get_mut(range).unwrap_or_default();
+        for (place, segment) in places.iter_mut().zip(segments) {
+            *place = segment.into();
+        }
+    }
+
+    /// The places of a call's segments.
+    fn range(&self, key: u32) -> Range<usize> {
+        let stride = self.limits.segments as usize;
+        let from = self.slots.index(key) * stride;
+        from..from + stride
+    }
+
+    /// How a call is put together.
+    pub(super) fn pieces(&self, served: Served) -> Option<Pieces<'_>> {
+        let call = self.slots.get(served.0)?;
+        let reads = self.reads.get(self.range(served.0))?.get(..usize::from(call.reads))?;
+        let reads = List::from(reads).into();
+        let plan = match &call.inline {
+            Some(inline) => ReadPlan::inline(reads, inline.len(), &self.limits),
+            None => ReadPlan::long(reads, &self.limits),
+        };
+        plan.ok().map(|plan| plan.pieces())
+    }
+
+    /// Octets of a call, put together.
+    pub(super) fn length(&self, served: Served) -> Option<u32> {
+        self.slots.get(served.0).map(|call| call.length)
+    }
+
+    /// All of a call is here.
+    pub(super) fn moved(&mut self, served: Served, out: &mut Queues) {
+        let Some(call) = self.slots.get_mut(served.0) else { return };
+        if call.step(Step::Read) {
+            out.tell(Event::CallArrived { call: served, xid: call.xid, message: call.message() });
+        }
+    }
+
+    /// The consumer answers a call. None if the call has ended; an error, to be told to the peer, if the reply has no way.
+    pub(super) fn reply(
+        &mut self,
+        served: Served,
+        length: u32,
+        results: &[Item],
+        terms: Terms,
+    ) -> Option<Result<(), Cannot>> {
+        let range = self.range(served.0);
+        let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        let segments = self.writes.get_mut(range).unwrap_or_default();
+        let mut capacities = ArrayVec::<Option<u32>, WRITES>::new();
+        let mut reply_chunk = None;
+        for (count, mine) in call.chunks(segments) {
+            let chunk = WriteChunk::v2(mine.into(), &self.limits).ok().map(|chunk| chunk.capacity());
+            match count {
+                Some(_) => capacities.push(chunk.filter(|_| !mine.is_empty())),
+                None => reply_chunk = chunk,
+            }
+        }
+        let answer = Answer {
+            length,
+            results,
+            writes: &capacities,
+            reply_chunk,
+            header: call.header(),
+            threshold: terms.threshold,
+        };
+        match travel::reply(&answer) {
+            Ok(way) => {
+                call.answer = call::Reply { length, results: results.iter().copied().take(RESULTS).collect(), way };
+                call.fill(segments);
+                call.step(Step::Replied);
+                self.replies.push_back(served.0);
+                Some(Ok(()))
+            }
+            Err(why) => Some(Err(why)),
+        }
+    }
+
+    /// Ends a call without a reply: its version, XID, and whether it was there.
+    pub(super) fn end(&mut self, served: Served, answered: bool, out: &mut Queues) -> Option<(u32, Version)> {
+        let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        let ended = (call.xid, call.version);
+        call.step(Step::Dropped);
+        self.credits.dropped();
+        self.forget(served.0);
+        self.remove(served, answered, out);
+        Some(ended)
+    }
+
+    /// Writes the header of the next reply.
+    pub(super) fn transmit(&mut self, buffer: &mut [u8], terms: impl Fn(Version) -> Terms) -> Option<Transmit> {
+        let key = *self.replies.front()?;
+        let range = self.range(key);
+        let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
+            self.replies.pop_front();
+            return None;
+        };
+        let credits = self.credits.next(call.asked);
+        let header = write(call, self.writes.get(range).unwrap_or_default(), credits, buffer)?;
+        let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
+        call.step(Step::Transmitted);
+        self.credits.reply(call.asked);
+        self.replies.pop_front();
+        self.forget(key);
+        Some(Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate })
+    }
+
+    /// Octets of a reply that follow its header.
+    pub(super) fn parts(&self, served: Served) -> impl Iterator<Item = Range<u32>> + use<'_> {
+        self.slots.get(served.0).into_iter().flat_map(|call| call.answer.parts())
+    }
+
+    /// What is written of a reply before it is sent.
+    pub(super) fn writes(&self, served: Served) -> impl Iterator<Item = Write> + use<'_> {
+        let segments = self.writes.get(self.range(served.0)).unwrap_or_default();
+        self.slots.get(served.0).into_iter().flat_map(move |call| call.writes(segments))
+    }
+
+    /// The Send of a reply has given back its memory.
+    pub(super) fn released(&mut self, served: Served, out: &mut Queues) {
+        if self.slots.get_mut(served.0).is_some_and(|call| call.step(Step::Released)) {
+            self.remove(served, true, out);
+        }
+    }
+
+    /// The connection is gone: no reply will reach the peer, but for those that the Send has already.
+    pub(super) fn lost(&mut self, out: &mut Queues) {
+        self.replies.clear();
+        let mut from = 0;
+        while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {
+            from = next;
+            if let Some(call) = self.slots.get_mut(key) {
+                call.step(Step::Lost);
+            }
+            self.forget(key);
+            self.remove(Served(key), false, out);
+        }
+        self.credits = Responder::new(self.most.into(), self.reserve);
+    }
+
+    fn forget(&mut self, key: u32) {
+        let Some(call) = self.slots.get(key) else { return };
+        if let Ok(entry) = self.index.find_entry(hash(self.seed, call.xid), |found| *found == key) {
+            entry.remove();
+        }
+    }
+
+    fn remove(&mut self, call: Served, answered: bool, out: &mut Queues) {
+        self.slots.remove(call.0);
+        out.tell(Event::CallEnded { call, answered });
+    }
+}
+
+/// Spreads XIDs, which the peer chooses, by a number that it does not know (a finalizer of the splitmix family).
+fn hash(seed: u32, xid: u32) -> u64 {
+    let mixed = (u64::from(xid) ^ (u64::from(seed) << 32 | 0x9e37_79b9)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// Writes the header of a reply, with the chunks that it returns; none if the buffer is too small.
+fn write(call: &Call, segments: &[v2::Segment], credits: u32, buffer: &mut [u8]) -> Option<usize> {
+    let mut header = Outgoing {
+        xid: call.xid,
+        version: call.version,
+        credits,
+        direction: MsgType::Reply,
+        long: call.answer.way.long,
+        ..Outgoing::EMPTY
+    };
+    let mut writes = ArrayVec::<v2::WriteChunk<'_>, WRITES>::new();
+    for (number, mine) in call.chunks(segments) {
+        match number {
+            Some(_) => writes.push(v2::WriteChunk { target: mine.into() }),
+            None => header.reply = Some(mine),
+        }
+    }
+    header.writes = &writes;
+    header.write(buffer).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! One call of the peer's.
+
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use super::Arrival;
+use crate::chunk::Segment;
+use crate::connection::life::{Service, Step};
+use crate::connection::output::{Buffer, Message, Write};
+use crate::travel::{self, Item, RESULTS, Return};
+use crate::v2;
+use crate::version::Version;
+
+/// Write chunks that one call may offer: more than any binding to NFS has.
+pub(super) const WRITES: usize = 16;
+
+/// A call of the peer's.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) life: Service,
+    pub(super) xid: u32,
+    pub(super) version: Version,
+    /// Credits that it asked for.
+    pub(super) asked: u32,
+    pub(super) buffer: Buffer,
+    /// Its octets in the buffer.
+    pub(super) inline: Option<Range<u32>>,
+    /// Octets of the whole call.
+    pub(super) length: u32,
+    /// Segments of its Read list.
+    pub(super) reads: u16,
+    /// Segments of each of its Write chunks.
+    pub(super) writes: ArrayVec<u16, WRITES>,
+    /// Segments of its Reply chunk.
+    pub(super) reply: Option<u16>,
+    pub(super) keys: Keys,
+    pub(super) answer: Reply,
+}
+
+/// The reply to a call.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) length: u32,
+    pub(super) results: ArrayVec<Item, RESULTS>,
+    pub(super) way: Return,
+}
+
+impl Reply {
+    const NONE: Self = Self { length: 0, results: ArrayVec::new_const(), way: Return { moved: 0, long: false } };
+
+    /// The results that are written to Write chunks, each with the number of its chunk.
+    fn moved(&self) -> impl Iterator<Item = (usize, Item)> + use<'_> {
+        let moved = self.way.moved;
+        self.results.iter().copied().enumerate().filter(move |(at, _)| moved >> at & 1 == 1)
+    }
+
+    /// The octets that are left of it.
+    fn left(&self) -> impl Iterator<Item = Range<u32>> + use<'_> {
+        travel::left(self.length, self.moved().map(|(_, item)| item))
+    }
+
+    /// Those that follow the header.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Range<u32>> + use<'_> {
+        let inline = !self.way.long;
+        self.left().filter(move |_| inline)
+    }
+}
+
+/// The different keys of the chunks of one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keys {
+    None,
+    One(u32),
+    Many,
+}
+
+impl Keys {
+    pub(super) fn add(&mut self, keys: impl Iterator<Item = u32>) {
+        for key in keys {
+            *self = match *self {
+                Self::None => Self::One(key),
+                Self::One(one) if one == key => Self::One(one),
+                _ => Self::Many,
+            };
+        }
+    }
+
+    /// The key, if there is exactly one.
+    // spec: xc3-3.2-a
+    pub(super) fn single(self) -> Option<u32> {
+        if let Self::One(key) = self { Some(key) } else { None }
+    }
+}
+
+impl Call {
+    /// A call without chunks, of which all has come.
+    pub(super) fn new(arrival: &Arrival<'_>) -> Self {
+        Self {
+            life: Service::Given,
+            xid: arrival.xid,
+            version: arrival.version,
+            asked: arrival.asked,
+            buffer: arrival.buffer,
+            inline: arrival.inline.clone(),
+            // What has come in one Send.
+            length: arrival.inline.as_ref().map_or(0, |inline| inline.end - inline.start),
+            reads: 0,
+            writes: ArrayVec::new(),
+            reply: None,
+            keys: Keys::None,
+            answer: Reply::NONE,
+        }
+    }
+
+    /// Takes a step; false, and nothing has changed, if it can't happen.
+    pub(super) fn step(&mut self, step: Step) -> bool {
+        match self.life.next(step) {
+            Some(next) => {
+                self.life = next;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Where its octets are.
+    pub(super) fn message(&self) -> Message {
+        match &self.inline {
+            Some(octets) if self.reads == 0 => Message::Inline { buffer: self.buffer, octets: octets.clone() },
+            _ => Message::Placed { length: self.length },
+        }
+    }
+
+    /// Octets of its reply's header, which returns all that was offered.
+    pub(super) fn header(&self) -> u32 {
+        let writes = self.writes.iter().map(|count| 8 + 16 * u32::from(*count)).sum::<u32>();
+        self.version.header() + writes + self.reply.map_or(0, |count| 4 + 16 * u32::from(count))
+    }
+
+    /// Its Write chunks, each with its number, then its Reply chunk.
+    pub(super) fn chunks<'a>(
+        &'a self,
+        segments: &'a [v2::Segment],
+    ) -> impl Iterator<Item = (Option<usize>, &'a [v2::Segment])> + use<'a> {
+        let writes = self.writes.iter().enumerate().map(|(at, count)| (Some(at), *count));
+        let mut rest = segments;
+        writes.chain(self.reply.map(|count| (None, count))).map(move |(at, count)| {
+            let (mine, after) = rest.split_at_checked(usize::from(count)).unwrap_or((rest, &[]));
+            rest = after;
+            (at, mine)
+        })
+    }
+
+    /// Makes the segments that were offered those that are returned: each with the octets that the reply fills.
+    // spec: xc3-3.1-f
+    pub(super) fn fill(&self, segments: &mut [v2::Segment]) {
+        let mut rest = segments.iter_mut();
+        let mut fill = |count: u16, octets: u32| {
+            let mut left = octets;
+            for segment in rest.by_ref().take(usize::from(count)) {
+                segment.length = segment.length.min(left);
+                left -= segment.length;
+            }
+        };
+        for (at, count) in self.writes.iter().enumerate() {
+            let moved = self.answer.moved().find(|(moved, _)| *moved == at);
+            fill(*count, moved.map_or(0, |(_, item)| item.length));
+        }
+        if let Some(count) = self.reply {
+            let octets = self.answer.left().map(|range| range.end - range.start).sum();
+            fill(count, if self.answer.way.long { octets } else { 0 });
+        }
+    }
+
+    /// What of the reply is written, and where to, once the segments are filled.
+    pub(super) fn writes<'a>(&'a self, segments: &'a [v2::Segment]) -> impl Iterator<Item = Write> + use<'a> {
+        let long = self.answer.way.long;
+        self.chunks(segments).flat_map(move |(at, mine)| {
+            let result = self.answer.moved().find(|(moved, _)| at == Some(*moved));
+            let result = result.map(|(_, item)| item.position..item.position.saturating_add(item.length));
+            let rest = self.answer.left().filter(move |_| at.is_none() && long);
+            scatter(result.into_iter().chain(rest), mine.iter().copied().map(Segment::from))
+        })
+    }
+}
+
+/// Lays ranges of octets into segments, each of which is filled before the next.
+fn scatter(
+    mut ranges: impl Iterator<Item = Range<u32>>,
+    mut segments: impl Iterator<Item = Segment>,
+) -> impl Iterator<Item = Write> {
+    let (mut range, mut room) = (0..0, Segment::default());
+    core::iter::from_fn(move || {
+        while range.is_empty() {
+            range = ranges.next()?;
+        }
+        while room.length == 0 {
+            room = segments.next()?;
+        }
+        let length = room.length.min(range.end - range.start);
+        let write = Write { target: Segment { length, ..room }, octets: range.start..range.start + length };
+        range.start += length;
+        room = Segment { length: room.length - length, offset: room.offset + u64::from(length), ..room };
+        Some(write)
+    })
+}

@@ -1,0 +1,422 @@
+//! What the transport tells.
+
+use core::ops::Range;
+
+use super::{ConnectError, Held, Session};
+use crate::chunk::Segment;
+use crate::connection::config::Role;
+use crate::connection::exchange::Told;
+use crate::connection::life::{Change, Stage};
+use crate::connection::link::Link;
+use crate::connection::output::{Buffer, Event, Operation, Reason, Reply, Sent, Served};
+use crate::connection::receives::Receives;
+use crate::connection::requests::{Answered, Kind};
+use crate::connection::serving::{Arrival, Unserved};
+use crate::error::{Outcome, PeerError, Refusal, Why};
+use crate::header::{Body, Chunks, Header};
+use crate::private_data::PrivateData;
+use crate::property::Basic;
+use crate::v2::MsgType;
+use crate::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
+use crate::version::{Event as Turn, Negotiation, Version};
+
+/// An operation as it came.
+struct Notice<'a> {
+    xid: u32,
+    credits: u32,
+    direction: MsgType,
+    code: u32,
+    info: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl Session {
+    /// There is a connection, whose peer has sent this private data.
+    ///
+    /// # Errors
+    /// There is one already, the session has ended, or memory still belongs to the last one.
+    // spec: v2-5-a
+    pub fn connected(&mut self, now: u64, peer: PrivateData) -> Result<(), ConnectError> {
+        if !self.is_settled() {
+            return Err(ConnectError::Unsettled);
+        }
+        self.stage = self.stage.next(Change::Connected).ok_or(ConnectError::Stage)?;
+        self.counters.connections += 1;
+        self.link = Link::new(&self.config, peer, self.memory.holds(now));
+        self.receives = Receives::new(self.config.receive_size);
+        self.requests.connected();
+        self.exchange.connected();
+        self.refusals.clear();
+        match (self.link.version, self.config.role) {
+            (Some(version), _) => self.settled(version),
+            // The first message asks; where there are no properties, it is the first call (decision D7).
+            (None, Role::Client) if self.exchange.is_enabled() => self.request_properties(None),
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// The connection is gone, or could not be made, and every message that was being sent is released or will be.
+    ///
+    /// `why` is the transport's reason, for a connection that was not being closed.
+    pub fn lost(&mut self, now: u64, why: Reason) {
+        if !matches!(self.stage, Stage::Connecting | Stage::Up | Stage::Closing) {
+            return;
+        }
+        if self.link.negotiation == Negotiation::Asked {
+            // The peer may have dropped it for the version (version-two-01, section 5.2).
+            self.memory.remember(now, self.config.memory);
+            self.negotiated(Turn::Lost);
+        }
+        let why = self.closing.take().unwrap_or(why);
+        self.stage = self.stage.next(Change::Lost).unwrap_or(self.stage);
+        self.peer_ready = false;
+        self.receives = Receives::new(self.config.receive_size);
+        self.refusals.clear();
+        self.link = Link::new(&self.config, PrivateData::DEFAULT, false);
+        if self.exchange.is_asking() {
+            self.unanswered();
+        }
+        self.requests.lost(&mut self.out);
+        self.serving.lost(&mut self.out);
+        if why.is_final() {
+            return self.end(why);
+        }
+        self.out.tell(Event::Closed { why, last: false });
+        self.retry_at = now.saturating_add(self.delay);
+        self.delay = self.delay.saturating_mul(2).min(self.config.retry_most);
+        self.finish();
+        self.maintain(now);
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: u64) {
+        self.requests.expire(now, &mut self.out);
+        if self.link.answer_by.is_some_and(|by| by <= now) {
+            self.link.answer_by = None;
+            self.memory.remember(now, self.config.memory);
+            self.close(Reason::NotAnswered);
+        }
+        self.maintain(now);
+        self.finish();
+    }
+
+    /// The Send of a message no longer needs the memory of its call or reply: its completion has come, or what it needs was
+    /// copied.
+    pub fn released(&mut self, what: Sent) {
+        match what {
+            Sent::Call { xid } => self.requests.released(xid, &mut self.out),
+            Sent::Reply { call } => self.serving.released(call, &mut self.out),
+            Sent::Header => {}
+        }
+        self.finish();
+    }
+
+    /// The memory of a call is exposed: the segments of each exposure, in the order of `exposures`.
+    pub fn exposed<'a>(&mut self, xid: u32, regions: impl IntoIterator<Item = &'a [Segment]>) {
+        match self.link.calls(&self.config).filter(|_| self.stage == Stage::Up) {
+            Some(link) => self.requests.exposed(xid, regions.into_iter(), &link, &mut self.out),
+            None => self.requests.unexposable(xid, &mut self.out),
+        }
+    }
+
+    /// The memory of a call can't be exposed: it fails, after a fence of what is exposed of it.
+    pub fn unexposable(&mut self, xid: u32) {
+        self.requests.unexposable(xid, &mut self.out);
+    }
+
+    /// The memory of a call can no longer be reached by the peer.
+    pub fn fenced(&mut self, xid: u32) {
+        self.requests.fenced(xid, &mut self.out);
+        self.finish();
+    }
+
+    /// A call of the peer's is put together.
+    pub fn moved(&mut self, call: Served) {
+        self.serving.moved(call, &mut self.out);
+    }
+
+    /// A message has come into a receive buffer; with `invalidated`, it was sent with invalidation of that key.
+    ///
+    /// Nothing that a message says can make this fail: what breaks a rule is answered, dropped and counted, or closes the
+    /// connection, as the drafts have it.
+    // spec: bd-2-a, bd-2.4-a, bd-2.4-c, bd-2.4-d, bd-2.4-e, bd-4.1-a, bd-4.1-b, bd-4.1-c, v2-3.2-a, v2-3.2-b, v2-3.2-c
+    pub fn received(&mut self, buffer: Buffer, message: &[u8], invalidated: Option<u32>) -> Held {
+        if self.stage != Stage::Up {
+            return Held::Free;
+        }
+        self.counters.received += 1;
+        self.receives.used();
+        self.grown();
+        let header = match Header::parse(message, self.link.highest(&self.config)) {
+            Ok(header) => header,
+            Err(refusal) => {
+                self.refuse(refusal);
+                return Held::Free;
+            }
+        };
+        let held = self.arrived(buffer, message, header, invalidated);
+        self.finish();
+        held
+    }
+
+    fn arrived(&mut self, buffer: Buffer, message: &[u8], header: Header<'_>, invalidated: Option<u32>) -> Held {
+        let Header { xid, version, credits, body } = header;
+        let inline = |payload: &[u8]| {
+            // A receive is of 32 bits.
+            let end = u32::try_from(message.len()).unwrap_or(u32::MAX);
+            end.saturating_sub(u32::try_from(payload.len()).unwrap_or(u32::MAX))..end
+        };
+        match body {
+            Body::Message { direction: MsgType::Call, chunks, payload } => {
+                let inline = Some(inline(payload));
+                self.call_arrived(Arrival { xid, version, asked: credits, buffer, inline, chunks })
+            }
+            Body::Message { direction: MsgType::Reply, chunks, payload } => {
+                self.reply_arrived(xid, version, Some(credits), buffer, inline(payload), chunks, invalidated)
+            }
+            Body::Long { direction, chunks } => {
+                // Version One does not say: what has the XID of an open call is its reply (decision D12).
+                let reply = direction.map_or(self.requests.expects(xid), |direction| direction == MsgType::Reply);
+                if reply {
+                    let grant = direction.map(|_| credits);
+                    self.reply_arrived(xid, version, grant, buffer, 0..0, chunks, invalidated)
+                } else {
+                    self.call_arrived(Arrival { xid, version, asked: credits, buffer, inline: None, chunks })
+                }
+            }
+            Body::Operation { direction, code, info, payload } => {
+                let told = Notice { xid, credits, direction, code, info, payload };
+                self.operation_arrived(&told, buffer, message)
+            }
+            Body::Error(error) => {
+                self.error_arrived(xid, version, error);
+                Held::Free
+            }
+        }
+    }
+
+    fn call_arrived(&mut self, arrival: Arrival<'_>) -> Held {
+        let (xid, version) = (arrival.xid, arrival.version);
+        self.spoken(version);
+        if !self.link.takes(&self.config, version, !arrival.chunks.is_empty()) {
+            self.refuse_as(xid, version, PeerError::Header);
+            return Held::Free;
+        }
+        match self.serving.arrived(&arrival, &mut self.out) {
+            Ok(_) => return Held::Kept,
+            Err(Unserved::Fault(_)) => self.refuse_as(xid, version, PeerError::Header),
+            // An error would end the call that is being served.
+            Err(Unserved::Twice) => self.counters.twice += 1,
+            Err(Unserved::Overrun) => self.close(Reason::Overrun),
+        }
+        Held::Free
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that one message has")]
+    fn reply_arrived(
+        &mut self,
+        xid: u32,
+        version: Version,
+        grant: Option<u32>,
+        buffer: Buffer,
+        inline: Range<u32>,
+        chunks: Chunks<'_>,
+        invalidated: Option<u32>,
+    ) -> Held {
+        if self.requests.kind(xid) != Some(Kind::Rpc) || !self.requests.expects(xid) {
+            self.counters.unexpected += 1;
+            if invalidated.is_some() {
+                self.close(Reason::Invalidated);
+            }
+            return Held::Free;
+        }
+        self.spoken(version);
+        let reply = Reply { buffer, inline, long: None, results: arrayvec::ArrayVec::new() };
+        let answered = Answered { xid, grant, chunks, reply, invalidated };
+        let kept = self.requests.replied(answered, &mut self.out);
+        match kept {
+            Some(true) => Held::Kept,
+            Some(false) => Held::Free,
+            None => {
+                self.close(Reason::Invalidated);
+                Held::Free
+            }
+        }
+    }
+
+    /// The peer has spoken in a version.
+    // spec: v2-5.3-a
+    fn spoken(&mut self, version: Version) {
+        match self.config.role {
+            Role::Client if version == Version::Two => self.negotiated(Turn::Spoken),
+            Role::Server if self.link.version.is_none() => self.settled(version),
+            _ => {}
+        }
+    }
+
+    // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.2-d, v2-3.2-e, v2-4.2.1-c, v2-4.2.2-d, xc3-4-j
+    fn operation_arrived(&mut self, told: &Notice<'_>, buffer: Buffer, message: &[u8]) -> Held {
+        // What answers our question settles the version; any other message of a server's settles it, too.
+        if told.direction == MsgType::Reply || self.config.role == Role::Server {
+            self.spoken(Version::Two);
+        }
+        if self.exchange.is_registered(told.code) {
+            return self.hand_over(told, buffer, message);
+        }
+        if !self.exchange.knows(told.code) {
+            self.refuse_as(told.xid, Version::Two, PeerError::Operation);
+            return Held::Free;
+        }
+        let wanted = if told.code == ROPT_RESPROP { MsgType::Reply } else { MsgType::Call };
+        if told.direction != wanted || !told.payload.is_empty() {
+            self.malformed(told);
+            return Held::Free;
+        }
+        self.properties_arrived(told);
+        Held::Free
+    }
+
+    fn properties_arrived(&mut self, told: &Notice<'_>) {
+        if told.code == ROPT_REQPROP && (self.exchange.is_full() || self.serving.credits.received().is_err()) {
+            return self.close(Reason::Overrun);
+        }
+        let before = self.link.peer.clone();
+        match self.exchange.told(told.xid, told.code, told.credits, told.info, &mut self.link) {
+            Err(_) => {
+                if told.code == ROPT_REQPROP {
+                    self.serving.credits.dropped();
+                }
+                self.malformed(told);
+            }
+            Ok(Told::Nothing) => {}
+            Ok(Told::Changed) => {
+                debug_assert!(matches!(told.code, ROPT_CONNPROP | ROPT_UPDPROP), "what else tells?");
+                if self.link.peer != before {
+                    self.out.notify(Event::PropertiesChanged);
+                }
+            }
+            Ok(Told::Lower(size)) => {
+                self.receives.resize(size);
+                self.out.notify(Event::PropertiesChanged);
+            }
+            Ok(Told::Raise(size)) => {
+                if size > self.link.ours.receive_buffer_size {
+                    self.receives.resize(size);
+                    self.grown();
+                }
+            }
+            Ok(Told::Answered(value)) => self.out.tell(Event::PropertyAnswered { value }),
+        }
+        if told.code == ROPT_RESPROP && self.requests.kind(told.xid) == Some(Kind::Properties) {
+            self.requests.properties_answered(told.xid, Some(told.credits), &mut self.out);
+        }
+    }
+
+    /// A property operation that breaks a rule (decision D15).
+    fn malformed(&mut self, told: &Notice<'_>) {
+        match told.direction {
+            MsgType::Call => self.refuse_as(told.xid, Version::Two, PeerError::Header),
+            MsgType::Reply => {
+                self.counters.dropped += 1;
+                if self.requests.kind(told.xid) == Some(Kind::Properties) {
+                    self.requests.properties_answered(told.xid, None, &mut self.out);
+                    self.unanswered();
+                }
+            }
+        }
+    }
+
+    /// Our request for a change has come to nothing.
+    fn unanswered(&mut self) {
+        self.link.asked_size = None;
+        if let Some(Basic::ReceiveBufferSize(_) | Basic::RemoteInvalidation(_) | Basic::BackwardSupport(_)) =
+            self.exchange.unanswered()
+        {
+            self.out.tell(Event::PropertyAnswered { value: None });
+        }
+    }
+
+    /// An operation that the consumer knows.
+    fn hand_over(&mut self, told: &Notice<'_>, buffer: Buffer, message: &[u8]) -> Held {
+        let end = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        let payload = end.saturating_sub(u32::try_from(told.payload.len()).unwrap_or(u32::MAX));
+        // The operation's own octets are padded to four.
+        let length = u32::try_from(told.info.len()).unwrap_or(u32::MAX);
+        let info = payload.saturating_sub(length.next_multiple_of(4));
+        let operation = Operation {
+            xid: told.xid,
+            code: told.code,
+            call: told.direction == MsgType::Call,
+            buffer,
+            info: info..info.saturating_add(length),
+            payload: payload..end,
+        };
+        if self.out.notify(Event::Operation { operation }) {
+            Held::Kept
+        } else {
+            self.counters.dropped += 1;
+            Held::Free
+        }
+    }
+
+    // spec: v2-4.2.2-c, v2-4.2.3-a, v2-5.2-a
+    fn error_arrived(&mut self, xid: u32, version: Version, error: PeerError) {
+        let asked = self.link.negotiation == Negotiation::Asked && self.requests.expects(xid);
+        let mut again = false;
+        if asked {
+            match (error, version) {
+                (PeerError::Versions { low, high }, _) => {
+                    let turn = Turn::of_range(low, high);
+                    again = turn == Turn::OneOnly;
+                    self.negotiated(turn);
+                }
+                (_, Version::Two) => self.negotiated(Turn::UnknownOperation),
+                (_, Version::One) => {}
+            }
+        }
+        match self.requests.kind(xid) {
+            Some(kind) if self.requests.expects(xid) => {
+                // The question after the version is answered; only a call that asked it is sent again.
+                self.requests.refused(xid, error, again && kind == Kind::Rpc, &mut self.out);
+                if kind == Kind::Properties {
+                    self.unanswered();
+                }
+            }
+            _ => {
+                self.counters.unexpected += 1;
+                self.out.notify(Event::PeerError { xid, error });
+            }
+        }
+    }
+
+    /// A message that breaks a rule.
+    fn refuse(&mut self, refusal: Refusal) {
+        let ours = self.requests.expects(refusal.xid);
+        match refusal.outcome(ours, Version::One, self.config.highest) {
+            Outcome::Answer(error) => self.answer(refusal, error),
+            Outcome::Drop => self.counters.dropped += 1,
+        }
+    }
+
+    fn refuse_as(&mut self, xid: u32, version: Version, error: PeerError) {
+        self.answer(Refusal::of_call(xid, version), error);
+    }
+
+    /// Queues an error, if there is room: a peer has no more calls under way than it has been granted.
+    fn answer(&mut self, refusal: Refusal, error: PeerError) {
+        if self.refusals.len() < self.refusals.capacity() {
+            self.refusals.push_back((refusal, error));
+            self.counters.refused += 1;
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+}
+
+impl Refusal {
+    /// A call that has a header and is refused all the same.
+    pub(super) fn of_call(xid: u32, version: Version) -> Self {
+        Self { xid, vers: version.number(), why: Why::Direction, direction: Some(MsgType::Call), error: false }
+    }
+}

@@ -1,0 +1,104 @@
+//! What is polled.
+
+use super::Session;
+use crate::connection::config::Role;
+use crate::connection::life::Stage;
+use crate::connection::output::{Action, Event, Sent, Transmit};
+use crate::connection::requests::{Kind, NEVER};
+use crate::version::{Event as Turn, Negotiation, Version};
+
+impl Session {
+    /// The next thing that the transport is to do: all of them before the next message is sent.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        if self.stage == Stage::Up
+            && let Some(action) = self.receives.up_to(self.wanted_receives())
+        {
+            return Some(action);
+        }
+        self.admit();
+        self.out.actions.pop_front()
+    }
+
+    /// The next thing that the consumer is to know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.out.next_event()
+    }
+
+    /// When `timeout` is to be called, if it is: at this time or later.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let retry = if self.stage == Stage::Down && self.config.role == Role::Client && !self.draining {
+            self.retry_at
+        } else {
+            NEVER
+        };
+        let first = self.requests.soonest().min(self.link.answer_by.unwrap_or(NEVER)).min(retry);
+        (first != NEVER).then_some(first)
+    }
+
+    /// Writes the header of the next message to the beginning of `buffer`, which must have `Config::send_size` octets, or
+    /// 4096 where that is less. Nothing while actions wait that must be done first.
+    ///
+    /// The order: errors, properties, replies, calls.
+    // spec: v2-5-c, v2-5-d
+    pub fn poll_transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
+        if self.stage != Stage::Up || self.receives.posted() < self.wanted_receives() {
+            return None;
+        }
+        self.admit();
+        let transmit = self.transmit(buffer)?;
+        self.counters.sent += 1;
+        if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
+            self.negotiated(Turn::Sent);
+            self.link.answer_by = Some(now.saturating_add(self.config.negotiation_timeout));
+        }
+        Some(transmit)
+    }
+
+    fn transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        if let Some((refusal, error)) = self.refusals.front() {
+            let header = refusal.answer(*error, self.serving.credits.next(1), buffer).ok()?;
+            self.refusals.pop_front();
+            // An error is an answer as well: the requester's first message was understood.
+            return Some(Transmit { what: Sent::Header, header, invalidate: None });
+        }
+        let Self { exchange, link, requests, serving, own_xid, .. } = self;
+        if let Some(header) = exchange.transmit(buffer, link, requests, serving, own_xid) {
+            link.answered = true;
+            return Some(Transmit { what: Sent::Header, header, invalidate: None });
+        }
+        let config = &self.config;
+        if let Some(transmit) = serving.transmit(buffer, |version| link.replies(config, version)) {
+            link.answered = true;
+            return Some(transmit);
+        }
+        let calls = link.calls(config)?;
+        requests.transmit(buffer, &calls, &mut self.out)
+    }
+
+    /// Lets calls go that wait.
+    // spec: v2-5-b, bd-6-e
+    fn admit(&mut self) {
+        if self.stage != Stage::Up {
+            return;
+        }
+        let Some(link) = self.link.calls(&self.config) else { return };
+        // Before the version is settled one message asks; a server's consumer waits for the peer's.
+        let asks = self.link.version.is_none() && self.exchange.is_enabled();
+        let unready = self.config.role == Role::Server && !self.peer_ready;
+        let only = (asks || unready).then_some(Kind::Properties);
+        self.requests.admit(&link, only, &mut self.out);
+        if self.exchange.is_stuck(&self.link)
+            && self.requests.credits.available() < 2
+            && self.link.version == Some(Version::Two)
+        {
+            self.request_properties(None);
+        }
+    }
+
+    /// Receives that must be posted: for calls that were granted, replies that are expected, and what takes no credit.
+    // spec: bd-4.3.1-a, bd-4.3.1-d, bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-e, bd-6-b
+    fn wanted_receives(&self) -> u32 {
+        self.serving.receives().saturating_add(self.requests.receives())
+    }
+}

@@ -1,0 +1,123 @@
+//! Places of a fixed number, with keys that are never mistaken for those of an earlier tenant.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Places for values. A key is 32 bits: the place in the low ones, and in the high ones how often it was let. So a lookup is
+/// one comparison, and a key can serve as an XID.
+#[derive(Debug)]
+pub(super) struct Slots<T> {
+    places: Box<[Place<T>]>,
+    free: Vec<u32>,
+    /// Bits of a key that tell its place.
+    bits: u32,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    key: u32,
+    value: Option<T>,
+}
+
+impl<T> Slots<T> {
+    /// So many places (2^16 at most), with keys that begin anywhere: `seed` says where.
+    pub(super) fn new(count: u16, seed: u32) -> Self {
+        let count = u32::from(count.max(1));
+        let bits = count.next_power_of_two().trailing_zeros();
+        let place =
+            |at: u32| Place { key: (seed.wrapping_add(at.wrapping_mul(0x9e37_79b9)) << bits) | at, value: None };
+        Self { places: (0..count).map(place).collect(), free: (0..count).rev().collect(), bits }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Lets a place to the value that `make` makes of its key, which is none that `taken` knows. None if all are let.
+    #[inline]
+    pub(super) fn insert(&mut self, taken: impl Fn(u32) -> bool, make: impl FnOnce(u32) -> T) -> Option<u32> {
+        let at = self.free.pop()?;
+        let place = self.places.get_mut(at as usize)?;
+        loop {
+            place.key = place.key.wrapping_add(1 << self.bits);
+            if !taken(place.key) {
+                break;
+            }
+        }
+        place.value = Some(make(place.key));
+        Some(place.key)
+    }
+
+    /// The index of a key's place, whoever lives there.
+    #[inline]
+    pub(super) fn index(&self, key: u32) -> usize {
+        (key & ((1 << self.bits) - 1)) as usize
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: u32) -> Option<&T> {
+        self.places.get(self.index(key)).filter(|place| place.key == key)?.value.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
+        let at = self.index(key);
+        self.places.get_mut(at).filter(|place| place.key == key)?.value.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, key: u32) -> Option<T> {
+        let at = self.index(key);
+        let value = self.places.get_mut(at).filter(|place| place.key == key)?.value.take()?;
+        self.free.push(key & ((1 << self.bits) - 1));
+        Some(value)
+    }
+
+    /// The key of the first value from place `from` on that `wanted` wants, and the place after it: to go through all
+    /// values while they change.
+    pub(super) fn find_from(&self, from: usize, wanted: impl Fn(&T) -> bool) -> Option<(u32, usize)> {
+        let mut places = self.places.iter().enumerate().skip(from);
+        let (at, place) = places.find(|(_, place)| place.value.as_ref().is_some_and(&wanted))?;
+        Some((place.key, at + 1))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|place| place.value.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slots;
+
+    #[test]
+    fn keys_are_of_one_tenant() {
+        let mut slots = Slots::new(3, 7);
+        let first = slots.insert(|_| false, |key| key).unwrap();
+        assert_eq!(slots.remove(first), Some(first));
+        let second = slots.insert(|_| false, |key| key).unwrap();
+        assert_ne!(first, second);
+        assert_eq!((slots.get(first), slots.get(second)), (None, Some(&second)));
+        assert_eq!(slots.index(first), slots.index(second));
+        assert_eq!(slots.remove(first), None);
+    }
+
+    #[test]
+    fn keys_that_are_taken_are_passed_over() {
+        let mut slots = Slots::new(1, 0);
+        let first = slots.insert(|_| false, |_| ()).unwrap();
+        slots.remove(first);
+        let taken = first + 1;
+        assert!(slots.insert(|key| key == taken, |_| ()).is_some_and(|key| key == taken + 1));
+        assert!(slots.insert(|_| false, |_| ()).is_none() && slots.is_full());
+    }
+}

@@ -1,0 +1,78 @@
+//! Headers of RPC messages, written: of either version.
+
+use crate::v2::{self, ChunkLists, MsgType};
+use crate::version::Version;
+use crate::xdr::{self, Encode};
+
+/// The transport header of an RPC message that is to be sent.
+///
+/// ```
+/// use rpcrdma_proto::header::{Body, Header, Outgoing};
+/// use rpcrdma_proto::v2::MsgType;
+/// use rpcrdma_proto::version::Version;
+///
+/// let mut buffer = [0; 64];
+/// for (version, octets) in [(Version::One, 28), (Version::Two, 32)] {
+///     let header = Outgoing { xid: 7, version, credits: 32, direction: MsgType::Call, ..Outgoing::EMPTY };
+///     assert_eq!(header.write(&mut buffer)?, octets);
+/// }
+/// # Ok::<(), rpcrdma_proto::xdr::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// The transaction.
+    pub xid: u32,
+    /// The version spoken.
+    pub version: Version,
+    /// Credits asked for by a call, granted by a reply.
+    pub credits: u32,
+    /// Call or reply.
+    pub direction: MsgType,
+    /// Whether the RPC message is a chunk itself, and nothing follows: `RDMA_NOMSG`, `RDMA2_NOMSG`.
+    pub long: bool,
+    /// The Read list.
+    pub reads: &'a [v2::ReadSegment],
+    /// The Write list.
+    pub writes: &'a [v2::WriteChunk<'a>],
+    /// The Reply chunk.
+    pub reply: Option<&'a [v2::Segment]>,
+}
+
+impl Outgoing<'_> {
+    /// A call without chunks, to begin with.
+    pub const EMPTY: Self = Self {
+        xid: 0,
+        version: Version::Two,
+        credits: 1,
+        direction: MsgType::Call,
+        long: false,
+        reads: &[],
+        writes: &[],
+        reply: None,
+    };
+
+    /// Writes the header to the beginning of `buffer` and returns its octets.
+    ///
+    /// # Errors
+    /// `BufferFull`.
+    // spec: v2-4.2-a, v2-4.2.2-b, bd-5-a
+    pub fn write(&self, buffer: &mut [u8]) -> xdr::Result<usize> {
+        let lists = ChunkLists {
+            direction: self.direction,
+            reads: self.reads.into(),
+            writes: self.writes.into(),
+            reply: self.reply.map(|target| v2::WriteChunk { target: target.into() }),
+        };
+        let body = if self.long { v2::Body::Nomsg(lists) } else { v2::Body::Msg(lists) };
+        let header = v2::XprtHdr { xid: self.xid, vers: self.version.number(), credit: self.credits, body };
+        let length = header.encode_to_slice(buffer)?;
+        Ok(match self.version {
+            Version::Two => length,
+            // The same but for the direction, which Version One has not, and which is the fifth word.
+            Version::One => {
+                buffer.copy_within(20..length, 16);
+                length - 4
+            }
+        })
+    }
+}
