@@ -1,0 +1,12 @@
+//! The transport of RPC-over-RDMA: over an embedded software fabric, on any machine.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::cast_possible_truncation,
+        reason = "a test fails by panicking, and chooses its numbers"
+    )
+)]
+
+pub mod memory;
+pub mod provider;

@@ -1,0 +1,373 @@
+//! A fabric in software, within one process: the default provider. It needs no device, no privileges and nothing installed.
+//!
+//! It is as strict as devices are, or stricter: keys with tags, bounds and rights checked at each access, type-2 memory
+//! windows that are reached through one queue pair alone, a message without a receive ends its connection (`rnr_retry` 0),
+//! requests are flushed in their order after an error, send queues free their places by completions that are polled, and a
+//! completion queue overruns when it is too small. Work is done when it is posted, in the poster's thread, unless
+//! [`Faults`] delay it.
+
+mod completion;
+mod faults;
+mod link;
+mod manager;
+mod memory;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub use completion::CompletionQueue;
+pub use faults::{Faults, Injected};
+use faults::Random;
+use link::{End, Link};
+pub use link::SharedReceives;
+pub use manager::{Manager, Request};
+use manager::Notices;
+use memory::Domain;
+
+use super::{Access, Capabilities, Cause, ConnectionEvent, Device, Receive, Result, Slice, VerbError, WorkRequest};
+
+/// A fabric: what its devices can reach.
+///
+/// ```
+/// use rpcrdma_verbs::provider::Device;
+/// use rpcrdma_verbs::provider::software::Fabric;
+///
+/// let device = Fabric::new().device();
+/// assert!(device.capabilities().windows);
+/// ```
+#[derive(Debug)]
+pub struct Fabric {
+    listeners: Mutex<HashMap<SocketAddr, Weak<Notices>>>,
+    numbers: AtomicU32,
+    ports: AtomicU16,
+    seeds: AtomicU32,
+    faulty: AtomicBool,
+    chaos: Mutex<Chaos>,
+}
+
+#[derive(Debug)]
+struct Chaos {
+    faults: Faults,
+    random: Random,
+    injected: Injected,
+    /// What may have delayed work.
+    links: Vec<Weak<Link>>,
+}
+
+/// A device of the software fabric, with a protection domain of its own.
+#[derive(Clone, Debug)]
+pub struct SoftwareDevice {
+    fabric: Arc<Fabric>,
+    domain: Arc<Domain>,
+    capabilities: Arc<Capabilities>,
+}
+
+/// Memory that was registered with a device of the software fabric.
+#[derive(Debug)]
+pub struct Region {
+    domain: Arc<Domain>,
+    key: u32,
+}
+
+/// A memory window of the software fabric.
+#[derive(Debug)]
+pub struct Window {
+    domain: Arc<Domain>,
+    key: u32,
+}
+
+/// A queue pair of the software fabric.
+#[derive(Debug)]
+pub struct QueuePair {
+    link: Arc<Link>,
+    side: usize,
+    number: u32,
+}
+
+impl Fabric {
+    /// A fabric of its own.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let chaos = Chaos {
+            faults: Faults::default(),
+            random: Random::new(0),
+            injected: Injected::default(),
+            links: Vec::new(),
+        };
+        Arc::new(Self {
+            listeners: Mutex::default(),
+            numbers: AtomicU32::new(1),
+            ports: AtomicU16::new(49152),
+            seeds: AtomicU32::new(1),
+            faulty: AtomicBool::new(false),
+            chaos: Mutex::new(chaos),
+        })
+    }
+
+    /// A device on this fabric: it can do all that the software can.
+    #[must_use]
+    pub fn device(self: &Arc<Self>) -> SoftwareDevice {
+        self.device_with(Capabilities {
+            name: "software".to_owned(),
+            windows: true,
+            slices: link::SLICES,
+            read_slices: link::SLICES,
+            reads: 128,
+            message: 1 << 30,
+            read_sink_is_exposed: false,
+        })
+    }
+
+    /// A device on this fabric that says it can do less.
+    #[must_use]
+    pub fn device_with(self: &Arc<Self>, capabilities: Capabilities) -> SoftwareDevice {
+        let seed = u64::from(self.seeds.fetch_add(1, Ordering::Relaxed));
+        // Tags are to be unlike from run to run: an address is as good as any seed.
+        let seed = seed ^ (Arc::as_ptr(self).addr() as u64) << 8;
+        SoftwareDevice { fabric: self.clone(), domain: Domain::new(seed), capabilities: Arc::new(capabilities) }
+    }
+
+    /// Lets things go wrong from now on.
+    pub fn inject(&self, faults: Faults) {
+        let mut chaos = self.chaos();
+        (chaos.faults, chaos.random) = (faults, Random::new(faults.seed));
+        // What was delayed still has to be done: once on, progress is made for good.
+        self.faulty.fetch_or(faults.any(), Ordering::Relaxed);
+    }
+
+    /// How often each fault was injected so far.
+    #[must_use]
+    pub fn injected(&self) -> Injected {
+        self.chaos().injected
+    }
+
+    fn chaos(&self) -> MutexGuard<'_, Chaos> {
+        self.chaos.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_faulty(&self) -> bool {
+        self.faulty.load(Ordering::Relaxed)
+    }
+
+    /// Draws one fault, if faults are on at all.
+    fn draws(&self, chance: impl Fn(&Faults) -> u16, count: impl Fn(&mut Injected) -> &mut u64) -> bool {
+        if !self.is_faulty() {
+            return false;
+        }
+        let mut chaos = self.chaos();
+        let odds = chance(&chaos.faults);
+        let drawn = chaos.random.chance(odds);
+        if drawn {
+            *count(&mut chaos.injected) += 1;
+        }
+        drawn
+    }
+
+    fn disconnects(&self) -> bool {
+        self.draws(|faults| faults.disconnect, |injected| &mut injected.disconnects)
+    }
+
+    fn is_not_ready(&self) -> bool {
+        self.draws(|faults| faults.not_ready, |injected| &mut injected.not_ready)
+    }
+
+    fn refuses_key(&self) -> bool {
+        self.draws(|faults| faults.bad_key, |injected| &mut injected.bad_keys)
+    }
+
+    fn loses_wakeup(&self) -> bool {
+        self.draws(|faults| faults.lost_wakeup, |injected| &mut injected.lost_wakeups)
+    }
+
+    /// Polls by which the next request is delayed.
+    fn delay(&self) -> u32 {
+        if !self.is_faulty() {
+            return 0;
+        }
+        let mut chaos = self.chaos();
+        let most = u64::from(chaos.faults.delay);
+        // Below the most, of 32 bits.
+        let polls = if most == 0 { 0 } else { (chaos.random.next() % (most + 1)) as u32 };
+        chaos.injected.delays += u64::from(polls > 0);
+        polls
+    }
+
+    /// Lets time pass for what was delayed.
+    fn progress(&self) {
+        if !self.is_faulty() {
+            return;
+        }
+        let links: Vec<Arc<Link>> = {
+            let mut chaos = self.chaos();
+            chaos.links.retain(|link| link.strong_count() > 0);
+            chaos.links.iter().filter_map(Weak::upgrade).collect()
+        };
+        links.iter().for_each(|link| link.progress());
+    }
+
+    fn attach(&self, link: &Arc<Link>) {
+        let mut chaos = self.chaos();
+        if chaos.links.len() == chaos.links.capacity() {
+            chaos.links.retain(|link| link.strong_count() > 0);
+        }
+        chaos.links.push(Arc::downgrade(link));
+    }
+
+    fn next_number(&self) -> u32 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn ephemeral(&self) -> SocketAddr {
+        let port = self.ports.fetch_add(1, Ordering::Relaxed).max(49152);
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<SocketAddr, Weak<Notices>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(&self, address: SocketAddr, notices: &Arc<Notices>) -> Result<SocketAddr> {
+        let mut listeners = self.listeners();
+        let mut address = address;
+        if address.port() == 0 {
+            while address.port() == 0 || listeners.contains_key(&address) {
+                address.set_port(self.ephemeral().port());
+            }
+        }
+        if listeners.get(&address).is_some_and(|listener| listener.strong_count() > 0) {
+            return Err(VerbError { verb: "listen", cause: Cause::AddressInUse(address) });
+        }
+        listeners.insert(address, Arc::downgrade(notices));
+        Ok(address)
+    }
+
+    fn unlisten(&self, address: &SocketAddr) {
+        self.listeners().remove(address);
+    }
+
+    fn listener(&self, address: &SocketAddr) -> Option<Arc<Notices>> {
+        self.listeners().get(address).and_then(Weak::upgrade)
+    }
+}
+
+impl End {
+    fn established(&self, private_data: &[u8]) {
+        let (queue_pair, private_data) = (self.number, private_data.into());
+        self.notices().tell(ConnectionEvent::Established { queue_pair, private_data });
+    }
+
+    fn refused(&self, private_data: &[u8]) {
+        self.failed(true, private_data);
+    }
+
+    fn failed(&self, rejected: bool, private_data: &[u8]) {
+        let (queue_pair, private_data) = (self.number, private_data.into());
+        self.notices().tell(ConnectionEvent::Failed { queue_pair, rejected, private_data });
+    }
+}
+
+impl Device for SoftwareDevice {
+    type Region = Region;
+    type Window = Window;
+    type CompletionQueue = CompletionQueue;
+    type SharedReceives = SharedReceives;
+    type QueuePair = QueuePair;
+    type Manager = Manager;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    unsafe fn register(&self, memory: NonNull<u8>, length: usize, access: Access) -> Result<Region> {
+        // SAFETY: the caller promises that the memory stays until the region is dropped, which drops the key.
+        let key = unsafe { self.domain.register(memory, length, access)? };
+        Ok(Region { domain: self.domain.clone(), key })
+    }
+
+    fn window(&self) -> Result<Window> {
+        if !self.capabilities.windows {
+            return Err(VerbError { verb: "window", cause: Cause::Limit });
+        }
+        Ok(Window { domain: self.domain.clone(), key: self.domain.window()? })
+    }
+
+    fn completion_queue(&self, entries: u32) -> Result<CompletionQueue> {
+        CompletionQueue::new(self.fabric.clone(), entries)
+    }
+
+    fn shared_receives(&self, entries: u32) -> Result<SharedReceives> {
+        Ok(SharedReceives::new(entries))
+    }
+
+    fn manager(&self) -> Result<Manager> {
+        Manager::new(self.clone())
+    }
+}
+
+impl super::Region for Region {
+    fn local_key(&self) -> u32 {
+        self.key
+    }
+
+    fn remote_key(&self) -> u32 {
+        self.key
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.domain.forget(memory::number(self.key));
+    }
+}
+
+impl super::Window for Window {
+    fn number(&self) -> u32 {
+        memory::number(self.key)
+    }
+
+    fn key(&self) -> u32 {
+        self.key
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.domain.forget(memory::number(self.key));
+    }
+}
+
+impl super::SharedReceives for SharedReceives {
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    unsafe fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+        Self::post(self, receives, slices)
+    }
+}
+
+#[allow(unsafe_code, reason = "the promise is the caller's: what is posted is kept as addresses, and touched in `memory` alone")]
+impl super::QueuePair for QueuePair {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
+        self.link.post(self.side, requests, slices)
+    }
+
+    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+        self.link.post_receives(self.side, receives, slices)
+    }
+
+    fn disconnect(&self) {
+        self.link.disconnect();
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.link.leave(self.side);
+    }
+}

@@ -1,0 +1,465 @@
+//! Two queue pairs and what is between them: work requests are done here, in their order.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrayvec::ArrayVec;
+
+use super::Fabric;
+use super::completion::{Entry, Shared as Completions};
+use super::manager::Notices;
+use super::memory::{self, Domain};
+use crate::provider::{Cause, Completion, ConnectionEvent, Operation, Receive, Remote, Result, Slice, Status, VerbError, WorkRequest};
+
+/// Slices of one work request.
+pub(super) const SLICES: usize = 16;
+/// Slices of one receive.
+pub(super) const RECEIVE_SLICES: usize = 4;
+
+/// What connects two queue pairs.
+#[derive(Debug)]
+pub(super) struct Link {
+    fabric: Arc<Fabric>,
+    ends: Mutex<[Option<End>; 2]>,
+}
+
+/// One queue pair.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) number: u32,
+    pub(super) state: State,
+    domain: Arc<Domain>,
+    completions: Arc<Completions>,
+    receives: Receives,
+    notices: Arc<Notices>,
+    /// Work requests that were posted, and those of them whose places are free again.
+    posted: u32,
+    retired: Arc<AtomicU32>,
+    most: u32,
+    /// Requests without a completion of their own, since the last that has one.
+    unsignaled: u32,
+    /// Requests that a fault delays, with what is left of the delay.
+    delayed: VecDeque<Delayed>,
+}
+
+/// How far a queue pair is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It is not connected yet: only receives can be posted.
+    Connecting,
+    /// Work can be posted.
+    Ready,
+    /// It has failed: what is posted is flushed.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Delayed {
+    polls: u32,
+    request: WorkRequest,
+    slices: ArrayVec<Slice, SLICES>,
+}
+
+/// A receive that was posted.
+#[derive(Clone, Debug)]
+pub(super) struct Posted {
+    id: u64,
+    slices: ArrayVec<Slice, RECEIVE_SLICES>,
+}
+
+/// A receive queue, of one queue pair or shared.
+#[derive(Clone, Debug)]
+pub(super) enum Receives {
+    Own { queue: VecDeque<Posted>, most: usize },
+    Shared(SharedReceives),
+}
+
+/// A receive queue of the software fabric that several queue pairs share.
+#[derive(Clone, Debug)]
+pub struct SharedReceives {
+    queue: Arc<Mutex<VecDeque<Posted>>>,
+    most: usize,
+}
+
+impl SharedReceives {
+    pub(super) fn new(most: u32) -> Self {
+        let most = most as usize;
+        Self { queue: Arc::new(Mutex::new(VecDeque::with_capacity(most))), most }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Posted>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+        enqueue(&mut self.lock(), self.most, receives, slices)
+    }
+}
+
+/// The slices of a request in the table that was posted with it.
+fn of<'a>((from, count): (u32, u32), slices: &'a [Slice], verb: &'static str) -> Result<&'a [Slice]> {
+    let from = from as usize;
+    slices.get(from..from + count as usize).ok_or(VerbError { verb, cause: Cause::Limit })
+}
+
+/// Adds all receives to a queue, or none.
+fn enqueue(queue: &mut VecDeque<Posted>, most: usize, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+    let verb = "post_receives";
+    if queue.len() + receives.len() > most {
+        return Err(VerbError { verb, cause: Cause::Full });
+    }
+    let before = queue.len();
+    for receive in receives {
+        let posted = of(receive.slices, slices, verb)
+            .and_then(|mine| ArrayVec::try_from(mine).map_err(|_| VerbError { verb, cause: Cause::Limit }));
+        match posted {
+            Ok(slices) => queue.push_back(Posted { id: receive.id, slices }),
+            Err(error) => {
+                queue.truncate(before);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl End {
+    pub(super) fn new(
+        number: u32,
+        domain: Arc<Domain>,
+        completions: Arc<Completions>,
+        receives: Receives,
+        notices: Arc<Notices>,
+        sends: u32,
+    ) -> Self {
+        Self {
+            number,
+            state: State::Connecting,
+            domain,
+            completions,
+            receives,
+            notices,
+            posted: 0,
+            retired: Arc::default(),
+            most: sends,
+            unsignaled: 0,
+            delayed: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    fn take_receive(&mut self) -> Option<Posted> {
+        match &mut self.receives {
+            Receives::Own { queue, .. } => queue.pop_front(),
+            Receives::Shared(shared) => shared.lock().pop_front(),
+        }
+    }
+
+    /// Tells what became of a request of ours.
+    fn complete(&mut self, request: &WorkRequest, status: Status) {
+        self.unsignaled += 1;
+        if !request.signaled && status == Status::Success {
+            return;
+        }
+        let retires = Some((self.retired.clone(), std::mem::take(&mut self.unsignaled)));
+        let completion = Completion { id: request.id, queue_pair: self.number, status, length: 0, invalidated: None };
+        self.completions.push(Entry { completion, retires });
+    }
+
+    fn received(&self, id: u64, status: Status, length: u32, invalidated: Option<u32>) {
+        let completion = Completion { id, queue_pair: self.number, status, length, invalidated };
+        self.completions.push(Entry { completion, retires: None });
+    }
+
+    /// Fails, and flushes all that was posted. Shared receives stay for the others.
+    fn fail(&mut self) {
+        if self.state == State::Failed {
+            return;
+        }
+        let was_ready = self.state == State::Ready;
+        self.state = State::Failed;
+        while let Some(delayed) = self.delayed.pop_front() {
+            self.complete(&delayed.request, Status::Flushed);
+        }
+        if let Receives::Own { queue, .. } = &mut self.receives {
+            for posted in std::mem::take(queue) {
+                self.received(posted.id, Status::Flushed, 0, None);
+            }
+        }
+        if was_ready {
+            self.notices.tell(ConnectionEvent::Disconnected { queue_pair: self.number });
+        }
+    }
+}
+
+/// What is the other side of a side.
+const fn other(side: usize) -> usize {
+    1 - side
+}
+
+impl Link {
+    pub(super) fn new(fabric: Arc<Fabric>, first: End) -> Arc<Self> {
+        Arc::new(Self { fabric, ends: Mutex::new([Some(first), None]) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Option<End>; 2]> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the second queue pair; false if the first is gone.
+    pub(super) fn join(&self, second: End) -> bool {
+        let mut ends = self.lock();
+        let alive = ends[0].as_ref().is_some_and(|first| first.state == State::Connecting);
+        if alive {
+            ends[1] = Some(second);
+        }
+        alive
+    }
+
+    /// Both can work now; false if either is gone. `tell` tells both while nothing can happen.
+    pub(super) fn establish(&self, tell: impl FnOnce(&End, &End)) -> bool {
+        let mut ends = self.lock();
+        let [Some(first), Some(second)] = &mut *ends else { return false };
+        if first.state != State::Connecting || second.state != State::Connecting {
+            return false;
+        }
+        (first.state, second.state) = (State::Ready, State::Ready);
+        tell(first, second);
+        true
+    }
+
+    /// The first queue pair will not be connected.
+    pub(super) fn refuse(&self, tell: impl FnOnce(&End)) {
+        if let Some(first) = self.lock()[0].as_mut().filter(|first| first.state == State::Connecting) {
+            first.fail();
+            tell(first);
+        }
+    }
+
+    /// Fails both.
+    pub(super) fn disconnect(&self) {
+        self.lock().iter_mut().flatten().for_each(End::fail);
+    }
+
+    /// One queue pair is no more: nothing of what it has posted is touched from now on, or told.
+    pub(super) fn leave(&self, side: usize) {
+        let mut ends = self.lock();
+        ends[side] = None;
+        if let Some(end) = &mut ends[other(side)] {
+            end.fail();
+        }
+    }
+
+    pub(super) fn post_receives(&self, side: usize, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+        let mut ends = self.lock();
+        let gone = VerbError { verb: "post_receives", cause: Cause::State };
+        let Some(end) = &mut ends[side] else { return Err(gone) };
+        if end.state == State::Failed {
+            receives.iter().for_each(|receive| end.received(receive.id, Status::Flushed, 0, None));
+            return Ok(());
+        }
+        match &mut end.receives {
+            Receives::Own { queue, most } => enqueue(queue, *most, receives, slices),
+            Receives::Shared(_) => Err(gone),
+        }
+    }
+
+    pub(super) fn post(&self, side: usize, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
+        let verb = "post";
+        let mut ends = self.lock();
+        let Some(end) = &mut ends[side] else { return Err(VerbError { verb, cause: Cause::State }) };
+        if end.state == State::Connecting {
+            return Err(VerbError { verb, cause: Cause::State });
+        }
+        let used = end.posted.wrapping_sub(end.retired.load(Ordering::Relaxed)) as usize;
+        if used + requests.len() > end.most as usize {
+            return Err(VerbError { verb, cause: Cause::Full });
+        }
+        for request in requests {
+            if of(request.slices, slices, verb)?.len() > SLICES {
+                return Err(VerbError { verb, cause: Cause::Limit });
+            }
+        }
+        // No more than the queue has places, of 32 bits.
+        end.posted = end.posted.wrapping_add(requests.len() as u32);
+        for request in requests {
+            let mine = of(request.slices, slices, verb)?;
+            self.begin(&mut ends, side, request, mine);
+        }
+        Ok(())
+    }
+
+    /// Does a request, or lets it wait where faults are on.
+    fn begin(&self, ends: &mut [Option<End>; 2], side: usize, request: &WorkRequest, slices: &[Slice]) {
+        let Some(end) = &mut ends[side] else { return };
+        let polls = self.fabric.delay();
+        if (polls > 0 || !end.delayed.is_empty()) && end.state == State::Ready {
+            let slices = slices.iter().copied().collect();
+            end.delayed.push_back(Delayed { polls, request: request.clone(), slices });
+            return;
+        }
+        self.execute(ends, side, request, slices);
+    }
+
+    /// Lets a poll's worth of time pass for what was delayed.
+    pub(super) fn progress(&self) {
+        let mut ends = self.lock();
+        for side in 0..2 {
+            while let Some(end) = &mut ends[side] {
+                let Some(first) = end.delayed.front_mut() else { break };
+                if first.polls > 0 {
+                    first.polls -= 1;
+                    break;
+                }
+                if let Some(Delayed { request, slices, .. }) = end.delayed.pop_front() {
+                    self.execute(&mut ends, side, &request, &slices);
+                }
+            }
+        }
+    }
+
+    fn execute(&self, ends: &mut [Option<End>; 2], side: usize, request: &WorkRequest, slices: &[Slice]) {
+        let (first, second) = ends.split_at_mut(1);
+        let (ours, theirs) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
+        let Some(ours) = ours else { return };
+        if ours.state == State::Failed {
+            return ours.complete(request, Status::Flushed);
+        }
+        let done = match theirs {
+            None => Err(Failure::of(Status::Retry)),
+            Some(theirs) => self.done(ours, theirs, request, slices),
+        };
+        match done {
+            Ok(()) => ours.complete(request, Status::Success),
+            Err(Failure { status, receive }) => {
+                if let (Some((id, status)), Some(theirs)) = (receive, theirs.as_ref()) {
+                    theirs.received(id, status, 0, None);
+                }
+                ours.complete(request, status);
+                ours.fail();
+                if let Some(theirs) = theirs {
+                    theirs.fail();
+                }
+            }
+        }
+    }
+
+    fn done(&self, ours: &mut End, theirs: &mut End, request: &WorkRequest, slices: &[Slice]) -> std::result::Result<(), Failure> {
+        if self.fabric.disconnects() {
+            return Err(Failure::of(Status::Retry));
+        }
+        match request.operation {
+            Operation::Send { invalidate } => self.send(ours, theirs, slices, invalidate),
+            Operation::Write { to } => self.write(ours, theirs, slices, to),
+            Operation::Read { from } => self.read(ours, theirs, slices, from),
+            Operation::Bind { window, key, access } => {
+                let Some(slice) = slices.first() else { return Err(Failure::of(Status::Bind)) };
+                Ok(ours.domain.write().bind(window, key, slice, access, ours.number)?)
+            }
+            Operation::Invalidate { key } => {
+                let done = ours.domain.write().invalidate(key, None);
+                if done { Ok(()) } else { Err(Failure::of(Status::LocalProtection)) }
+            }
+        }
+    }
+
+    fn send(&self, ours: &End, theirs: &mut End, slices: &[Slice], invalidate: Option<u32>) -> std::result::Result<(), Failure> {
+        if self.fabric.is_not_ready() {
+            return Err(Failure::of(Status::ReceiverNotReady));
+        }
+        let Some(posted) = theirs.take_receive() else { return Err(Failure::of(Status::ReceiverNotReady)) };
+        let length = memory::total(slices);
+        let fails = |status, at_theirs| Failure { status, receive: Some((posted.id, at_theirs)) };
+        if length > memory::total(&posted.slices) {
+            return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
+        }
+        {
+            let source = ours.domain.read();
+            let same = Arc::ptr_eq(&ours.domain, &theirs.domain);
+            let target = (!same).then(|| theirs.domain.read());
+            source.all_local(slices, false).map_err(|status| fails(status, Status::Flushed))?;
+            let found = target.as_ref().unwrap_or(&source).all_local(&posted.slices, true);
+            found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
+            // SAFETY: found just now, under the locks that are held; the receive's slices are of a posted receive, which the
+            // poster has promised to leave alone, and have room for the length.
+            #[allow(unsafe_code, reason = "the promise of `post`")]
+            unsafe {
+                memory::copy(slices, &posted.slices);
+            }
+        }
+        if let Some(key) = invalidate
+            && !theirs.domain.write().invalidate(key, Some(theirs.number))
+        {
+            return Err(fails(Status::RemoteInvalidRequest, Status::RemoteInvalidRequest));
+        }
+        // No longer than a message, of 32 bits.
+        theirs.received(posted.id, Status::Success, length as u32, invalidate);
+        Ok(())
+    }
+
+    fn write(&self, ours: &End, theirs: &End, slices: &[Slice], to: Remote) -> std::result::Result<(), Failure> {
+        let length = self.reaches(slices)?;
+        // The peer's table is locked for writing: two peers that write the same memory wait for each other.
+        let target = theirs.domain.write();
+        let same = Arc::ptr_eq(&ours.domain, &theirs.domain);
+        let source = (!same).then(|| ours.domain.read());
+        let found = match &source {
+            Some(source) => source.all_local(slices, false),
+            None => target.all_local(slices, false),
+        };
+        found?;
+        target.remote(to, length, true, theirs.number)?;
+        // SAFETY: found just now, under the locks that are held, the peer's for writing.
+        #[allow(unsafe_code, reason = "the promise of `post`")]
+        unsafe {
+            memory::copy(slices, &[Slice { address: to.address, length, key: to.key }]);
+        }
+        Ok(())
+    }
+
+    fn read(&self, ours: &End, theirs: &End, slices: &[Slice], from: Remote) -> std::result::Result<(), Failure> {
+        let length = self.reaches(slices)?;
+        let source = theirs.domain.read();
+        let same = Arc::ptr_eq(&ours.domain, &theirs.domain);
+        let target = (!same).then(|| ours.domain.read());
+        target.as_ref().unwrap_or(&source).all_local(slices, true)?;
+        source.remote(from, length, false, theirs.number)?;
+        // SAFETY: found just now, under the locks that are held; nobody writes the peer's memory without its lock for
+        // writing, and ours was posted.
+        #[allow(unsafe_code, reason = "the promise of `post`")]
+        unsafe {
+            memory::copy(&[Slice { address: from.address, length, key: from.key }], slices);
+        }
+        Ok(())
+    }
+
+    /// Octets of an RDMA Read or Write, unless a fault refuses it.
+    fn reaches(&self, slices: &[Slice]) -> std::result::Result<u32, Failure> {
+        if self.fabric.refuses_key() {
+            return Err(Failure::of(Status::RemoteAccess));
+        }
+        u32::try_from(memory::total(slices)).map_err(|_| Failure::of(Status::LocalLength))
+    }
+}
+
+/// A request that was not done, and the receive of the peer's that it took along.
+struct Failure {
+    status: Status,
+    receive: Option<(u64, Status)>,
+}
+
+impl Failure {
+    const fn of(status: Status) -> Self {
+        Self { status, receive: None }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::of(status)
+    }
+}
