@@ -8,5 +8,10 @@
     )
 )]
 
+pub mod client;
+pub mod driver;
 pub mod memory;
 pub mod provider;
+mod queue;
+pub mod rpc;
+pub mod server;

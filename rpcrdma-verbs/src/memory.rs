@@ -6,6 +6,8 @@
 //!
 //! Buffers come from a [`Pool`], which registers large blocks once, or from the caller's own memory ([`Buf::adopt`]).
 
+#![allow(unsafe_code, reason = "the octets of a place belong to whoever has its only share")]
+
 mod block;
 mod pool;
 
@@ -15,6 +17,7 @@ use std::rc::Rc;
 
 pub use block::Budget;
 use block::Place;
+use pool::Share;
 pub use pool::{Pool, PoolStats};
 
 use crate::provider::{Access, Device, Slice, VerbError};
@@ -39,7 +42,8 @@ use crate::provider::{Access, Device, Slice, VerbError};
 /// # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
 /// ```
 pub struct Buf {
-    place: Place,
+    /// The only share in its place.
+    share: Share,
     length: u32,
 }
 
@@ -92,18 +96,20 @@ impl Buf {
     /// The budget is used up, or the device can't.
     pub fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
         let length = u32::try_from(memory.len()).map_err(|_| MemoryError::TooLarge(memory.len()))?;
-        let place = Place::adopt(device, budget, memory)?;
-        Ok(Self { place, length })
+        let share = Share::new(Rc::new(Place::adopt(device, budget, memory)?));
+        Ok(Self { share, length })
     }
 
-    fn of(place: Place) -> Self {
-        Self { place, length: 0 }
+    /// An empty buffer of a place that nobody else has.
+    fn of(share: Share) -> Self {
+        debug_assert!(share.is_only());
+        Self { share, length: 0 }
     }
 
     /// Octets that it can have.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.place.capacity()
+        self.share.capacity()
     }
 
     /// Makes it so many octets long, up to its capacity; new ones are what was there before. How many they are.
@@ -114,7 +120,8 @@ impl Buf {
 
     /// All octets that it can have, those beyond its length as they were left.
     pub fn as_full_mut(&mut self) -> &mut [u8] {
-        self.place.octets_mut(self.place.capacity())
+        // SAFETY: a buffer has the only share in its place, so that nothing is lent of it; and it is borrowed mutably.
+        unsafe { self.share.octets_mut(self.share.capacity()) }
     }
 
     /// Adds octets at its end: as many as there is room for, which is told.
@@ -132,7 +139,7 @@ impl Buf {
     /// The vector that it was made of, with its present octets; none if it is a pool's.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
-        self.place.into_vec(self.length)
+        self.share.into_place()?.into_vec(self.length)
     }
 }
 
@@ -140,13 +147,15 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.place.octets(self.length)
+        // SAFETY: a buffer has the only share in its place, so that nothing is lent of it; and it is borrowed.
+        unsafe { self.share.octets(self.length) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.place.octets_mut(self.length)
+        // SAFETY: a buffer has the only share in its place, so that nothing is lent of it; and it is borrowed mutably.
+        unsafe { self.share.octets_mut(self.length) }
     }
 }
 
@@ -157,12 +166,15 @@ impl fmt::Debug for Buf {
 }
 
 /// A buffer that work requests or the peer may be using: its octets can't be seen or changed.
-#[derive(Clone, Debug)]
-pub struct Lent(Rc<Buf>);
+#[derive(Clone)]
+pub struct Lent {
+    share: Share,
+    length: u32,
+}
 
 impl From<Buf> for Lent {
     fn from(buf: Buf) -> Self {
-        Self(Rc::new(buf))
+        Self { share: buf.share, length: buf.length }
     }
 }
 
@@ -172,31 +184,43 @@ impl Lent {
     /// # Errors
     /// Something still uses it.
     pub fn into_buf(self) -> Result<Buf, Self> {
-        Rc::try_unwrap(self.0).map_err(Self)
+        if self.share.is_only() { Ok(Buf { share: self.share, length: self.length }) } else { Err(self) }
+    }
+
+    /// Its octets, if nothing else uses it: borrowed mutably, so that nothing begins to meanwhile.
+    pub(crate) fn octets(&mut self) -> Option<&[u8]> {
+        // SAFETY: it has the only share in its place, and no other can come about while it is borrowed mutably.
+        self.share.is_only().then(|| unsafe { self.share.octets(self.length) })
     }
 
     /// Its octets as a work request names them: `length` of them from `from` on; none if it has not so many.
     pub(crate) fn slice(&self, from: u32, length: u32) -> Option<Slice> {
-        let end = from.checked_add(length).filter(|end| *end <= self.0.capacity())?;
-        Some(Slice { address: self.0.place.address() + u64::from(from), length: end - from, key: self.0.place.key() })
+        from.checked_add(length).filter(|end| *end <= self.capacity())?;
+        Some(Slice { address: self.share.address() + u64::from(from), length, key: self.share.key() })
     }
 
     /// Octets that it can have.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.0.capacity()
+        self.share.capacity()
     }
 
     /// Octets that it has.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.0.length
+        self.length
     }
 
     /// Whether it has none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.length == 0
+        self.length == 0
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({} of {} octets)", self.length, self.capacity())
     }
 }
 

@@ -241,19 +241,19 @@ pub struct QueuePairConfig {
 ///
 /// Clones are of the same device and domain.
 #[expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
-pub trait Device: Clone + 'static {
+pub trait Device: Clone + fmt::Debug + 'static {
     /// Registered memory.
-    type Region: Region;
+    type Region: Region + fmt::Debug + 'static;
     /// A memory window.
-    type Window: Window;
+    type Window: Window + fmt::Debug + 'static;
     /// A completion queue.
-    type CompletionQueue: CompletionQueue;
+    type CompletionQueue: CompletionQueue + fmt::Debug + 'static;
     /// A receive queue that several queue pairs share.
-    type SharedReceives: SharedReceives;
+    type SharedReceives: SharedReceives + fmt::Debug + 'static;
     /// A queue pair.
-    type QueuePair: QueuePair;
+    type QueuePair: QueuePair + fmt::Debug + 'static;
     /// A connection manager.
-    type Manager: Manager<Self>;
+    type Manager: Manager<Self> + fmt::Debug;
 
     /// What it can do.
     fn capabilities(&self) -> &Capabilities;
@@ -402,7 +402,12 @@ pub trait Manager<D: Device> {
     ///
     /// # Errors
     /// The device can't.
-    fn prepare(&mut self, request: &Self::Request, config: &QueuePairConfig, queues: Queues<'_, D>) -> Result<D::QueuePair>;
+    fn prepare(
+        &mut self,
+        request: &Self::Request,
+        config: &QueuePairConfig,
+        queues: Queues<'_, D>,
+    ) -> Result<D::QueuePair>;
 
     /// Accepts a request with the queue pair that was prepared for it.
     ///

@@ -153,12 +153,13 @@ impl Drop for Block {
     }
 }
 
-/// A part of a block that belongs to one buffer, and comes home to its pool when it is dropped.
+/// A part of a block, for one buffer at a time.
+#[derive(Debug)]
 pub(super) struct Place {
-    block: ManuallyDrop<Arc<Block>>,
+    block: Arc<Block>,
     memory: NonNull<u8>,
     capacity: u32,
-    home: Option<Home>,
+    home: Home,
 }
 
 impl Place {
@@ -169,14 +170,18 @@ impl Place {
     pub(super) unsafe fn new(block: Arc<Block>, at: usize, capacity: u32, home: Home) -> Self {
         // SAFETY: it is within the block, as the caller promises.
         let memory = unsafe { block.memory.add(at) };
-        Self { block: ManuallyDrop::new(block), memory, capacity, home: Some(home) }
+        Self { block, memory, capacity, home }
     }
 
     pub(super) fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
         let capacity = u32::try_from(memory.capacity()).map_err(|_| MemoryError::TooLarge(memory.capacity()))?;
         let block = Block::adopt(device, budget, memory)?;
         let memory = block.memory;
-        Ok(Self { block: ManuallyDrop::new(block), memory, capacity, home: None })
+        Ok(Self { block, memory, capacity, home: Home::default() })
+    }
+
+    pub(super) fn home(&self) -> &Home {
+        &self.home
     }
 
     pub(super) fn capacity(&self) -> u32 {
@@ -191,28 +196,32 @@ impl Place {
         self.block.key
     }
 
-    pub(super) fn octets(&self, length: u32) -> &[u8] {
-        debug_assert!(length <= self.capacity);
-        // SAFETY: the octets are within the place, were initialised when the block was made, and belong to the buffer that
-        // owns the place: no device uses them while the buffer can be borrowed, since it is moved into a `Lent` for that.
+    /// Its first octets.
+    ///
+    /// # Safety
+    /// No device uses them, and nobody has them mutably.
+    pub(super) unsafe fn octets(&self, length: u32) -> &[u8] {
+        // SAFETY: the octets are within the place, were initialised when the block was made, and are used by nobody else, as
+        // the caller promises.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), length.min(self.capacity) as usize) }
     }
 
-    pub(super) fn octets_mut(&mut self, length: u32) -> &mut [u8] {
-        debug_assert!(length <= self.capacity);
-        // SAFETY: as `octets`; and the place, which nobody else has, is borrowed mutably.
+    /// Its first octets, to be changed.
+    ///
+    /// # Safety
+    /// No device uses them, and nobody else has them.
+    #[expect(clippy::mut_from_ref, reason = "the buffer that has the place is borrowed mutably")]
+    pub(super) unsafe fn octets_mut(&self, length: u32) -> &mut [u8] {
+        // SAFETY: as `octets`, and nobody else has them, as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), length.min(self.capacity) as usize) }
     }
 
     /// The vector that it was adopted from; none if it is a pool's.
     pub(super) fn into_vec(self, length: u32) -> Option<Vec<u8>> {
-        if self.home.is_some() {
+        if !self.home.is_none() {
             return None;
         }
-        let mut place = ManuallyDrop::new(self);
-        // SAFETY: the place is not used any more, nor dropped.
-        let block = unsafe { ManuallyDrop::take(&mut place.block) };
-        let block = Arc::into_inner(block)?;
+        let block = Arc::into_inner(self.block)?;
         let mut block = ManuallyDrop::new(block);
         // SAFETY: the block is not dropped: what it has is dropped here, once, the region before the memory goes on.
         unsafe {
@@ -221,17 +230,6 @@ impl Place {
         }
         // SAFETY: these are the parts of a vector that was taken apart; all of its octets are initialised.
         Some(unsafe { Vec::from_raw_parts(block.memory.as_ptr(), length as usize, block.capacity) })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // SAFETY: it is taken once, as the place goes.
-        let block = unsafe { ManuallyDrop::take(&mut self.block) };
-        if let Some(home) = self.home.take() {
-            let at = self.memory.as_ptr().addr() - block.memory.as_ptr().addr();
-            home.back(block, at, self.capacity);
-        }
     }
 }
 

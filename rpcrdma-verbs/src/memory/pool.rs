@@ -2,9 +2,10 @@
 
 #![allow(unsafe_code, reason = "places of one block are handed out apart")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 
 use super::block::{Block, Place};
 use super::{Budget, Buf, MemoryError};
@@ -24,20 +25,17 @@ pub struct Pool<D: Device> {
 #[derive(Debug)]
 struct Shelves {
     budget: Budget,
-    classes: [RefCell<Vec<Free>>; CLASSES],
-    taken: std::cell::Cell<u64>,
-    made: std::cell::Cell<u64>,
+    classes: [RefCell<Vec<Rc<Place>>>; CLASSES],
+    taken: Cell<u64>,
+    made: Cell<u64>,
 }
 
-/// A place that no buffer has.
-#[derive(Debug)]
-struct Free {
-    block: Arc<Block>,
-    at: usize,
-}
-
-/// Where a place goes when its buffer is dropped: nowhere, once the pool is gone.
+/// Where a place goes when no buffer has it any more: nowhere, once the pool is gone, or if it is no pool's.
+#[derive(Clone, Default, Debug)]
 pub(super) struct Home(Weak<Shelves>);
+
+/// A share in a place. The last one brings it home.
+pub(super) struct Share(ManuallyDrop<Rc<Place>>);
 
 /// What a pool has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,11 +58,59 @@ fn class(octets: u32) -> Option<(usize, u32)> {
 }
 
 impl Home {
-    pub(super) fn back(self, block: Arc<Block>, at: usize, capacity: u32) {
-        if let (Some(shelves), Some((class, _))) = (self.0.upgrade(), class(capacity))
+    /// Whether it is no pool's.
+    pub(super) fn is_none(&self) -> bool {
+        self.0.ptr_eq(&Weak::new())
+    }
+
+    fn back(&self, place: Rc<Place>) {
+        if let (Some(shelves), Some((class, _))) = (self.0.upgrade(), class(place.capacity()))
             && let Some(shelf) = shelves.classes.get(class)
         {
-            shelf.borrow_mut().push(Free { block, at });
+            shelf.borrow_mut().push(place);
+        }
+    }
+}
+
+impl Share {
+    pub(super) fn new(place: Rc<Place>) -> Self {
+        Self(ManuallyDrop::new(place))
+    }
+
+    /// Whether nobody else has a share.
+    pub(super) fn is_only(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
+    /// The place, if nobody else has a share.
+    pub(super) fn into_place(self) -> Option<Place> {
+        let mut share = ManuallyDrop::new(self);
+        // SAFETY: the share is not dropped: its place is taken, once.
+        Rc::into_inner(unsafe { ManuallyDrop::take(&mut share.0) })
+    }
+}
+
+impl Clone for Share {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Deref for Share {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.0
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, as the share goes.
+        let place = unsafe { ManuallyDrop::take(&mut self.0) };
+        if Rc::strong_count(&place) == 1 {
+            let home = place.home().clone();
+            home.back(place);
         }
     }
 }
@@ -110,25 +156,24 @@ impl<D: Device> Pool<D> {
         if shelf.borrow().is_empty() {
             self.fill(&mut shelf.borrow_mut(), size)?;
         }
-        let Some(Free { block, at }) = shelf.borrow_mut().pop() else {
-            return Err(MemoryError::TooLarge(octets as usize));
-        };
+        let place = shelf.borrow_mut().pop().ok_or(MemoryError::TooLarge(octets as usize))?;
         self.shelves.taken.set(self.shelves.taken.get() + 1);
-        let home = Home(Rc::downgrade(&self.shelves));
-        // SAFETY: a free place is within its block, and stands on one shelf alone: it was cut from the block once (`fill`),
-        // and came back from the one place that had it.
-        Ok(Buf::of(unsafe { Place::new(block, at, size, home) }))
+        Ok(Buf::of(Share::new(place)))
     }
 
     /// Cuts a new block into places of one size.
-    fn fill(&self, shelf: &mut Vec<Free>, size: u32) -> Result<(), MemoryError> {
-        let size = size as usize;
+    fn fill(&self, shelf: &mut Vec<Rc<Place>>, capacity: u32) -> Result<(), MemoryError> {
+        let size = capacity as usize;
         let count = (BLOCK / size).max(1);
         let block = Block::allocate(&self.device, &self.shelves.budget, count * size)?;
         self.shelves.made.set(self.shelves.made.get() + 1);
         // All of them come back to this shelf, without growing it then.
         shelf.reserve(count);
-        shelf.extend((0..count).rev().map(|at| Free { block: block.clone(), at: at * size }));
+        let home = Home(Rc::downgrade(&self.shelves));
+        shelf.extend((0..count).rev().map(|at| {
+            // SAFETY: the block has room for `count` places of this size, and this is the only one at its number.
+            Rc::new(unsafe { Place::new(block.clone(), at * size, capacity, home.clone()) })
+        }));
         Ok(())
     }
 }

@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use completion::CompletionQueue;
-pub use faults::{Faults, Injected};
 use faults::Random;
-use link::{End, Link};
+pub use faults::{Faults, Injected};
 pub use link::SharedReceives;
-pub use manager::{Manager, Request};
+use link::{End, Link};
 use manager::Notices;
+pub use manager::{Manager, Request};
 use memory::Domain;
 
 use super::{Access, Capabilities, Cause, ConnectionEvent, Device, Receive, Result, Slice, VerbError, WorkRequest};
@@ -347,7 +347,10 @@ impl super::SharedReceives for SharedReceives {
     }
 }
 
-#[allow(unsafe_code, reason = "the promise is the caller's: what is posted is kept as addresses, and touched in `memory` alone")]
+#[allow(
+    unsafe_code,
+    reason = "the promise is the caller's: what is posted is kept as addresses, and touched in `memory` alone"
+)]
 impl super::QueuePair for QueuePair {
     fn number(&self) -> u32 {
         self.number

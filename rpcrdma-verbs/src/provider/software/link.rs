@@ -10,7 +10,9 @@ use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
 use super::manager::Notices;
 use super::memory::{self, Domain};
-use crate::provider::{Cause, Completion, ConnectionEvent, Operation, Receive, Remote, Result, Slice, Status, VerbError, WorkRequest};
+use crate::provider::{
+    Cause, Completion, ConnectionEvent, Operation, Receive, Remote, Result, Slice, Status, VerbError, WorkRequest,
+};
 
 /// Slices of one work request.
 pub(super) const SLICES: usize = 16;
@@ -348,7 +350,13 @@ impl Link {
         }
     }
 
-    fn done(&self, ours: &mut End, theirs: &mut End, request: &WorkRequest, slices: &[Slice]) -> std::result::Result<(), Failure> {
+    fn done(
+        &self,
+        ours: &mut End,
+        theirs: &mut End,
+        request: &WorkRequest,
+        slices: &[Slice],
+    ) -> std::result::Result<(), Failure> {
         if self.fabric.disconnects() {
             return Err(Failure::of(Status::Retry));
         }
@@ -367,7 +375,13 @@ impl Link {
         }
     }
 
-    fn send(&self, ours: &End, theirs: &mut End, slices: &[Slice], invalidate: Option<u32>) -> std::result::Result<(), Failure> {
+    fn send(
+        &self,
+        ours: &End,
+        theirs: &mut End,
+        slices: &[Slice],
+        invalidate: Option<u32>,
+    ) -> std::result::Result<(), Failure> {
         if self.fabric.is_not_ready() {
             return Err(Failure::of(Status::ReceiverNotReady));
         }

@@ -35,7 +35,11 @@ enum Kind {
     /// A window that nobody reaches.
     Unbound,
     /// A window, the region that it is bound to, and the one queue pair that it can be reached through (type 2B).
-    Bound { range: Range, region: u32, queue_pair: u32 },
+    Bound {
+        range: Range,
+        region: u32,
+        queue_pair: u32,
+    },
 }
 
 /// Memory with rights.
@@ -129,7 +133,9 @@ impl Table {
     /// Memory of ours in a work request: to be written or read by the device.
     fn local(&self, slice: &Slice, write: bool) -> std::result::Result<(), Status> {
         match self.find(slice.key).map(|entry| entry.kind) {
-            Some(Kind::Region(range)) if range.holds(slice.address, slice.length) && (range.access.local_write || !write) => {
+            Some(Kind::Region(range))
+                if range.holds(slice.address, slice.length) && (range.access.local_write || !write) =>
+            {
                 Ok(())
             }
             _ => Err(Status::LocalProtection),
@@ -142,7 +148,13 @@ impl Table {
     }
 
     /// Whether the peer, on this queue pair of ours, may reach so many octets.
-    pub(super) fn remote(&self, to: Remote, length: u32, write: bool, queue_pair: u32) -> std::result::Result<(), Status> {
+    pub(super) fn remote(
+        &self,
+        to: Remote,
+        length: u32,
+        write: bool,
+        queue_pair: u32,
+    ) -> std::result::Result<(), Status> {
         let range = match self.find(to.key).map(|entry| entry.kind) {
             Some(Kind::Region(range)) => range,
             Some(Kind::Bound { range, queue_pair: bound, .. }) if bound == queue_pair => range,
@@ -153,7 +165,14 @@ impl Table {
     }
 
     /// Binds a window to a slice of a region.
-    pub(super) fn bind(&mut self, window: u32, key: u32, slice: &Slice, access: Access, queue_pair: u32) -> std::result::Result<(), Status> {
+    pub(super) fn bind(
+        &mut self,
+        window: u32,
+        key: u32,
+        slice: &Slice,
+        access: Access,
+        queue_pair: u32,
+    ) -> std::result::Result<(), Status> {
         let region = match self.find(slice.key).map(|entry| entry.kind) {
             Some(Kind::Region(range)) if range.access.bind && range.holds(slice.address, slice.length) => range,
             _ => return Err(Status::Bind),
@@ -174,7 +193,9 @@ impl Table {
 
     /// Makes a window unreachable, at our own request, or at the peer's on this queue pair.
     pub(super) fn invalidate(&mut self, key: u32, peer_on: Option<u32>) -> bool {
-        let Some(entry) = self.entries.get_mut(number(key) as usize).filter(|entry| entry.key == key) else { return false };
+        let Some(entry) = self.entries.get_mut(number(key) as usize).filter(|entry| entry.key == key) else {
+            return false;
+        };
         match entry.kind {
             Kind::Bound { queue_pair, .. } if peer_on.is_none_or(|peer_on| peer_on == queue_pair) => {
                 entry.kind = Kind::Unbound;

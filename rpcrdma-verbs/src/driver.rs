@@ -1,0 +1,504 @@
+//! A driver: one core's connections, with their completion queue and memory.
+//!
+//! It does nothing by itself. [`Driver::turn`] takes what has completed, lets the engine say what to do, and posts it;
+//! [`Driver::wait`] sleeps until there is something to take. Calls that are begun, and replies that are given, go out with the
+//! next turn. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
+
+mod connection;
+mod exposure;
+mod message;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyError, Role, Served, Session};
+use rpcrdma_proto::private_data::PrivateData;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+pub use connection::{Answer, Counters, Memory, Payload};
+use connection::{Connection, Wish};
+pub(crate) use connection::{Refused, Request, Told, Unanswered};
+pub use message::{WriteError, Writer};
+
+use crate::memory::{Budget, MemoryError, Pool};
+use crate::provider::{
+    Completion, CompletionQueue as _, ConnectionEvent, Device, Manager as _, QueuePair as _, QueuePairConfig, Queues,
+    VerbError,
+};
+use crate::queue::{Endpoint, tag};
+
+/// A connection of a driver's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Id(u32);
+
+/// One core's connections.
+#[derive(Debug)]
+pub struct Driver<D: Device> {
+    // The connections go first, with their queue pairs: then nothing uses the memory any more.
+    connections: Vec<Slot<D>>,
+    free: Vec<u32>,
+    by_pair: HashMap<u32, Id>,
+    manager: D::Manager,
+    completions: D::CompletionQueue,
+    pool: Pool<D>,
+    device: D,
+    listening: HashMap<SocketAddr, Config>,
+    accepts: Option<Config>,
+    /// Connections that were accepted and not told yet.
+    accepted: Vec<Id>,
+    scratch: Box<[u8]>,
+    taken: Vec<Completion>,
+    /// Connections with something to do.
+    dirty: Vec<Id>,
+    /// No deadline of any connection is before this.
+    next_due: u64,
+    began: Instant,
+}
+
+#[derive(Debug)]
+struct Slot<D: Device> {
+    generation: u16,
+    dirty: bool,
+    server: Option<SocketAddr>,
+    connection: Option<Box<Connection<D>>>,
+}
+
+/// Why a driver can't do something.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The settings make no sense.
+    Config(ConfigError),
+    /// The device refuses.
+    Device(VerbError),
+    /// There is no memory.
+    Memory(MemoryError),
+    /// The connection has ended for good, or never was.
+    Gone,
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Device(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
+            Self::Gone => f.write_str("the connection has ended for good"),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl From<ConfigError> for DriverError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<VerbError> for DriverError {
+    fn from(error: VerbError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<MemoryError> for DriverError {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// Completions taken at once.
+const BATCH: usize = 256;
+/// Work requests that one queue pair may have under way.
+const REQUESTS: u32 = 1024;
+
+impl<D: Device> Driver<D> {
+    /// A driver on a device, whose completion queue has room for so many completions, with memory within this budget.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn new(device: &D, budget: &Budget, completions: u32) -> Result<Self, DriverError> {
+        Ok(Self {
+            connections: Vec::new(),
+            free: Vec::new(),
+            by_pair: HashMap::new(),
+            manager: device.manager()?,
+            completions: device.completion_queue(completions)?,
+            pool: Pool::new(device, budget),
+            device: device.clone(),
+            listening: HashMap::new(),
+            accepts: None,
+            accepted: Vec::new(),
+            scratch: vec![0; 1 << 16].into(),
+            taken: Vec::with_capacity(BATCH),
+            dirty: Vec::new(),
+            next_due: u64::MAX,
+            began: Instant::now(),
+        })
+    }
+
+    /// The pool of registered buffers.
+    #[must_use]
+    pub fn pool(&self) -> &Pool<D> {
+        &self.pool
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Microseconds since the driver was made: the time of its deadlines.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Listens at an address, and accepts connections with these settings. The address that it is.
+    ///
+    /// # Errors
+    /// The settings make no sense, or the address can't be had.
+    pub fn listen(&mut self, address: SocketAddr, config: Config) -> Result<SocketAddr, DriverError> {
+        config.check()?;
+        let address = self.manager.listen(address)?;
+        self.listening.insert(address, config.clone());
+        self.accepts = Some(config);
+        Ok(address)
+    }
+
+    /// Begins a session with a server.
+    ///
+    /// # Errors
+    /// The settings make no sense.
+    pub fn connect(&mut self, server: SocketAddr, config: Config) -> Result<Id, DriverError> {
+        let session = Session::new(Config { role: Role::Client, ..config })?;
+        Ok(self.insert(session, Some(server)))
+    }
+
+    /// A connection that was accepted since the last time.
+    pub fn accepted(&mut self) -> Option<Id> {
+        self.accepted.pop()
+    }
+
+    /// The engine of a connection.
+    #[must_use]
+    pub fn session(&self, id: Id) -> Option<&Session> {
+        self.get(id).map(|connection| &connection.session)
+    }
+
+    /// The engine of a connection, to tell it what its consumer wants; what follows is done at the next turn.
+    pub fn session_mut(&mut self, id: Id) -> Option<&mut Session> {
+        self.touch(id);
+        self.get_mut(id).map(|connection| &mut connection.session)
+    }
+
+    /// What the transport of a connection has done.
+    #[must_use]
+    pub fn counters(&self, id: Id) -> Option<Counters> {
+        self.get(id).map(|connection| connection.counters)
+    }
+
+    /// Begins a call; see [`Session::call`].
+    pub(crate) fn call(
+        &mut self,
+        id: Id,
+        request: Request,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<u32, (Refused, Memory)> {
+        self.touch(id);
+        match self.get_mut(id) {
+            Some(connection) => connection.call(request, write),
+            None => {
+                let memory = Memory { results: request.results, ..Memory::default() };
+                Err((Refused::Call(CallError::Closed), memory))
+            }
+        }
+    }
+
+    /// Answers a call of the peer's; see [`Session::reply`].
+    pub(crate) fn reply(
+        &mut self,
+        id: Id,
+        call: Served,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<(), Unanswered> {
+        self.touch(id);
+        self.get_mut(id).ok_or(Unanswered::Reply(ReplyError::Ended))?.reply(call, write)
+    }
+
+    /// What a connection's consumer is to know next.
+    pub(crate) fn event(&mut self, id: Id) -> Option<Told> {
+        self.get_mut(id)?.events.pop_front()
+    }
+
+    /// Forgets a connection whose session has ended; one that has not is cut off.
+    pub fn forget(&mut self, id: Id) {
+        let Some(slot) =
+            self.connections.get_mut(id.0 as u16 as usize).filter(|slot| slot.generation == (id.0 >> 16) as u16)
+        else {
+            return;
+        };
+        slot.connection = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.by_pair.retain(|_, other| *other != id);
+        self.free.push(u32::from(id.0 as u16));
+    }
+
+    /// Takes what has happened, and does what follows: how much it was.
+    ///
+    /// # Errors
+    /// The completion queue has overrun: it was made too small for its connections.
+    pub fn turn(&mut self) -> Result<usize, DriverError> {
+        let mut count = self.take_connections();
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.clear();
+        let polled = self.completions.poll(&mut taken, BATCH);
+        for completion in &taken {
+            self.complete(completion);
+        }
+        count += taken.len();
+        self.taken = taken;
+        polled?;
+        count += self.drive();
+        Ok(count)
+    }
+
+    /// Sleeps until something has happened, or this time has passed; whether something has.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn wait(&mut self, most: Duration) -> Result<bool, DriverError> {
+        self.completions.arm()?;
+        // What came before it was armed is not told.
+        if self.turn()? > 0 {
+            return Ok(true);
+        }
+        let due = most.min(Duration::from_micros(self.next_due.saturating_sub(self.now())));
+        let queue = self.completions.descriptor();
+        let manager = self.manager.descriptor();
+        let mut descriptors = [PollFd::new(&queue, PollFlags::IN), PollFd::new(&manager, PollFlags::IN)];
+        let timeout =
+            Timespec { tv_sec: i64::try_from(due.as_secs()).unwrap_or(i64::MAX), tv_nsec: due.subsec_nanos().into() };
+        let ready = match poll(&mut descriptors, Some(&timeout)) {
+            Ok(ready) => ready > 0,
+            Err(rustix::io::Errno::INTR) => false,
+            Err(error) => {
+                return Err(VerbError { verb: "poll", cause: crate::provider::Cause::System(error.into()) }.into());
+            }
+        };
+        self.completions.acknowledge()?;
+        Ok(self.turn()? > 0 || ready)
+    }
+
+    /// When the next deadline is.
+    fn due(&self) -> Option<u64> {
+        let sessions = self.connections.iter().filter_map(|slot| slot.connection.as_ref());
+        sessions.filter_map(|connection| connection.session.poll_timeout()).min()
+    }
+
+    fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Id {
+        let connection = Some(Box::new(Connection::new(session, REQUESTS as usize)));
+        let at = match self.free.pop() {
+            Some(at) => {
+                if let Some(slot) = self.connections.get_mut(at as usize) {
+                    (slot.server, slot.connection, slot.dirty) = (server, connection, false);
+                }
+                at
+            }
+            None => {
+                self.connections.push(Slot { generation: 0, dirty: false, server, connection });
+                self.connections.len() as u32 - 1
+            }
+        };
+        let generation = self.connections.get(at as usize).map_or(0, |slot| slot.generation);
+        let id = Id(u32::from(generation) << 16 | at);
+        self.touch(id);
+        id
+    }
+
+    fn slot(&mut self, id: Id) -> Option<&mut Slot<D>> {
+        self.connections.get_mut((id.0 & 0xffff) as usize).filter(|slot| u32::from(slot.generation) == id.0 >> 16)
+    }
+
+    fn get(&self, id: Id) -> Option<&Connection<D>> {
+        let slot = self.connections.get((id.0 & 0xffff) as usize)?;
+        slot.connection.as_deref().filter(|_| u32::from(slot.generation) == id.0 >> 16)
+    }
+
+    fn get_mut(&mut self, id: Id) -> Option<&mut Connection<D>> {
+        self.slot(id)?.connection.as_deref_mut()
+    }
+
+    /// Marks a connection as having something to do.
+    fn touch(&mut self, id: Id) {
+        if let Some(slot) = self.slot(id).filter(|slot| !slot.dirty) {
+            slot.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        let id = Id(tag(completion.id));
+        self.touch(id);
+        let failed = self.get_mut(id).is_some_and(|connection| !connection.complete(completion));
+        if failed {
+            let now = self.now();
+            if let Some(connection) = self.get_mut(id) {
+                connection.lost(now, Reason::Lost);
+            }
+        }
+    }
+
+    /// Lets every connection that has something to do, or whose time has come, do it.
+    fn drive(&mut self) -> usize {
+        let now = self.now();
+        if now >= self.next_due {
+            self.expire(now);
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let count = dirty.len();
+        for id in &dirty {
+            self.drive_one(*id, now);
+        }
+        dirty.clear();
+        // What was touched meanwhile comes next.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+        count
+    }
+
+    /// Tells the connections whose time has come.
+    fn expire(&mut self, now: u64) {
+        for at in 0..self.connections.len() {
+            let Some(slot) = self.connections.get_mut(at) else { continue };
+            let id = Id(u32::from(slot.generation) << 16 | at as u32);
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            if connection.session.poll_timeout().is_some_and(|due| due <= now) {
+                connection.session.timeout(now);
+                self.touch(id);
+            }
+        }
+        self.next_due = self.due().unwrap_or(u64::MAX);
+    }
+
+    fn drive_one(&mut self, id: Id, now: u64) {
+        let Some(slot) = self.connections.get_mut((id.0 & 0xffff) as usize) else { return };
+        slot.dirty = false;
+        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        connection.drive(&self.device, &self.pool, &mut self.scratch, now);
+        self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
+        match connection.wish.take() {
+            None => {}
+            Some(Wish::Connect) => self.begin(id, now),
+            Some(Wish::Close(why)) => {
+                connection.lost(now, why);
+                self.touch(id);
+            }
+        }
+    }
+
+    /// Begins to connect.
+    fn begin(&mut self, id: Id, now: u64) {
+        let Some((server, config)) =
+            self.slot(id).and_then(|slot| Some((slot.server?, slot.connection.as_ref()?.session.config().clone())))
+        else {
+            return;
+        };
+        let queues = Queues { completions: &self.completions, receives: None };
+        let begun = self.manager.connect(server, &pair_config(&config), queues, &config.private_data().encode());
+        match begun {
+            Ok(pair) => self.attach(id, pair, &config),
+            Err(_) => {
+                if let Some(connection) = self.get_mut(id) {
+                    connection.session.lost(now, Reason::Unreachable);
+                }
+                self.touch(id);
+            }
+        }
+    }
+
+    fn attach(&mut self, id: Id, pair: D::QueuePair, config: &Config) {
+        self.by_pair.insert(pair.number(), id);
+        let receives = pair_config(config).receives as usize;
+        if let Some(connection) = self.get_mut(id) {
+            connection.endpoint = Some(Endpoint::new(pair, id.0, REQUESTS as usize, receives));
+        }
+    }
+
+    /// Takes what has happened to connections.
+    fn take_connections(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.manager.poll() {
+            count += 1;
+            let now = self.now();
+            match event {
+                ConnectionEvent::Requested { request, private_data, .. } => self.accept(request, &private_data, now),
+                ConnectionEvent::Established { queue_pair, private_data } => {
+                    let peer = PrivateData::find(&private_data);
+                    self.with_pair(queue_pair, |connection| {
+                        // An acceptor was connected before it accepted.
+                        if connection.session.config().role == Role::Client {
+                            let _ = connection.session.connected(now, peer);
+                        }
+                    });
+                }
+                ConnectionEvent::Failed { queue_pair, .. } => {
+                    self.with_pair(queue_pair, |connection| connection.lost(now, Reason::Unreachable));
+                }
+                ConnectionEvent::Disconnected { queue_pair } => {
+                    self.with_pair(queue_pair, |connection| connection.lost(now, Reason::Lost));
+                }
+            }
+        }
+        count
+    }
+
+    fn with_pair(&mut self, queue_pair: u32, f: impl FnOnce(&mut Connection<D>)) {
+        let Some(id) = self.by_pair.get(&queue_pair).copied() else { return };
+        self.touch(id);
+        let mine = |connection: &&mut Connection<D>| {
+            connection.endpoint.as_ref().is_some_and(|endpoint| endpoint.pair().number() == queue_pair)
+        };
+        if let Some(connection) = self.get_mut(id).filter(mine) {
+            f(connection);
+        }
+    }
+
+    /// Accepts a connection: its receives are posted first.
+    fn accept(&mut self, request: <D::Manager as crate::provider::Manager<D>>::Request, private_data: &[u8], now: u64) {
+        let Some(config) = self.accepts.clone() else { return };
+        let queues = Queues { completions: &self.completions, receives: None };
+        let Ok(pair) = self.manager.prepare(&request, &pair_config(&config), queues) else { return };
+        let ours = config.private_data().encode();
+        let Ok(session) = Session::new(Config { role: Role::Server, ..config.clone() }) else { return };
+        let id = self.insert(session, None);
+        self.attach(id, pair, &config);
+        if let Some(connection) = self.get_mut(id) {
+            let _ = connection.session.connected(now, PrivateData::find(private_data));
+        }
+        self.drive_one(id, now);
+        let accepted = match self.connections.get((id.0 & 0xffff) as usize).and_then(|slot| slot.connection.as_deref())
+        {
+            Some(Connection { endpoint: Some(endpoint), .. }) => {
+                self.manager.accept(request, endpoint.pair(), &ours).is_ok()
+            }
+            _ => false,
+        };
+        if accepted {
+            self.accepted.push(id);
+        } else {
+            self.forget(id);
+        }
+    }
+}
+
+/// What a queue pair needs for these settings.
+fn pair_config(config: &Config) -> QueuePairConfig {
+    // Twice what the session posts: those of the old size may still be there when it is raised.
+    let receives = 2 * (config.credits + u32::from(config.serve) + config.reserve);
+    QueuePairConfig { sends: REQUESTS, receives, reads: 16 }
+}

@@ -1,0 +1,660 @@
+//! One session and its queue pair: the engine's actions become work requests, and completions go into the engine.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use rpcrdma_proto::chunk::{Piece, Segment};
+use rpcrdma_proto::connection::{
+    Action, Buffer, CallError, Event, Exposure, Failure, Held, Message as Place, Reason, Region, ReplyError, Sent,
+    Served, Session, Transmit,
+};
+use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
+use rpcrdma_proto::version::Version;
+
+use super::exposure::{Bound, Exposed};
+use super::message::{Message, WriteError, Writer};
+use crate::memory::{Buf, Lent, Pool};
+use crate::provider::{Access, Completion, Device, Operation, Remote, Status};
+use crate::queue::{Done, Endpoint, Part};
+
+/// Regions that one call exposes.
+const REGIONS: usize = ITEMS + RESULTS + 2;
+/// Requests that one action or message may need beside those for the segments of a peer's.
+const BURST: usize = 64;
+/// After so many requests one is signaled, to give back what the others use.
+const SIGNAL: u32 = 16;
+
+/// A session with its transport.
+#[derive(Debug)]
+pub(crate) struct Connection<D: Device> {
+    pub(crate) session: Session,
+    pub(crate) endpoint: Option<Endpoint<D, Work>>,
+    /// What the session wants done about the connection itself.
+    pub(crate) wish: Option<Wish>,
+    calls: Box<[Ours<D>]>,
+    served: Box<[Theirs]>,
+    /// Receive buffers that the session has kept.
+    kept: Vec<Option<Buf>>,
+    free: Vec<usize>,
+    windows: Vec<Bound<D>>,
+    unsignaled: u32,
+    requests: usize,
+    reads: Vec<(u32, Segment)>,
+    /// Whether it waits for room in the send queue.
+    pub(crate) stalled: bool,
+    pub(crate) events: VecDeque<Told>,
+    pub(crate) counters: Counters,
+}
+
+/// What a connection's transport has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Messages sent.
+    pub sends: u64,
+    /// RDMA Reads.
+    pub reads: u64,
+    /// RDMA Writes.
+    pub writes: u64,
+    /// Regions exposed to the peer.
+    pub exposed: u64,
+    /// Octets of messages that were copied into send buffers or out of receive buffers. Items that are moved apart are not.
+    pub copied: u64,
+}
+
+/// What the driver is to do about a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    Connect,
+    Close(Reason),
+}
+
+/// What a work request was for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// A message: what it belongs to, where its memory was not copied.
+    Send(Sent),
+    /// A part of something that a later request ends.
+    Part,
+    /// The last RDMA Read of a call of the peer's.
+    Read(Served),
+    /// The last window of a call was made unreachable.
+    Fence(u32),
+}
+
+/// A call of ours.
+#[derive(Debug)]
+struct Ours<D: Device> {
+    message: Message,
+    results: ArrayVec<Lent, RESULTS>,
+    whole: Option<Lent>,
+    reply: Option<Lent>,
+    exposed: ArrayVec<Exposed<D>, REGIONS>,
+}
+
+/// A call of the peer's.
+#[derive(Debug, Default)]
+struct Theirs {
+    /// The whole call, while it is being put together.
+    whole: Option<Lent>,
+    reply: Message,
+    /// The reply, where it goes to the Reply chunk.
+    long: Option<Lent>,
+}
+
+/// What a consumer is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Ready(Version),
+    Arrived { call: Served, xid: u32, message: Payload },
+    Ended { call: Served, answered: bool, results: ArrayVec<Buf, ITEMS> },
+    Replied { xid: u32, answer: Answer },
+    Failed { xid: u32, why: Failure, memory: Memory },
+    Properties,
+    Closed { why: Reason, last: bool },
+}
+
+/// An RPC message that has come.
+#[derive(Debug)]
+pub struct Payload {
+    buf: Buf,
+    octets: Range<usize>,
+}
+
+impl Payload {
+    /// Its octets.
+    #[must_use]
+    pub fn octets(&self) -> &[u8] {
+        self.buf.get(self.octets.clone()).unwrap_or_default()
+    }
+}
+
+/// A call's memory, given back.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Its items.
+    pub items: ArrayVec<Buf, ITEMS>,
+    /// The memory for its results.
+    pub results: ArrayVec<Buf, RESULTS>,
+}
+
+/// The reply to a call.
+#[derive(Debug)]
+pub struct Answer {
+    /// The RPC message, without the results that were written apart.
+    pub message: Payload,
+    /// The call's memory: each result with the octets that were written.
+    pub memory: Memory,
+}
+
+/// What a call needs beside its message.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) results: ArrayVec<Buf, RESULTS>,
+    pub(crate) largest_reply: u32,
+    pub(crate) reducible: bool,
+    pub(crate) deadline: Option<u64>,
+}
+
+/// Why a call could not be begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    Call(CallError),
+    Write(WriteError),
+}
+
+/// Why a call could not be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unanswered {
+    Reply(ReplyError),
+    Write(WriteError),
+}
+
+impl<D: Device> Connection<D> {
+    pub(crate) fn new(session: Session, requests: usize) -> Self {
+        let config = session.config();
+        let ours = |_| Ours {
+            message: Message::default(),
+            results: ArrayVec::new(),
+            whole: None,
+            reply: None,
+            exposed: ArrayVec::new(),
+        };
+        Self {
+            // The engine's places, one of which is the properties', and the spare message's.
+            calls: (0..config.calls as usize + 2).map(ours).collect(),
+            served: (0..config.serve).map(|_| Theirs::default()).collect(),
+            session,
+            endpoint: None,
+            wish: None,
+            kept: Vec::new(),
+            free: Vec::new(),
+            windows: Vec::new(),
+            unsignaled: 0,
+            requests,
+            reads: Vec::new(),
+            stalled: false,
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Begins a call, whose RPC message `write` writes: with any XID, which is replaced. What is refused gives back its memory.
+    pub(crate) fn call(
+        &mut self,
+        request: Request,
+        write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
+    ) -> std::result::Result<u32, (Refused, Memory)> {
+        // It is written to the spare message, as its place is not known before its length is.
+        let mut message = std::mem::take(&mut self.spare().message);
+        message.clear();
+        let written = write(&mut Writer::new(&mut message)).map_err(Refused::Write);
+        let Request { results, largest_reply, reducible, deadline } = request;
+        let sizes: ArrayVec<u32, RESULTS> = results.iter().map(Buf::capacity).collect();
+        let call =
+            Call { length: message.length(), items: &message.items(), largest_reply, results: &sizes, reducible };
+        let begun = written.and_then(|()| self.session.call(&call, deadline).map_err(Refused::Call));
+        let told = match begun {
+            Ok(xid) => {
+                if let Some(place) = message.head.first_chunk_mut() {
+                    *place = xid.to_be_bytes();
+                }
+                let place = self.session.place(xid);
+                if let Some(ours) = self.calls.get_mut(place) {
+                    // The message that was there becomes the spare one.
+                    std::mem::swap(&mut ours.message, &mut message);
+                    ours.results = results.into_iter().map(Lent::from).collect();
+                }
+                Ok(xid)
+            }
+            Err(why) => Err((why, Memory { items: owned(message.clear()), results })),
+        };
+        self.spare().message = message;
+        told
+    }
+
+    /// The last place is no call's: its message is the spare one.
+    fn spare(&mut self) -> &mut Ours<D> {
+        let last = self.calls.len() - 1;
+        &mut self.calls[last]
+    }
+
+    /// Answers a call of the peer's by the RPC message that `write` writes.
+    pub(crate) fn reply(
+        &mut self,
+        call: Served,
+        write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
+    ) -> std::result::Result<(), Unanswered> {
+        let place = self.session.served_place(call);
+        let theirs = self.served.get_mut(place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
+        theirs.reply.clear();
+        write(&mut Writer::new(&mut theirs.reply)).map_err(Unanswered::Write)?;
+        let items: ArrayVec<Item, ITEMS> = theirs.reply.items();
+        self.session.reply(call, theirs.reply.length(), &items).map_err(Unanswered::Reply)
+    }
+
+    /// Does all that the session wants done, as far as the send queue has room, and posts it.
+    pub(crate) fn drive(&mut self, device: &D, pool: &Pool<D>, scratch: &mut [u8], now: u64) {
+        loop {
+            let mut idle = true;
+            while self.has_room()
+                && let Some(action) = self.session.poll_action()
+            {
+                idle = false;
+                self.act(action, device, pool);
+            }
+            while self.has_room()
+                && let Some(transmit) = self.session.poll_transmit(now, scratch)
+            {
+                idle = false;
+                self.transmit(transmit, pool, scratch);
+            }
+            if idle {
+                break;
+            }
+        }
+        if let Some(endpoint) = self.endpoint.as_mut().filter(|endpoint| endpoint.has_batch())
+            && endpoint.post().is_err()
+        {
+            self.wish = Some(Wish::Close(Reason::Lost));
+        }
+        while let Some(event) = self.session.poll_event() {
+            self.tell(event);
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        let under_way = self.endpoint.as_ref().map_or(0, Endpoint::under_way);
+        let burst = BURST + self.session.config().limits.segments as usize;
+        self.stalled = under_way + burst > self.requests;
+        !self.stalled
+    }
+
+    fn act(&mut self, action: Action, device: &D, pool: &Pool<D>) {
+        match action {
+            Action::Connect => self.wish = Some(Wish::Connect),
+            Action::Close { why } => self.wish = Some(Wish::Close(why)),
+            Action::PostReceives { count, size } => {
+                for _ in 0..count {
+                    let (Ok(buf), Some(endpoint)) = (pool.take(size), &mut self.endpoint) else {
+                        self.wish = Some(Wish::Close(Reason::Lost));
+                        return;
+                    };
+                    endpoint.push_receive(buf);
+                }
+            }
+            Action::Expose { xid } => self.expose(xid, device, pool),
+            Action::Fence { xid, invalidated } => self.fence(xid, invalidated),
+            Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
+        }
+    }
+
+    /// Exposes what a call needs: the binds go before the call itself, in the same queue.
+    fn expose(&mut self, xid: u32, device: &D, pool: &Pool<D>) {
+        let exposures: ArrayVec<Exposure, REGIONS> = self.session.exposures(xid).collect();
+        let mut segments = ArrayVec::<[Segment; 1], REGIONS>::new();
+        for exposure in exposures {
+            match self.expose_one(xid, exposure, device, pool) {
+                Some(segment) => segments.push([segment]),
+                None => return self.session.unexposable(xid),
+            }
+        }
+        self.counters.exposed += segments.len() as u64;
+        self.session.exposed(xid, segments.iter().map(<[Segment; 1]>::as_slice));
+    }
+
+    fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D, pool: &Pool<D>) -> Option<Segment> {
+        let Exposure { region, length } = exposure;
+        let ours = self.calls.get_mut(self.session.place(xid))?;
+        let memory = match region {
+            Region::Item(number) => ours.message.buffer(number)?.clone(),
+            Region::Result(number) => ours.results.get(number)?.clone(),
+            Region::Call => {
+                let mut whole = pool.take(length).ok()?;
+                ours.message.copy(0..length, whole.as_full_mut());
+                whole.set_len(length);
+                self.counters.copied += u64::from(length);
+                ours.whole.insert(whole.into()).clone()
+            }
+            Region::Reply => ours.reply.insert(pool.take(length).ok()?.into()).clone(),
+        };
+        let access = if region.is_written() { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        let slice = memory.slice(0, length)?;
+        let exposed = if device.capabilities().windows {
+            let mut bound = self.windows.pop().or_else(|| Bound::new(device).ok())?;
+            let (window, key) = (bound.number(), bound.next_key());
+            let part = Part { buf: memory.clone(), from: 0, length };
+            let pushed =
+                self.endpoint.as_mut()?.push(Operation::Bind { window, key, access }, &[part], false, Work::Part);
+            pushed.then_some(())?;
+            Exposed::Window { bound, _memory: memory }
+        } else {
+            Exposed::register(device, &slice, access, memory).ok()?
+        };
+        let segment = Segment { handle: exposed.key(), length, offset: slice.address };
+        ours.exposed.push(exposed);
+        Some(segment)
+    }
+
+    /// Makes a call's memory unreachable. What the peer has invalidated is so already.
+    fn fence(&mut self, xid: u32, invalidated: Option<u32>) {
+        let place = self.session.place(xid);
+        let Some(ours) = self.calls.get_mut(place) else { return };
+        let alive = self.endpoint.as_mut();
+        let Some(endpoint) = alive else {
+            // Its queue pair is gone, and with it every way to the windows; they go, too.
+            ours.exposed.clear();
+            return self.session.fenced(xid);
+        };
+        let windows = ours.exposed.iter().filter(|one| matches!(one, Exposed::Window { .. }));
+        let bound: ArrayVec<u32, REGIONS> = windows.map(Exposed::key).filter(|key| Some(*key) != invalidated).collect();
+        for (number, key) in bound.iter().enumerate() {
+            let last = number + 1 == bound.len();
+            let work = if last { Work::Fence(xid) } else { Work::Part };
+            endpoint.push(Operation::Invalidate { key: *key }, &[], last, work);
+        }
+        if bound.is_empty() {
+            self.fenced(xid);
+        }
+    }
+
+    /// A call's memory is unreachable: the windows can be used again, and registrations end.
+    fn fenced(&mut self, xid: u32) {
+        let place = self.session.place(xid);
+        if let Some(ours) = self.calls.get_mut(place) {
+            for exposed in ours.exposed.drain(..) {
+                if let Exposed::Window { bound, .. } = exposed {
+                    self.windows.push(bound);
+                }
+            }
+        }
+        self.session.fenced(xid);
+    }
+
+    /// Puts a call of the peer's together: its inline octets are copied, and the rest is read to where it belongs.
+    fn read(&mut self, call: Served, buffer: Buffer, inline: Range<u32>, pool: &Pool<D>) {
+        let received = self.give_back(buffer);
+        let place = self.session.served_place(call);
+        let (Some(length), Some(pieces)) = (self.session.length(call), self.session.pieces(call)) else { return };
+        let Ok(mut whole) = pool.take(length) else {
+            self.wish = Some(Wish::Close(Reason::Lost));
+            return;
+        };
+        whole.set_len(length);
+        let mut reads = std::mem::take(&mut self.reads);
+        reads.clear();
+        for piece in pieces {
+            match piece {
+                Piece::Inline { at, from, length } => {
+                    let from = (inline.start + from) as usize;
+                    let source = received.as_ref().and_then(|buf| buf.get(from..from + length as usize));
+                    let target = whole.get_mut(at as usize..(at + length) as usize);
+                    if let (Some(source), Some(target)) = (source, target) {
+                        target.copy_from_slice(source);
+                        self.counters.copied += u64::from(length);
+                    }
+                }
+                Piece::Padding { at, length } => {
+                    whole.get_mut(at as usize..(at + length) as usize).unwrap_or_default().fill(0);
+                }
+                Piece::Read { at, from } => reads.push((at, from)),
+            }
+        }
+        let whole = Lent::from(whole);
+        let Some(endpoint) = &mut self.endpoint else {
+            self.reads = reads;
+            return;
+        };
+        for (number, (at, from)) in reads.iter().enumerate() {
+            let last = number + 1 == reads.len();
+            let part = Part { buf: whole.clone(), from: *at, length: from.length };
+            let from = Remote { address: from.offset, key: from.handle };
+            endpoint.push(Operation::Read { from }, &[part], last, if last { Work::Read(call) } else { Work::Part });
+        }
+        self.counters.reads += reads.len() as u64;
+        if let Some(theirs) = self.served.get_mut(place) {
+            theirs.whole = Some(whole);
+        }
+        if reads.is_empty() {
+            self.session.moved(call);
+        }
+        self.reads = reads;
+    }
+
+    /// Sends a message: its header is in the scratch memory.
+    fn transmit(&mut self, transmit: Transmit, pool: &Pool<D>, scratch: &[u8]) {
+        let Transmit { what, header, invalidate } = transmit;
+        let inline: u32 = self.session.parts(what).map(|part| part.end - part.start).sum();
+        let total = header as u32 + inline;
+        let Ok(mut buf) = pool.take(total) else {
+            self.wish = Some(Wish::Close(Reason::Lost));
+            return;
+        };
+        buf.extend_from_slice(scratch.get(..header).unwrap_or_default());
+        let message = match what {
+            Sent::Call { xid } => self.calls.get_mut(self.session.place(xid)).map(|ours| &mut ours.message),
+            Sent::Reply { call } => {
+                self.served.get_mut(self.session.served_place(call)).map(|theirs| &mut theirs.reply)
+            }
+            Sent::Header => None,
+        };
+        let mut at = header;
+        if let Some(message) = message {
+            for part in self.session.parts(what) {
+                let end = at + (part.end - part.start) as usize;
+                message.copy(part, buf.as_full_mut().get_mut(at..end).unwrap_or_default());
+                at = end;
+            }
+        }
+        buf.set_len(total);
+        self.counters.copied += u64::from(inline);
+        self.counters.sends += 1;
+        let writes = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
+        let Some(endpoint) = &mut self.endpoint else { return };
+        self.unsignaled += 1;
+        let signaled = writes || self.unsignaled >= SIGNAL;
+        if signaled {
+            self.unsignaled = 0;
+        }
+        let part = Part { buf: buf.into(), from: 0, length: total };
+        let work = if writes { Work::Send(what) } else { Work::Part };
+        endpoint.push(Operation::Send { invalidate }, &[part], signaled, work);
+        if !writes {
+            // All of it was copied.
+            self.session.released(what);
+        }
+    }
+
+    /// Writes what of a reply goes to the peer's memory; whether there is any.
+    fn write(&mut self, call: Served, pool: &Pool<D>) -> bool {
+        let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return false };
+        let Some(endpoint) = &mut self.endpoint else { return false };
+        let mut any = false;
+        for write in self.session.writes(call) {
+            let length = write.octets.end - write.octets.start;
+            let part = match theirs.reply.item_at(write.octets.start) {
+                Some((item, buf)) => Part { buf: buf.clone(), from: write.octets.start - item.position, length },
+                None => {
+                    if theirs.long.is_none() {
+                        let whole = theirs.reply.length();
+                        let Ok(mut buf) = pool.take(whole) else { continue };
+                        theirs.reply.copy(0..whole, buf.as_full_mut());
+                        buf.set_len(whole);
+                        self.counters.copied += u64::from(whole);
+                        theirs.long = Some(buf.into());
+                    }
+                    let Some(long) = &theirs.long else { continue };
+                    Part { buf: long.clone(), from: write.octets.start, length }
+                }
+            };
+            let to = Remote { address: write.target.offset, key: write.target.handle };
+            endpoint.push(Operation::Write { to }, &[part], false, Work::Part);
+            self.counters.writes += 1;
+            any = true;
+        }
+        any
+    }
+
+    /// A completion of this connection's. False if the queue pair has failed.
+    pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
+        let Some(endpoint) = &mut self.endpoint else { return true };
+        match endpoint.complete(completion) {
+            Done::Receive(buf, Status::Success) => {
+                self.received(buf, completion.invalidated);
+                true
+            }
+            Done::Receive(..) => false,
+            Done::Requests(count, status) => {
+                for number in 1..=count {
+                    let work = self.endpoint.as_mut().and_then(Endpoint::retire);
+                    let done = number < count || status == Status::Success;
+                    if let Some(work) = work {
+                        self.retired(work, done);
+                    }
+                }
+                status == Status::Success
+            }
+            Done::Unknown => true,
+        }
+    }
+
+    fn retired(&mut self, work: Work, done: bool) {
+        match work {
+            Work::Send(what) => self.session.released(what),
+            Work::Read(call) if done => self.session.moved(call),
+            Work::Fence(xid) if done => self.fenced(xid),
+            Work::Part | Work::Read(_) | Work::Fence(_) => {}
+        }
+    }
+
+    fn received(&mut self, buf: Buf, invalidated: Option<u32>) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.kept.push(None);
+            self.kept.len() - 1
+        });
+        let held = self.session.received(Buffer(number as u64), &buf, invalidated);
+        match held {
+            Held::Kept => {
+                if let Some(place) = self.kept.get_mut(number) {
+                    *place = Some(buf);
+                }
+            }
+            Held::Free => self.free.push(number),
+        }
+    }
+
+    /// A receive buffer that the session had kept.
+    fn give_back(&mut self, buffer: Buffer) -> Option<Buf> {
+        let number = usize::try_from(buffer.0).ok()?;
+        let buf = self.kept.get_mut(number)?.take()?;
+        self.free.push(number);
+        Some(buf)
+    }
+
+    fn payload(&mut self, buffer: Buffer, octets: Range<u32>) -> Option<Payload> {
+        let buf = self.give_back(buffer)?;
+        Some(Payload { buf, octets: octets.start as usize..octets.end as usize })
+    }
+
+    fn tell(&mut self, event: Event) {
+        let told = match event {
+            Event::Ready { version } => Some(Told::Ready(version)),
+            Event::CallArrived { call, xid, message } => self.arrived(call, xid, message),
+            Event::CallEnded { call, answered } => {
+                let theirs = self.served.get_mut(self.session.served_place(call));
+                let results = theirs.map_or_else(ArrayVec::new, |theirs| {
+                    (theirs.whole, theirs.long) = (None, None);
+                    owned(theirs.reply.clear())
+                });
+                Some(Told::Ended { call, answered, results })
+            }
+            Event::ReplyArrived { xid, reply } => self.replied(xid, reply),
+            Event::CallFailed { xid, why } => Some(Told::Failed { xid, why, memory: self.memory(xid, &[]) }),
+            Event::PropertiesChanged | Event::PropertyAnswered { .. } => Some(Told::Properties),
+            Event::PeerError { .. } => None,
+            Event::Operation { operation } => {
+                self.give_back(operation.buffer);
+                None
+            }
+            Event::Closed { why, last } => Some(Told::Closed { why, last }),
+        };
+        self.events.extend(told);
+    }
+
+    fn arrived(&mut self, call: Served, xid: u32, message: Place) -> Option<Told> {
+        let message = match message {
+            Place::Inline { buffer, octets } => self.payload(buffer, octets)?,
+            Place::Placed { length } => {
+                let place = self.session.served_place(call);
+                let whole = self.served.get_mut(place)?.whole.take()?;
+                Payload { buf: whole.into_buf().ok()?, octets: 0..length as usize }
+            }
+        };
+        Some(Told::Arrived { call, xid, message })
+    }
+
+    fn replied(&mut self, xid: u32, reply: rpcrdma_proto::connection::Reply) -> Option<Told> {
+        let place = self.session.place(xid);
+        let long = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
+        let inline = self.payload(reply.buffer, reply.inline.clone());
+        let message = match (reply.inline.is_empty(), reply.long, long) {
+            (true, Some(octets), Some(long)) => {
+                let mut buf = long.into_buf().ok()?;
+                buf.set_len(octets);
+                Payload { buf, octets: 0..octets as usize }
+            }
+            _ => inline?,
+        };
+        let memory = self.memory(xid, &reply.results);
+        Some(Told::Replied { xid, answer: Answer { message, memory } })
+    }
+
+    /// Gives back a call's memory, with the octets that were written to each result.
+    fn memory(&mut self, xid: u32, written: &[u32]) -> Memory {
+        let place = self.session.place(xid);
+        let Some(ours) = self.calls.get_mut(place) else { return Memory::default() };
+        (ours.whole, ours.reply) = (None, None);
+        let items = owned(ours.message.clear());
+        let mut results: ArrayVec<Buf, RESULTS> = owned(ours.results.drain(..));
+        for (number, result) in results.iter_mut().enumerate() {
+            result.set_len(written.get(number).copied().unwrap_or(0));
+        }
+        Memory { items, results }
+    }
+
+    /// The queue pair is gone, and all that was posted with it.
+    pub(crate) fn lost(&mut self, now: u64, why: Reason) {
+        if let Some(endpoint) = self.endpoint.take() {
+            endpoint.close().for_each(|work| self.retired(work, false));
+        }
+        self.windows.clear();
+        self.unsignaled = 0;
+        self.wish = None;
+        self.session.lost(now, why);
+    }
+}
+
+/// Buffers that nothing uses any more.
+fn owned<const N: usize>(lent: impl IntoIterator<Item = Lent>) -> ArrayVec<Buf, N> {
+    lent.into_iter().filter_map(|buf| buf.into_buf().ok()).collect()
+}

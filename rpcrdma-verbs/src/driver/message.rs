@@ -1,0 +1,199 @@
+//! An RPC message as its maker has it: octets of XDR, and items apart.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use rpcrdma_proto::travel::{ITEMS, Item};
+use rpcrdma_proto::xdr::{self, Encode};
+
+use crate::memory::{Buf, Lent};
+
+/// Writes an RPC message, front to back: XDR, and items in buffers of their own.
+///
+/// An item is the data of a variable-length opaque; its count goes before it and its padding behind it. It stays in its buffer:
+/// on its way it is moved apart where that is allowed and worth it, and else copied into the message.
+#[derive(Debug)]
+pub struct Writer<'a>(&'a mut Message);
+
+/// Why a message can't be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteError {
+    /// A value can't be encoded.
+    Xdr(xdr::Error),
+    /// A value is longer than its type allows.
+    TooLong(xdr::TooLong),
+    /// More items than [`ITEMS`].
+    TooManyItems,
+    /// The service has said that there are no results.
+    Denied,
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Xdr(error) => error.fmt(f),
+            Self::TooLong(error) => error.fmt(f),
+            Self::Denied => f.write_str("there are no results"),
+            Self::TooManyItems => write!(f, "a message can have {ITEMS} items in buffers of their own"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl From<xdr::Error> for WriteError {
+    fn from(error: xdr::Error) -> Self {
+        Self::Xdr(error)
+    }
+}
+
+impl From<xdr::TooLong> for WriteError {
+    fn from(error: xdr::TooLong) -> Self {
+        Self::TooLong(error)
+    }
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(message: &'a mut Message) -> Self {
+        Self(message)
+    }
+
+    /// Writes a value in XDR.
+    ///
+    /// # Errors
+    /// It can't be encoded.
+    pub fn put(&mut self, value: &impl Encode) -> Result<&mut Self, WriteError> {
+        let (at, octets) = (self.0.head.len(), value.encoded_len()?);
+        self.0.head.resize(at + octets, 0);
+        value.encode_to_slice(self.0.head.get_mut(at..).unwrap_or_default())?;
+        Ok(self)
+    }
+
+    /// Writes octets that are XDR already: a multiple of four.
+    pub fn octets(&mut self, octets: &[u8]) -> &mut Self {
+        self.0.head.extend_from_slice(octets);
+        self
+    }
+
+    /// Writes an item: its count, and its data from the buffer.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn item(&mut self, data: Buf) -> Result<&mut Self, WriteError> {
+        self.0.head.extend_from_slice(&u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
+        let position = self.0.length();
+        if self.0.push(position, data.into()) { Ok(self) } else { Err(WriteError::TooManyItems) }
+    }
+}
+
+/// A message whose items are in buffers of their own: the head has all else, counts of the items included, padding not.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    pub(crate) head: Vec<u8>,
+    items: ArrayVec<(Item, Lent), ITEMS>,
+}
+
+impl Message {
+    /// Takes a new message. Its items stand where their data begin in the whole; false if there are too many, or not in their
+    /// order.
+    pub(crate) fn push(&mut self, position: u32, data: Lent) -> bool {
+        let end = self.items.last().map_or(0, |(item, _)| end(item));
+        let item = Item { position, length: data.len() };
+        position % 4 == 0 && position >= end && self.items.try_push((item, data)).is_ok()
+    }
+
+    /// The items, for the engine.
+    pub(crate) fn items(&self) -> ArrayVec<Item, ITEMS> {
+        self.items.iter().map(|(item, _)| *item).collect()
+    }
+
+    /// The buffer of an item, by its number.
+    pub(crate) fn buffer(&self, number: usize) -> Option<&Lent> {
+        self.items.get(number).map(|(_, buf)| buf)
+    }
+
+    /// The item which a position is in, and its buffer.
+    pub(crate) fn item_at(&self, position: u32) -> Option<(&Item, &Lent)> {
+        let found =
+            self.items.iter().find(|(item, _)| (item.position..item.position + item.length).contains(&position));
+        found.map(|(item, buf)| (item, buf))
+    }
+
+    /// Octets of the whole, items and padding included.
+    pub(crate) fn length(&self) -> u32 {
+        let items: u32 = self.items.iter().map(|(item, _)| item.length.next_multiple_of(4)).sum();
+        u32::try_from(self.head.len()).unwrap_or(u32::MAX).saturating_add(items)
+    }
+
+    /// Copies a range of the whole to the beginning of `out`. Items that something uses are left out: none is, when a message
+    /// is to be copied.
+    pub(crate) fn copy(&mut self, range: Range<u32>, out: &mut [u8]) {
+        let mut head = 0u32;
+        let mut at = 0u32;
+        let put = |out: &mut [u8], whole: Range<u32>, from: &[u8]| {
+            let (start, stop) = (whole.start.max(range.start), whole.end.min(range.end));
+            if start >= stop {
+                return;
+            }
+            let source = from.get((start - whole.start) as usize..(stop - whole.start) as usize);
+            let target = out.get_mut((start - range.start) as usize..(stop - range.start) as usize);
+            if let (Some(source), Some(target)) = (source, target) {
+                target.copy_from_slice(source);
+            }
+        };
+        for (item, buf) in &mut self.items {
+            let octets = item.position - at;
+            if let Some(part) = self.head.get(head as usize..(head + octets) as usize) {
+                put(out, at..item.position, part);
+            }
+            (head, at) = (head + octets, item.position);
+            if let Some(data) = buf.octets() {
+                put(out, at..at + item.length, data);
+            }
+            let padded = item.length.next_multiple_of(4);
+            put(out, at + item.length..at + padded, &[0; 3]);
+            at += padded;
+        }
+        let rest = self.head.get(head as usize..).unwrap_or_default();
+        let end = at.saturating_add(u32::try_from(rest.len()).unwrap_or(u32::MAX));
+        put(out, at..end, rest);
+    }
+
+    /// Forgets all but its memory, and gives back the items.
+    pub(crate) fn clear(&mut self) -> ArrayVec<Lent, ITEMS> {
+        self.head.clear();
+        self.items.drain(..).map(|(_, buf)| buf).collect()
+    }
+}
+
+fn end(item: &Item) -> u32 {
+    item.position.saturating_add(item.length.next_multiple_of(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Message;
+    use crate::memory::{Budget, Buf, Lent};
+    use crate::provider::software::Fabric;
+
+    #[test]
+    fn any_range_of_the_whole_is_copied() {
+        let device = Fabric::new().device();
+        let budget = Budget::new(1 << 20);
+        let item = |octets: &[u8]| Lent::from(Buf::adopt(&device, &budget, octets.to_vec()).unwrap());
+        let mut message = Message { head: (0..16).collect(), ..Message::default() };
+        assert!(message.push(8, item(&[100, 101, 102, 103, 104])));
+        assert!(message.push(20, item(&[200, 201])));
+        assert!(!message.push(20, item(&[1])), "out of order");
+        let whole =
+            [0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 0, 0, 0, 8, 9, 10, 11, 200, 201, 0, 0, 12, 13, 14, 15];
+        assert_eq!(message.length() as usize, whole.len());
+        for from in 0..whole.len() {
+            for to in from..=whole.len() {
+                let mut out = vec![0xff; to - from];
+                message.copy(from as u32..to as u32, &mut out);
+                assert_eq!(out, &whole[from..to], "{from}..{to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A server: it accepts connections, and a service answers their calls.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
+use rpcrdma_proto::connection::{Config, ReplyError, Served};
+use rpcrdma_proto::rpc::AuthStat;
+
+use crate::driver::{Driver, DriverError, Id, Payload, Told, Unanswered, WriteError, Writer};
+use crate::provider::Device;
+use crate::rpc::{self, Call, Denial};
+
+/// A call of a peer's that has come.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The call.
+    pub call: Served,
+    /// Its XID.
+    pub xid: u32,
+    pub(crate) message: Payload,
+}
+
+impl Arrival {
+    /// What it says; none if it is not even the beginning of an RPC call, and is to be declined.
+    #[must_use]
+    pub fn read(&self) -> Option<Result<Call<'_>, Denial>> {
+        rpc::read_call(self.message.octets())
+    }
+}
+
+/// Why a call is not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServeError {
+    /// The transport: the call has ended, or there is no way for the reply.
+    Reply(ReplyError),
+    /// The reply could not be written.
+    Write(WriteError),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// A service: the procedures of one program.
+pub trait Service {
+    /// The program's number.
+    fn program(&self) -> u32;
+
+    /// The versions of it that are here.
+    fn versions(&self) -> RangeInclusive<u32>;
+
+    /// Answers a call: writes its results, or says why not. `from` is the connection that it came by.
+    ///
+    /// # Errors
+    /// What the reply is to say in place of results.
+    fn call(&mut self, from: Id, call: &Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial>;
+}
+
+/// A server on a driver, with one service.
+#[derive(Debug)]
+pub struct Server<S> {
+    service: S,
+    address: SocketAddr,
+    connections: Vec<Id>,
+}
+
+impl<S: Service> Server<S> {
+    /// A server at an address: port 0 asks for any.
+    ///
+    /// # Errors
+    /// The settings make no sense, or the address can't be had.
+    pub fn bind<D: Device>(
+        driver: &mut Driver<D>,
+        address: SocketAddr,
+        config: Config,
+        service: S,
+    ) -> Result<Self, DriverError> {
+        Ok(Self { service, address: driver.listen(address, config)?, connections: Vec::new() })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its connections.
+    #[must_use]
+    pub fn connections(&self) -> &[Id] {
+        &self.connections
+    }
+
+    /// The service.
+    pub fn service(&mut self) -> &mut S {
+        &mut self.service
+    }
+
+    /// Serves what has come since the last turn of the driver: how many calls it was. The replies go with the next turn.
+    pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        while let Some(id) = driver.accepted() {
+            self.connections.push(id);
+        }
+        let (mut count, mut at) = (0, 0);
+        while let Some(id) = self.connections.get(at).copied() {
+            at += 1;
+            while let Some(told) = driver.event(id) {
+                match told {
+                    Told::Arrived { call, xid, message } => {
+                        self.serve_one(driver, id, &Arrival { call, xid, message });
+                        count += 1;
+                    }
+                    // A client's next connection is a session of its own.
+                    Told::Closed { .. } => {
+                        driver.forget(id);
+                        at -= 1;
+                        self.connections.swap_remove(at);
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        count
+    }
+
+    fn serve_one<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, arrival: &Arrival) {
+        let Arrival { call, xid, .. } = *arrival;
+        let service = &mut self.service;
+        let call_ = match arrival.read() {
+            None => {
+                if let Some(session) = driver.session_mut(id) {
+                    // It was declined already if its connection is gone.
+                    let _ = session.decline(call);
+                }
+                return;
+            }
+            Some(Err(denial)) => {
+                let _ = answer(driver, id, call, xid, Some(denial), |_| Ok(()));
+                return;
+            }
+            Some(Ok(call)) => call,
+        };
+        let denial = if call_.procedure.program != service.program() {
+            Some(Denial::ProgramUnavailable)
+        } else if !service.versions().contains(&call_.procedure.version) {
+            Some(Denial::ProgramMismatch { low: *service.versions().start(), high: *service.versions().end() })
+        } else {
+            None
+        };
+        if denial.is_some() {
+            let _ = answer(driver, id, call, xid, denial, |_| Ok(()));
+            return;
+        }
+        let mut said = Ok(());
+        let sent = answer(driver, id, call, xid, None, |writer| {
+            said = service.call(id, &call_, writer);
+            said.map_err(|_| WriteError::Denied)
+        });
+        if let (Err(denial), Err(ServeError::Write(_))) = (said, sent) {
+            let _ = answer(driver, id, call, xid, Some(denial), |_| Ok(()));
+        }
+    }
+}
+
+/// Answers a call: with what `write` writes, or with a denial.
+pub(crate) fn answer<D: Device>(
+    driver: &mut Driver<D>,
+    id: Id,
+    call: Served,
+    xid: u32,
+    denial: Option<Denial>,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+) -> Result<(), ServeError> {
+    let answered = driver.reply(id, call, |writer| {
+        rpc::write_reply(writer, xid, denial)?;
+        write(writer)
+    });
+    answered.map_err(|why| match why {
+        Unanswered::Reply(why) => ServeError::Reply(why),
+        Unanswered::Write(why) => ServeError::Write(why),
+    })
+}
+
+/// Credentials that are too weak.
+pub const TOO_WEAK: Denial = Denial::Auth(AuthStat::AuthTooweak);

@@ -1,0 +1,169 @@
+//! A client and a server on one driver each, over the software fabric: what a program that embeds them does.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
+use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::version::Version;
+use rpcrdma_proto::xdr::Decode;
+use rpcrdma_verbs::client::{Call, Client, ClientEvent};
+use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::memory::{Budget, Pool};
+use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::rpc::{Credentials, Denial};
+use rpcrdma_verbs::server::{Server, Service};
+
+const PROGRAM: u32 = 0x2000_0001;
+const NULL: u32 = 0;
+const ECHO: u32 = 1;
+const READ: u32 = 2;
+const WRITE: u32 = 3;
+
+/// A block of memory that can be read and written, and an echo.
+struct Block {
+    pool: Pool<SoftwareDevice>,
+    octets: Vec<u8>,
+}
+
+impl Service for Block {
+    fn program(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    fn call(&mut self, _: Id, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        match call.procedure.number {
+            NULL => Ok(()),
+            ECHO => {
+                results.octets(call.arguments);
+                Ok(())
+            }
+            READ => {
+                let count = u32::from_bytes(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+                let mut data = self.pool.take(count).map_err(|_| Denial::System)?;
+                data.extend_from_slice(&self.octets[..count as usize]);
+                results.item(data).map_err(|_| Denial::System)?;
+                Ok(())
+            }
+            WRITE => {
+                let (count, data) = u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+                self.octets = data[..count as usize].to_vec();
+                results.put(&count).map_err(|_| Denial::System)?;
+                Ok(())
+            }
+            _ => Err(Denial::ProcedureUnavailable),
+        }
+    }
+}
+
+struct World {
+    client: Client,
+    near: Driver<SoftwareDevice>,
+    far: Driver<SoftwareDevice>,
+    server: Server<Block>,
+}
+
+impl World {
+    fn new(client: Config, server: Config) -> Self {
+        let fabric = Fabric::new();
+        let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
+        let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
+        let block = Block { pool: far.pool().clone(), octets: (0..1 << 20).map(|at: u32| (at / 7) as u8).collect() };
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let server = Server::bind(&mut far, any, server, block).unwrap();
+        let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
+        Self { client, near, far, server }
+    }
+
+    /// Turns both ends until the client is told something.
+    fn next(&mut self) -> ClientEvent {
+        for _ in 0..10_000 {
+            if let Some(event) = self.client.event(&mut self.near) {
+                return event;
+            }
+            self.near.turn().unwrap();
+            self.far.turn().unwrap();
+            self.server.serve(&mut self.far);
+        }
+        panic!("nothing happens");
+    }
+
+    fn answer(&mut self) -> rpcrdma_verbs::client::Answered {
+        loop {
+            match self.next() {
+                ClientEvent::Answered { answer, .. } => return answer,
+                ClientEvent::Ready(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_null_call_is_answered_in_each_version() {
+    for (highest, version) in [(Version::One, Version::One), (Version::Two, Version::Two)] {
+        let mut world = World::new(Config::client(), Config { highest, ..Config::server() });
+        world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+        assert!(world.answer().results().is_empty());
+        assert_eq!(world.client.session(&world.near).unwrap().version(), Some(version));
+    }
+}
+
+#[test]
+fn octets_come_back_as_they_went() {
+    let mut world = World::new(Config::client(), Config::server());
+    for octets in [0, 4, 64, 900, 3000, 5000, 70_000] {
+        let sent: Vec<u8> = (0..octets).map(|at: u32| (at % 251) as u8).collect();
+        let call = Call { largest_results: octets, ..Call::to(PROGRAM, 1, ECHO) };
+        world
+            .client
+            .call(&mut world.near, call, |writer| {
+                writer.octets(&sent);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(world.answer().results(), sent, "{octets} octets");
+    }
+}
+
+#[test]
+fn data_are_placed_where_they_belong() {
+    let mut world = World::new(Config::client(), Config::server());
+    let octets = 300_001;
+    let mut data = world.near.pool().take(octets).unwrap();
+    data.extend_from_slice(&vec![0xa5; octets as usize]);
+    world.client.call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data).map(|_| ())).unwrap();
+    let answer = world.answer();
+    assert_eq!(answer.results(), octets.to_be_bytes());
+    let memory = answer.into_memory();
+    assert_eq!(memory.items[0].len(), octets as usize, "the data come back");
+    assert_eq!(world.server.service().octets, vec![0xa5; octets as usize]);
+
+    let mut call = Call { largest_results: octets + 8, ..Call::to(PROGRAM, 1, READ) };
+    call.results.push(world.near.pool().take(octets).unwrap());
+    world.client.call(&mut world.near, call, |writer| writer.put(&octets).map(|_| ())).unwrap();
+    let answer = world.answer();
+    assert_eq!(answer.results(), octets.to_be_bytes(), "the count alone is inline");
+    assert_eq!(*answer.into_memory().results[0], vec![0xa5; octets as usize]);
+}
+
+#[test]
+fn denials_are_told() {
+    let mut world = World::new(Config::client(), Config::server());
+    for (program, version, number) in [(1, 1, 0), (PROGRAM, 9, 0), (PROGRAM, 1, 99)] {
+        world.client.call(&mut world.near, Call::to(program, version, number), |_| Ok(())).unwrap();
+        let why = loop {
+            match world.next() {
+                ClientEvent::Failed { why, .. } => break why,
+                ClientEvent::Ready(_) => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(matches!(why, rpcrdma_verbs::client::ClientError::Reply(_)), "{why}");
+    }
+}
