@@ -9,10 +9,11 @@ use rpcrdma_proto::connection::{CallError, Config, Failure, Reason, Served, Sess
 use rpcrdma_proto::travel::RESULTS;
 use rpcrdma_proto::version::Version;
 
-use crate::driver::{Answer, Driver, DriverError, Id, Memory, Refused, Request, Told, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, Payload, Refused, Request, Told, WriteError, Writer};
 use crate::memory::Buf;
 use crate::provider::Device;
 use crate::rpc::{self, Credentials, Procedure, ReplyFault};
+use crate::server::Arrival;
 
 /// A client of one server, on a driver.
 #[derive(Debug)]
@@ -72,11 +73,9 @@ pub enum ClientEvent {
         call: CallId,
         /// Why.
         why: ClientError,
-        /// Its memory.
-        memory: Memory,
     },
     /// The server has called back: `Client::reply` answers it.
-    CalledBack(crate::server::Arrival),
+    CalledBack(Arrival),
     /// The connection is gone.
     Closed {
         /// Why.
@@ -89,7 +88,7 @@ pub enum ClientEvent {
 /// The results of a call.
 #[derive(Debug)]
 pub struct Answered {
-    answer: Answer,
+    message: Payload,
     /// Where in the message they begin.
     from: usize,
 }
@@ -98,13 +97,7 @@ impl Answered {
     /// The results in XDR, without those that were written apart.
     #[must_use]
     pub fn results(&self) -> &[u8] {
-        self.answer.message.octets().get(self.from..).unwrap_or_default()
-    }
-
-    /// The call's memory: its items, and each result with the octets that were written.
-    #[must_use]
-    pub fn into_memory(self) -> Memory {
-        self.answer.memory
+        self.message.octets().get(self.from..).unwrap_or_default()
     }
 }
 
@@ -163,21 +156,14 @@ impl Client {
         driver: &mut Driver<D>,
         call: Call,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-    ) -> Result<CallId, (ClientError, Memory)> {
-        let Call { procedure, largest_results, results, reducible, timeout } = call;
-        let deadline =
-            timeout.map(|timeout| driver.now().saturating_add(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX)));
-        // A reply's own header has 24 octets, and a verifier of up to 400.
-        let largest_reply = largest_results.saturating_add(24);
-        let request = Request { results, largest_reply, reducible, deadline };
-        let begun = driver.call(self.id, request, |writer| {
-            rpc::write_call(writer, procedure, &self.credentials)?;
-            write(writer)
-        });
-        begun.map(CallId).map_err(|(why, memory)| match why {
-            Refused::Call(why) => (ClientError::Call(why), memory),
-            Refused::Write(why) => (ClientError::Write(why), memory),
-        })
+    ) -> Result<CallId, GivenBack<ClientError>> {
+        begin(driver, self.id, call, &self.credentials, write)
+    }
+
+    /// The memory of a call that has ended: its items, and its results, each with the octets that were written. It is to be
+    /// taken before the next call begins: after that it may be gone.
+    pub fn take_memory<D: Device>(&self, driver: &mut Driver<D>, call: CallId) -> Memory {
+        driver.take_memory(self.id, call.0)
     }
 
     /// Gives up a call: it fails as cancelled, once its memory is safe. False if it has ended.
@@ -202,25 +188,10 @@ impl Client {
     /// What it is to be told next.
     pub fn event<D: Device>(&self, driver: &mut Driver<D>) -> Option<ClientEvent> {
         loop {
-            return Some(match driver.event(self.id)? {
-                Told::Ready(version) => ClientEvent::Ready(version),
-                Told::Replied { xid, answer } => {
-                    let call = CallId(xid);
-                    let octets = answer.message.octets();
-                    match rpc::read_reply(octets).map(|results| octets.len() - results.len()) {
-                        Ok(from) => ClientEvent::Answered { call, answer: Answered { answer, from } },
-                        Err(why) => ClientEvent::Failed { call, why: ClientError::Reply(why), memory: answer.memory },
-                    }
-                }
-                Told::Failed { xid, why, memory } => {
-                    ClientEvent::Failed { call: CallId(xid), why: ClientError::Transport(why), memory }
-                }
-                Told::Arrived { call, xid, message } => {
-                    ClientEvent::CalledBack(crate::server::Arrival { call, xid, message })
-                }
-                Told::Closed { why, last } => ClientEvent::Closed { why, last },
-                Told::Ended { .. } | Told::Properties => continue,
-            });
+            let told = driver.event(self.id)?;
+            if let Some(event) = event(told) {
+                return Some(event);
+            }
         }
     }
 
@@ -229,4 +200,49 @@ impl Client {
     pub fn session<'d, D: Device>(&self, driver: &'d Driver<D>) -> Option<&'d Session> {
         driver.session(self.id)
     }
+}
+
+/// Begins a call on a connection.
+pub(crate) fn begin<D: Device>(
+    driver: &mut Driver<D>,
+    id: Id,
+    call: Call,
+    credentials: &Credentials,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+) -> Result<CallId, GivenBack<ClientError>> {
+    let Call { procedure, largest_results, results, reducible, timeout } = call;
+    let micros = |timeout: Duration| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+    let deadline = timeout.map(|timeout| driver.now().saturating_add(micros(timeout)));
+    let request = Request { results, largest_reply: largest_results.saturating_add(REPLY), reducible, deadline };
+    let begun = driver.call(id, request, |writer| {
+        rpc::write_call(writer, procedure, credentials)?;
+        write(writer)
+    });
+    let cause = |why| match why {
+        Refused::Call(why) => ClientError::Call(why),
+        Refused::Write(why) => ClientError::Write(why),
+    };
+    begun.map(CallId).map_err(|refused| refused.map(cause))
+}
+
+/// Octets of the header of a reply with results, whose verifier is empty.
+const REPLY: u32 = 24;
+
+/// What a consumer of calls is told; none of what is the transport's own.
+pub(crate) fn event(told: Told) -> Option<ClientEvent> {
+    Some(match told {
+        Told::Ready(version) => ClientEvent::Ready(version),
+        Told::Replied { xid, message } => {
+            let call = CallId(xid);
+            let octets = message.octets();
+            match rpc::read_reply(octets).map(|results| octets.len() - results.len()) {
+                Ok(from) => ClientEvent::Answered { call, answer: Answered { message, from } },
+                Err(why) => ClientEvent::Failed { call, why: ClientError::Reply(why) },
+            }
+        }
+        Told::Failed { xid, why } => ClientEvent::Failed { call: CallId(xid), why: ClientError::Transport(why) },
+        Told::Arrived { call, xid, message } => ClientEvent::CalledBack(Arrival { call, xid, message }),
+        Told::Closed { why, last } => ClientEvent::Closed { why, last },
+        Told::Ended | Told::Properties => return None,
+    })
 }

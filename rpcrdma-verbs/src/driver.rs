@@ -10,6 +10,7 @@ mod message;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyErr
 use rpcrdma_proto::private_data::PrivateData;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-pub use connection::{Answer, Counters, Memory, Payload};
 use connection::{Connection, Wish};
+pub use connection::{Counters, GivenBack, Memory, Payload};
 pub(crate) use connection::{Refused, Request, Told, Unanswered};
 pub use message::{WriteError, Writer};
 
@@ -54,6 +55,7 @@ pub struct Driver<D: Device> {
     dirty: Vec<Id>,
     /// No deadline of any connection is before this.
     next_due: u64,
+    watcher: Option<Watcher>,
     began: Instant,
 }
 
@@ -63,6 +65,18 @@ struct Slot<D: Device> {
     dirty: bool,
     server: Option<SocketAddr>,
     connection: Option<Box<Connection<D>>>,
+}
+
+/// Is shown each message that is sent: its octets, of which the header can be read by [`dump`](crate::dump).
+pub struct Watcher(Box<Watch>);
+
+/// What a watcher does with each message.
+type Watch = dyn FnMut(Id, &[u8]);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
 }
 
 /// Why a driver can't do something.
@@ -136,6 +150,7 @@ impl<D: Device> Driver<D> {
             taken: Vec::with_capacity(BATCH),
             dirty: Vec::new(),
             next_due: u64::MAX,
+            watcher: None,
             began: Instant::now(),
         })
     }
@@ -158,6 +173,11 @@ impl<D: Device> Driver<D> {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// Shows each message that is sent from now on.
+    pub fn watch(&mut self, watcher: impl FnMut(Id, &[u8]) + 'static) {
+        self.watcher = Some(Watcher(Box::new(watcher)));
+    }
+
     /// Listens at an address, and accepts connections with these settings. The address that it is.
     ///
     /// # Errors
@@ -175,7 +195,9 @@ impl<D: Device> Driver<D> {
     /// # Errors
     /// The settings make no sense.
     pub fn connect(&mut self, server: SocketAddr, config: Config) -> Result<Id, DriverError> {
-        let session = Session::new(Config { role: Role::Client, ..config })?;
+        // XIDs of two clients of one server should not be alike.
+        let seed = if config.seed == 0 { (RandomState::new().hash_one(server) >> 32) as u32 } else { config.seed };
+        let session = Session::new(Config { role: Role::Client, seed, ..config })?;
         Ok(self.insert(session, Some(server)))
     }
 
@@ -208,13 +230,13 @@ impl<D: Device> Driver<D> {
         id: Id,
         request: Request,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-    ) -> Result<u32, (Refused, Memory)> {
+    ) -> Result<u32, GivenBack<Refused>> {
         self.touch(id);
         match self.get_mut(id) {
             Some(connection) => connection.call(request, write),
             None => {
-                let memory = Memory { results: request.results, ..Memory::default() };
-                Err((Refused::Call(CallError::Closed), memory))
+                let memory = Box::new(Memory { results: request.results, ..Memory::default() });
+                Err(GivenBack { why: Refused::Call(CallError::Closed), memory })
             }
         }
     }
@@ -230,6 +252,11 @@ impl<D: Device> Driver<D> {
         self.get_mut(id).ok_or(Unanswered::Reply(ReplyError::Ended))?.reply(call, write)
     }
 
+    /// The memory of a call that has ended.
+    pub(crate) fn take_memory(&mut self, id: Id, xid: u32) -> Memory {
+        self.get_mut(id).map_or_else(Memory::default, |connection| connection.take_memory(xid))
+    }
+
     /// What a connection's consumer is to know next.
     pub(crate) fn event(&mut self, id: Id) -> Option<Told> {
         self.get_mut(id)?.events.pop_front()
@@ -237,15 +264,11 @@ impl<D: Device> Driver<D> {
 
     /// Forgets a connection whose session has ended; one that has not is cut off.
     pub fn forget(&mut self, id: Id) {
-        let Some(slot) =
-            self.connections.get_mut(id.0 as u16 as usize).filter(|slot| slot.generation == (id.0 >> 16) as u16)
-        else {
-            return;
-        };
+        let Some(slot) = self.slot(id) else { return };
         slot.connection = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.by_pair.retain(|_, other| *other != id);
-        self.free.push(u32::from(id.0 as u16));
+        self.free.push(id.0 & 0xffff);
     }
 
     /// Takes what has happened, and does what follows: how much it was.
@@ -311,7 +334,7 @@ impl<D: Device> Driver<D> {
             }
             None => {
                 self.connections.push(Slot { generation: 0, dirty: false, server, connection });
-                self.connections.len() as u32 - 1
+                u32::try_from(self.connections.len() - 1).unwrap_or(u32::MAX)
             }
         };
         let generation = self.connections.get(at as usize).map_or(0, |slot| slot.generation);
@@ -375,7 +398,7 @@ impl<D: Device> Driver<D> {
     fn expire(&mut self, now: u64) {
         for at in 0..self.connections.len() {
             let Some(slot) = self.connections.get_mut(at) else { continue };
-            let id = Id(u32::from(slot.generation) << 16 | at as u32);
+            let id = Id(u32::from(slot.generation) << 16 | u32::try_from(at).unwrap_or(u32::MAX));
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
             if connection.session.poll_timeout().is_some_and(|due| due <= now) {
                 connection.session.timeout(now);
@@ -389,7 +412,12 @@ impl<D: Device> Driver<D> {
         let Some(slot) = self.connections.get_mut((id.0 & 0xffff) as usize) else { return };
         slot.dirty = false;
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        connection.drive(&self.device, &self.pool, &mut self.scratch, now);
+        let mut watch = |message: &[u8]| {
+            if let Some(Watcher(watcher)) = &mut self.watcher {
+                watcher(id, message);
+            }
+        };
+        connection.drive(&self.device, &self.pool, &mut self.scratch, now, &mut watch);
         self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
         match connection.wish.take() {
             None => {}

@@ -1,5 +1,6 @@
 //! A server: it accepts connections, and a service answers their calls.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -7,9 +8,10 @@ use std::ops::RangeInclusive;
 use rpcrdma_proto::connection::{Config, ReplyError, Served};
 use rpcrdma_proto::rpc::AuthStat;
 
-use crate::driver::{Driver, DriverError, Id, Payload, Told, Unanswered, WriteError, Writer};
+use crate::client::{CallId, ClientError, ClientEvent, begin, event};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Payload, Told, Unanswered, WriteError, Writer};
 use crate::provider::Device;
-use crate::rpc::{self, Call, Denial};
+use crate::rpc::{self, Call, Credentials, Denial};
 
 /// A call of a peer's that has come.
 #[derive(Debug)]
@@ -57,6 +59,12 @@ pub trait Service {
     /// The versions of it that are here.
     fn versions(&self) -> RangeInclusive<u32>;
 
+    /// Whether a call says that its caller takes backward calls from now on (NFSv4.1's CREATE_SESSION does).
+    fn is_ready(&self, call: &Call<'_>) -> bool {
+        let _ = call;
+        false
+    }
+
     /// Answers a call: writes its results, or says why not. `from` is the connection that it came by.
     ///
     /// # Errors
@@ -70,6 +78,8 @@ pub struct Server<S> {
     service: S,
     address: SocketAddr,
     connections: Vec<Id>,
+    /// What became of backward calls.
+    events: VecDeque<(Id, ClientEvent)>,
 }
 
 impl<S: Service> Server<S> {
@@ -83,7 +93,7 @@ impl<S: Service> Server<S> {
         config: Config,
         service: S,
     ) -> Result<Self, DriverError> {
-        Ok(Self { service, address: driver.listen(address, config)?, connections: Vec::new() })
+        Ok(Self { service, address: driver.listen(address, config)?, connections: Vec::new(), events: VecDeque::new() })
     }
 
     /// Where it listens.
@@ -101,6 +111,25 @@ impl<S: Service> Server<S> {
     /// The service.
     pub fn service(&mut self) -> &mut S {
         &mut self.service
+    }
+
+    /// Calls a client back, which has said that it takes that ([`Service::is_ready`]). `event` tells how it ends.
+    ///
+    /// # Errors
+    /// It can't begin.
+    pub fn call_back<D: Device>(
+        &self,
+        driver: &mut Driver<D>,
+        to: Id,
+        call: crate::client::Call,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<CallId, GivenBack<ClientError>> {
+        begin(driver, to, call, &Credentials::none(), write)
+    }
+
+    /// What became of a backward call.
+    pub fn event(&mut self) -> Option<(Id, ClientEvent)> {
+        self.events.pop_front()
     }
 
     /// Serves what has come since the last turn of the driver: how many calls it was. The replies go with the next turn.
@@ -124,7 +153,12 @@ impl<S: Service> Server<S> {
                         self.connections.swap_remove(at);
                         break;
                     }
-                    _ => {}
+                    told => {
+                        let answered = |event: &ClientEvent| {
+                            matches!(event, ClientEvent::Answered { .. } | ClientEvent::Failed { .. })
+                        };
+                        self.events.extend(event(told).filter(answered).map(|event| (id, event)));
+                    }
                 }
             }
         }
@@ -158,6 +192,11 @@ impl<S: Service> Server<S> {
         if denial.is_some() {
             let _ = answer(driver, id, call, xid, denial, |_| Ok(()));
             return;
+        }
+        if service.is_ready(&call_)
+            && let Some(session) = driver.session_mut(id)
+        {
+            session.peer_ready(call);
         }
         let mut said = Ok(());
         let sent = answer(driver, id, call, xid, None, |writer| {

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
-use rpcrdma_verbs::client::{Call, Client, ClientEvent};
+use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
 use rpcrdma_verbs::driver::{Driver, Id, Writer};
 use rpcrdma_verbs::memory::{Budget, Pool};
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
@@ -94,9 +94,13 @@ impl World {
     }
 
     fn answer(&mut self) -> rpcrdma_verbs::client::Answered {
+        self.answered().1
+    }
+
+    fn answered(&mut self) -> (CallId, rpcrdma_verbs::client::Answered) {
         loop {
             match self.next() {
-                ClientEvent::Answered { answer, .. } => return answer,
+                ClientEvent::Answered { call, answer } => return (call, answer),
                 ClientEvent::Ready(_) => {}
                 other => panic!("{other:?}"),
             }
@@ -138,18 +142,18 @@ fn data_are_placed_where_they_belong() {
     let mut data = world.near.pool().take(octets).unwrap();
     data.extend_from_slice(&vec![0xa5; octets as usize]);
     world.client.call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data).map(|_| ())).unwrap();
-    let answer = world.answer();
+    let (call, answer) = world.answered();
     assert_eq!(answer.results(), octets.to_be_bytes());
-    let memory = answer.into_memory();
+    let memory = world.client.take_memory(&mut world.near, call);
     assert_eq!(memory.items[0].len(), octets as usize, "the data come back");
     assert_eq!(world.server.service().octets, vec![0xa5; octets as usize]);
 
     let mut call = Call { largest_results: octets + 8, ..Call::to(PROGRAM, 1, READ) };
     call.results.push(world.near.pool().take(octets).unwrap());
     world.client.call(&mut world.near, call, |writer| writer.put(&octets).map(|_| ())).unwrap();
-    let answer = world.answer();
+    let (call, answer) = world.answered();
     assert_eq!(answer.results(), octets.to_be_bytes(), "the count alone is inline");
-    assert_eq!(*answer.into_memory().results[0], vec![0xa5; octets as usize]);
+    assert_eq!(*world.client.take_memory(&mut world.near, call).results[0], vec![0xa5; octets as usize]);
 }
 
 #[test]

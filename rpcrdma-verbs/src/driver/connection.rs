@@ -1,6 +1,7 @@
 //! One session and its queue pair: the engine's actions become work requests, and completions go into the engine.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -90,6 +91,9 @@ struct Ours<D: Device> {
     whole: Option<Lent>,
     reply: Option<Lent>,
     exposed: ArrayVec<Exposed<D>, REGIONS>,
+    /// The call that has ended here, and whose memory was not taken, with what was written to its results.
+    ended: Option<u32>,
+    written: ArrayVec<u32, RESULTS>,
 }
 
 /// A call of the peer's.
@@ -107,9 +111,9 @@ struct Theirs {
 pub(crate) enum Told {
     Ready(Version),
     Arrived { call: Served, xid: u32, message: Payload },
-    Ended { call: Served, answered: bool, results: ArrayVec<Buf, ITEMS> },
-    Replied { xid: u32, answer: Answer },
-    Failed { xid: u32, why: Failure, memory: Memory },
+    Ended,
+    Replied { xid: u32, message: Payload },
+    Failed { xid: u32, why: Failure },
     Properties,
     Closed { why: Reason, last: bool },
 }
@@ -138,14 +142,29 @@ pub struct Memory {
     pub results: ArrayVec<Buf, RESULTS>,
 }
 
-/// The reply to a call.
+/// Something that was refused, and the memory that was to be used for it.
 #[derive(Debug)]
-pub struct Answer {
-    /// The RPC message, without the results that were written apart.
-    pub message: Payload,
-    /// The call's memory: each result with the octets that were written.
-    pub memory: Memory,
+pub struct GivenBack<E> {
+    /// Why.
+    pub why: E,
+    /// The memory.
+    pub memory: Box<Memory>,
 }
+
+impl<E> GivenBack<E> {
+    /// The same for another reason.
+    pub(crate) fn map<F>(self, f: impl FnOnce(E) -> F) -> GivenBack<F> {
+        GivenBack { why: f(self.why), memory: self.memory }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for GivenBack<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for GivenBack<E> {}
 
 /// What a call needs beside its message.
 #[derive(Debug)]
@@ -179,6 +198,8 @@ impl<D: Device> Connection<D> {
             whole: None,
             reply: None,
             exposed: ArrayVec::new(),
+            ended: None,
+            written: ArrayVec::new(),
         };
         Self {
             // The engine's places, one of which is the properties', and the spare message's.
@@ -204,10 +225,10 @@ impl<D: Device> Connection<D> {
         &mut self,
         request: Request,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<u32, (Refused, Memory)> {
+    ) -> std::result::Result<u32, GivenBack<Refused>> {
         // It is written to the spare message, as its place is not known before its length is.
         let mut message = std::mem::take(&mut self.spare().message);
-        message.clear();
+        message.forget();
         let written = write(&mut Writer::new(&mut message)).map_err(Refused::Write);
         let Request { results, largest_reply, reducible, deadline } = request;
         let sizes: ArrayVec<u32, RESULTS> = results.iter().map(Buf::capacity).collect();
@@ -223,11 +244,16 @@ impl<D: Device> Connection<D> {
                 if let Some(ours) = self.calls.get_mut(place) {
                     // The message that was there becomes the spare one.
                     std::mem::swap(&mut ours.message, &mut message);
-                    ours.results = results.into_iter().map(Lent::from).collect();
+                    ours.results.clear();
+                    ours.results.extend(results.into_iter().map(Lent::from));
+                    ours.ended = None;
                 }
                 Ok(xid)
             }
-            Err(why) => Err((why, Memory { items: owned(message.clear()), results })),
+            Err(why) => {
+                let memory = Box::new(Memory { items: owned(message.clear()), results });
+                Err(GivenBack { why, memory })
+            }
         };
         self.spare().message = message;
         told
@@ -247,14 +273,21 @@ impl<D: Device> Connection<D> {
     ) -> std::result::Result<(), Unanswered> {
         let place = self.session.served_place(call);
         let theirs = self.served.get_mut(place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
-        theirs.reply.clear();
+        theirs.reply.forget();
         write(&mut Writer::new(&mut theirs.reply)).map_err(Unanswered::Write)?;
         let items: ArrayVec<Item, ITEMS> = theirs.reply.items();
         self.session.reply(call, theirs.reply.length(), &items).map_err(Unanswered::Reply)
     }
 
     /// Does all that the session wants done, as far as the send queue has room, and posts it.
-    pub(crate) fn drive(&mut self, device: &D, pool: &Pool<D>, scratch: &mut [u8], now: u64) {
+    pub(crate) fn drive(
+        &mut self,
+        device: &D,
+        pool: &Pool<D>,
+        scratch: &mut [u8],
+        now: u64,
+        watch: &mut impl FnMut(&[u8]),
+    ) {
         loop {
             let mut idle = true;
             while self.has_room()
@@ -267,7 +300,7 @@ impl<D: Device> Connection<D> {
                 && let Some(transmit) = self.session.poll_transmit(now, scratch)
             {
                 idle = false;
-                self.transmit(transmit, pool, scratch);
+                self.transmit(transmit, pool, scratch, watch);
             }
             if idle {
                 break;
@@ -442,10 +475,10 @@ impl<D: Device> Connection<D> {
     }
 
     /// Sends a message: its header is in the scratch memory.
-    fn transmit(&mut self, transmit: Transmit, pool: &Pool<D>, scratch: &[u8]) {
+    fn transmit(&mut self, transmit: Transmit, pool: &Pool<D>, scratch: &[u8], watch: &mut impl FnMut(&[u8])) {
         let Transmit { what, header, invalidate } = transmit;
         let inline: u32 = self.session.parts(what).map(|part| part.end - part.start).sum();
-        let total = header as u32 + inline;
+        let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
         let Ok(mut buf) = pool.take(total) else {
             self.wish = Some(Wish::Close(Reason::Lost));
             return;
@@ -467,6 +500,7 @@ impl<D: Device> Connection<D> {
             }
         }
         buf.set_len(total);
+        watch(&buf);
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
         let writes = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
@@ -580,16 +614,18 @@ impl<D: Device> Connection<D> {
         let told = match event {
             Event::Ready { version } => Some(Told::Ready(version)),
             Event::CallArrived { call, xid, message } => self.arrived(call, xid, message),
-            Event::CallEnded { call, answered } => {
-                let theirs = self.served.get_mut(self.session.served_place(call));
-                let results = theirs.map_or_else(ArrayVec::new, |theirs| {
+            Event::CallEnded { call, .. } => {
+                if let Some(theirs) = self.served.get_mut(self.session.served_place(call)) {
                     (theirs.whole, theirs.long) = (None, None);
-                    owned(theirs.reply.clear())
-                });
-                Some(Told::Ended { call, answered, results })
+                    theirs.reply.forget();
+                }
+                Some(Told::Ended)
             }
             Event::ReplyArrived { xid, reply } => self.replied(xid, reply),
-            Event::CallFailed { xid, why } => Some(Told::Failed { xid, why, memory: self.memory(xid, &[]) }),
+            Event::CallFailed { xid, why } => {
+                self.done(xid, &[]);
+                Some(Told::Failed { xid, why })
+            }
             Event::PropertiesChanged | Event::PropertyAnswered { .. } => Some(Told::Properties),
             Event::PeerError { .. } => None,
             Event::Operation { operation } => {
@@ -625,19 +661,29 @@ impl<D: Device> Connection<D> {
             }
             _ => inline?,
         };
-        let memory = self.memory(xid, &reply.results);
-        Some(Told::Replied { xid, answer: Answer { message, memory } })
+        self.done(xid, &reply.results);
+        Some(Told::Replied { xid, message })
     }
 
-    /// Gives back a call's memory, with the octets that were written to each result.
-    fn memory(&mut self, xid: u32, written: &[u32]) -> Memory {
+    /// A call has ended: its memory waits to be taken, with the octets that were written to each result.
+    fn done(&mut self, xid: u32, written: &[u32]) {
         let place = self.session.place(xid);
-        let Some(ours) = self.calls.get_mut(place) else { return Memory::default() };
-        (ours.whole, ours.reply) = (None, None);
+        let Some(ours) = self.calls.get_mut(place) else { return };
+        (ours.whole, ours.reply, ours.ended) = (None, None, Some(xid));
+        ours.written = written.iter().copied().take(RESULTS).collect();
+    }
+
+    /// The memory of a call that has ended; nothing once its place is another's.
+    pub(crate) fn take_memory(&mut self, xid: u32) -> Memory {
+        let place = self.session.place(xid);
+        let Some(ours) = self.calls.get_mut(place).filter(|ours| ours.ended == Some(xid)) else {
+            return Memory::default();
+        };
+        ours.ended = None;
         let items = owned(ours.message.clear());
         let mut results: ArrayVec<Buf, RESULTS> = owned(ours.results.drain(..));
         for (number, result) in results.iter_mut().enumerate() {
-            result.set_len(written.get(number).copied().unwrap_or(0));
+            result.set_len(ours.written.get(number).copied().unwrap_or(0));
         }
         Memory { items, results }
     }

@@ -99,7 +99,7 @@ impl Message {
     pub(crate) fn push(&mut self, position: u32, data: Lent) -> bool {
         let end = self.items.last().map_or(0, |(item, _)| end(item));
         let item = Item { position, length: data.len() };
-        position % 4 == 0 && position >= end && self.items.try_push((item, data)).is_ok()
+        position.is_multiple_of(4) && position >= end && self.items.try_push((item, data)).is_ok()
     }
 
     /// The items, for the engine.
@@ -157,6 +157,12 @@ impl Message {
         let rest = self.head.get(head as usize..).unwrap_or_default();
         let end = at.saturating_add(u32::try_from(rest.len()).unwrap_or(u32::MAX));
         put(out, at..end, rest);
+    }
+
+    /// Forgets all but its memory.
+    pub(crate) fn forget(&mut self) {
+        self.head.clear();
+        self.items.clear();
     }
 
     /// Forgets all but its memory, and gives back the items.

@@ -287,7 +287,7 @@ impl Link {
             }
         }
         // No more than the queue has places, of 32 bits.
-        end.posted = end.posted.wrapping_add(requests.len() as u32);
+        end.posted = end.posted.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX));
         for request in requests {
             let mine = of(request.slices, slices, verb)?;
             self.begin(&mut ends, side, request, mine);
@@ -411,7 +411,8 @@ impl Link {
             return Err(fails(Status::RemoteInvalidRequest, Status::RemoteInvalidRequest));
         }
         // No longer than a message, of 32 bits.
-        theirs.received(posted.id, Status::Success, length as u32, invalidate);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        theirs.received(posted.id, Status::Success, length, invalidate);
         Ok(())
     }
 

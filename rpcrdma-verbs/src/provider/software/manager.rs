@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::completion::{quiet, wake, waker};
@@ -22,12 +23,15 @@ pub struct Manager {
 #[derive(Debug)]
 pub(super) struct Notices {
     queue: Mutex<VecDeque<ConnectionEvent<Request>>>,
+    /// Whether the queue may have something: so that whoever polls in vain takes no lock.
+    some: AtomicBool,
     wake: OwnedFd,
 }
 
 impl Notices {
     pub(super) fn tell(&self, event: ConnectionEvent<Request>) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
+        self.some.store(true, Ordering::Release);
         wake(&self.wake);
     }
 }
@@ -53,7 +57,7 @@ fn reject(link: &Link, private_data: &[u8]) {
 
 impl Manager {
     pub(super) fn new(device: SoftwareDevice) -> Result<Self> {
-        let notices = Notices { queue: Mutex::default(), wake: waker("manager")? };
+        let notices = Notices { queue: Mutex::default(), some: AtomicBool::new(false), wake: waker("manager")? };
         Ok(Self { device, notices: Arc::new(notices), listening: Vec::new() })
     }
 
@@ -149,9 +153,13 @@ impl provider::Manager<SoftwareDevice> for Manager {
     }
 
     fn poll(&mut self) -> Option<ConnectionEvent<Request>> {
+        if !self.notices.some.load(Ordering::Acquire) {
+            return None;
+        }
         let mut queue = self.notices.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let event = queue.pop_front();
         if queue.is_empty() {
+            self.notices.some.store(false, Ordering::Release);
             quiet(&self.notices.wake);
         }
         event

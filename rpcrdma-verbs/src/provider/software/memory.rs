@@ -120,7 +120,7 @@ impl Table {
                 number
             }
         };
-        let tag = self.random.next() as u32 & ((1 << TAG) - 1);
+        let tag = (self.random.next() >> (64 - TAG)) as u32;
         let key = number << TAG | tag;
         *self.entries.get_mut(number as usize)? = Entry { key, kind };
         Some(key)
