@@ -203,5 +203,5 @@ fn the_readme_shows_code_that_is_tested() {
 fn the_readme_begins_with_two_commands() {
     let first = blocks(README).into_iter().next().unwrap();
     let commands: Vec<&str> = first.content.lines().collect();
-    assert_eq!(commands, ["cargo run -q --release -p xdrgen-cli -- check", "cargo test --workspace"]);
+    assert_eq!(commands, ["cargo run -q --release -p rpcrdma-cli -- demo", "cargo test --workspace"]);
 }

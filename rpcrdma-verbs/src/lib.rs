@@ -5,9 +5,11 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
+pub mod blocking;
 pub mod client;
 pub mod driver;
 pub mod dump;
+pub mod measure;
 pub mod memory;
 pub mod provider;
 mod queue;

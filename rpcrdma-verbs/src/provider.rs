@@ -4,7 +4,7 @@
 //! non-blocking: what happened is polled, and a file descriptor tells when it is worth polling.
 //!
 //! Memory is given by address, as verbs want it, so posting is `unsafe`: whoever posts promises that the memory stays, and is
-//! touched by nobody, until the completion. [`queue`](crate::queue) makes that promise with owned buffers, and is the only
+//! touched by nobody, until the completion. `queue` makes that promise with owned buffers, and is the only
 //! one that posts.
 
 pub mod access;

@@ -73,7 +73,8 @@ impl World {
         let fabric = Fabric::new();
         let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
         let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
-        let block = Block { pool: far.pool().clone(), octets: (0..1 << 20).map(|at: u32| (at / 7) as u8).collect() };
+        let block =
+            Block { pool: far.pool().clone(), octets: (0..1u32 << 20).map(|at| (at / 7).to_le_bytes()[0]).collect() };
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(&mut far, any, server, block).unwrap();
         let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
@@ -122,7 +123,7 @@ fn a_null_call_is_answered_in_each_version() {
 fn octets_come_back_as_they_went() {
     let mut world = World::new(Config::client(), Config::server());
     for octets in [0, 4, 64, 900, 3000, 5000, 70_000] {
-        let sent: Vec<u8> = (0..octets).map(|at: u32| (at % 251) as u8).collect();
+        let sent: Vec<u8> = (0..octets).map(|at: u32| (at % 251).to_le_bytes()[0]).collect();
         let call = Call { largest_results: octets, ..Call::to(PROGRAM, 1, ECHO) };
         world
             .client
