@@ -1,7 +1,7 @@
 //! The decoder: a cursor over octets which checks everything it passes.
 
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Limits, Result, Wire};
+use crate::{Error, ErrorKind, Fixed, Limits, Result, Wire, vector};
 
 /// A cursor over the octets of one input.
 ///
@@ -301,7 +301,12 @@ impl Decoder<'_> {
         // A product beyond `usize` is beyond any input, too.
         let octets = (count as usize).saturating_mul(N);
         self.pay(octets);
-        items.extend(self.take(octets)?.as_chunks().0.iter().map(T::read));
+        let elements = self.take(octets)?.as_chunks().0;
+        vector::over::<N, _>(
+            octets,
+            #[inline(always)]
+            || items.extend(elements.iter().map(T::read)),
+        );
         Ok(())
     }
 

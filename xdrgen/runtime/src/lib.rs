@@ -26,7 +26,8 @@
 //!
 //! # What it never does
 //!
-//! - No input or output, no clock, no threads, no `std`.
+//! - No input or output, no clock, no threads, no `std`; but with the feature `simd`, off by default, `std` tells what an x86
+//!   processor has, for long arrays of numbers.
 //! - No `unsafe` code.
 //! - No panic, whatever the input.
 //! - No allocation in the borrowed shape. In the owned one, one exact allocation for each sequence, and none for a count
@@ -72,6 +73,7 @@ mod sink;
 mod testing;
 mod text;
 mod trace;
+mod vector;
 mod wire;
 
 pub use array::Array;

@@ -3,7 +3,7 @@
 use core::mem;
 
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Result};
+use crate::{Error, ErrorKind, Fixed, Result, vector};
 
 /// Numbers, big-endian.
 macro_rules! numbers {
@@ -229,7 +229,11 @@ impl<'s> Sink<'s> for Encoder<'_> {
 #[inline(always)]
 pub(crate) fn fill<const N: usize, T>(items: &[T], room: &mut [u8], f: impl Fn(&T, &mut [u8; N])) {
     if N > 0 {
-        items.iter().zip(room.as_chunks_mut().0).for_each(|(item, octets)| f(item, octets));
+        vector::over::<N, _>(
+            room.len(),
+            #[inline(always)]
+            || items.iter().zip(room.as_chunks_mut().0).for_each(|(item, octets)| f(item, octets)),
+        );
     }
 }
 

@@ -122,11 +122,19 @@ impl<'a> Decode<'a> for Segment {
     fn skip<T: Trace>(d: &mut Decoder<'a>, trace: &mut T) -> Result<()> {
         trace.run(d, &[("handle", 4), ("offset", 8)], 12)
     }
+
+    fn decode_all(d: &mut Decoder<'a>, count: u32, items: &mut impl Extend<Self>) -> Result<()> {
+        d.fixed_all(count, items)
+    }
 }
 
 impl Encode for Segment {
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         sink.fixed::<12>(|b| self.write(b))
+    }
+
+    fn encode_all<'s, S: Sink<'s>>(items: &'s [Self], sink: &mut S) -> Result<()> {
+        sink.many(items, <Self as Fixed<12>>::write)
     }
 }
 

@@ -9,7 +9,8 @@ use crate::ir::{Field, Layout, Schema, Type, TypeDef, TypeDefKind, TypeId};
 
 /// Rewrites all references to list nodes and to what is recursive.
 pub(crate) fn find(schema: &mut Schema) {
-    let elements: Vec<Option<Type>> = (0..schema.types.len()).map(|at| element(schema, at)).collect();
+    let mut elements: Vec<Option<Type>> = (0..schema.types.len()).map(|at| element(schema, at)).collect();
+    keep_what_goes_on(schema, &mut elements);
     let direct = directly_used(schema);
     let mut elements = separate(schema, elements, &direct);
     name_elements(schema, &mut elements);
@@ -26,18 +27,17 @@ pub(crate) fn find(schema: &mut Schema) {
     mark_recursive(schema, &group_of);
 }
 
-/// The fields before the last, where the last is an optional of the struct itself.
+/// The fields before the last, where the last is an optional of the struct itself. A single field needs no struct around it.
 fn element(schema: &Schema, at: usize) -> Option<Type> {
     let TypeDefKind::Struct(fields) = &schema.types[at].kind else { return None };
     let (last, before) = fields.split_last()?;
-    let id = TypeId(u32::try_from(at).ok()?);
     let Type::Optional(target) = schema.resolve(&last.ty) else { return None };
-    if schema.resolve(target) != &Type::Named(id) || before.is_empty() {
+    if schema.resolve(target) != &own(at) || before.is_empty() {
         return None;
     }
     match before {
-        [only] if !mentions(&only.ty, id) => Some(only.ty.clone()),
-        _ => Some(Type::Named(id)),
+        [only] => Some(only.ty.clone()),
+        _ => Some(own(at)),
     }
 }
 
@@ -58,15 +58,54 @@ fn name_elements(schema: &Schema, elements: &mut [Option<Type>]) {
     }
 }
 
-/// Whether a type is written with `id`.
-fn mentions(ty: &Type, id: TypeId) -> bool {
-    match ty {
-        Type::Fixed(element, _) | Type::Array(element, _) | Type::Optional(element) | Type::List(element) => {
-            mentions(element, id)
+/// So many lists of lists are written without a name between them.
+const DEEPEST: usize = 16;
+
+/// Keeps the struct around a single field where the type without it would never end, since the field comes back to its own
+/// list, by way of typedefs or of other such lists; or would be too deep for those who read it.
+fn keep_what_goes_on(schema: &Schema, elements: &mut [Option<Type>]) {
+    let edges = |(definition, element): (&TypeDef, &Option<Type>)| -> Vec<usize> {
+        let ty = match &definition.kind {
+            TypeDefKind::Alias(ty) => Some(ty),
+            _ => element.as_ref(),
+        };
+        ty.and_then(mentioned).into_iter().collect()
+    };
+    let edges: Vec<Vec<usize>> = schema.types.iter().zip(&*elements).map(edges).collect();
+    let mut depths = vec![0; edges.len()];
+    // Each component comes after those it refers to.
+    for group in graph::components(&edges) {
+        let circle = graph::is_circle(&group, &edges);
+        for at in group {
+            let below = edges[at].first().map_or(0, |next| depths[*next]);
+            depths[at] = match &mut elements[at] {
+                None => below,
+                Some(element) if circle || below == DEEPEST => {
+                    *element = own(at);
+                    0
+                }
+                Some(_) => below + 1,
+            };
         }
-        Type::Named(other) | Type::Recursive(other) => *other == id,
-        _ => false,
     }
+}
+
+/// The definition that a type is written with.
+fn mentioned(mut ty: &Type) -> Option<usize> {
+    loop {
+        match ty {
+            Type::Fixed(element, _) | Type::Array(element, _) | Type::Optional(element) | Type::List(element) => {
+                ty = element;
+            }
+            Type::Named(id) | Type::Recursive(id) => return Some(id.0 as usize),
+            _ => return None,
+        }
+    }
+}
+
+/// A definition's own name.
+fn own(at: usize) -> Type {
+    Type::Named(TypeId(u32::try_from(at).unwrap_or(u32::MAX)))
 }
 
 /// Whether each type is referred to elsewhere than behind an optional; or nowhere but in itself, so that whoever uses it
@@ -105,18 +144,8 @@ fn unmentioned(schema: &Schema) -> Vec<bool> {
     let mut alone = vec![true; schema.types.len()];
     for (at, definition) in schema.types.iter().enumerate() {
         for_each_type(&definition.kind, &mut |ty| {
-            let mut ty = ty;
-            while let Type::Fixed(element, _)
-            | Type::Array(element, _)
-            | Type::Optional(element)
-            | Type::List(element) = ty
-            {
-                ty = element;
-            }
-            if let Type::Named(id) | Type::Recursive(id) = ty
-                && id.0 as usize != at
-            {
-                alone[id.0 as usize] = false;
+            if let Some(other) = mentioned(ty).filter(|other| *other != at) {
+                alone[other] = false;
             }
         });
     }
@@ -129,7 +158,7 @@ fn separate(schema: &mut Schema, elements: Vec<Option<Type>>, direct: &[bool]) -
     let mut settled = elements;
     for at in 0..settled.len() {
         let Some(element) = settled[at].clone() else { continue };
-        let own = Type::Named(TypeId(u32::try_from(at).unwrap_or(u32::MAX)));
+        let own = own(at);
         if element != own {
             if !direct[at] {
                 // Nothing but the link needs the node's own name: it names the list.
@@ -237,5 +266,47 @@ fn for_each_type(kind: &TypeDefKind, visit: &mut impl FnMut(&Type)) {
             let contents = union.arms.iter().map(|arm| &arm.content).chain(&union.default);
             contents.flatten().for_each(|(_, ty)| visit(ty));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::TypeDefKind;
+    use crate::{Config, Module};
+
+    /// The structs that are left, and how often the text of the file says `pub type`.
+    fn generated(xdr: &str) -> (Vec<String>, usize) {
+        let compilation = Config::new().module(Module::new("a").text("a.x", xdr)).check();
+        assert_eq!(compilation.diagnostics(), [], "{xdr}");
+        let structs = compilation.schema().types.iter().filter(|ty| matches!(ty.kind, TypeDefKind::Struct(_)));
+        let structs = structs.map(|ty| ty.rust.clone()).collect();
+        let files = compilation.generate().expect("no defects, so there is Rust");
+        (structs, files[0].content.matches("pub type ").count())
+    }
+
+    /// Else it would be a list of lists of lists.
+    #[test]
+    fn an_element_that_contains_its_own_list_has_a_name() {
+        let cases: [(&str, &[&str], usize); 6] = [
+            ("struct t { t *m; t *n; };", &["T", "TItem"], 0),
+            // By another name.
+            ("struct t { s *m; s *n; }; typedef t s;", &["T", "TItem"], 1),
+            ("struct t { s m<>; s *n; }; typedef t s;", &["T", "TItem"], 1),
+            ("struct t { s m; t *n; }; typedef t *s;", &["T"], 1),
+            // By way of another list.
+            ("struct a { b *x; a *n; }; struct b { a *y; b *n; };", &["A", "B"], 0),
+            ("struct a { w x; a *n; }; struct b { a *y; b *n; }; typedef b *w;", &["A", "B"], 1),
+        ];
+        for (xdr, structs, aliases) in cases {
+            assert_eq!(generated(xdr), (structs.iter().map(|name| name.to_string()).collect(), aliases), "{xdr}");
+        }
+    }
+
+    #[test]
+    fn lists_of_lists_of_lists_have_names_now_and_then() {
+        let nodes = (0..600).map(|at| format!("struct a{at} {{ a{} *x; a{at} *n; }};", at + 1));
+        let xdr: String = nodes.chain(["struct a600 { int x; a600 *n; };".into()]).collect();
+        let (structs, _) = generated(&xdr);
+        assert!((600 / 20..600 / 10).contains(&structs.len()), "{}", structs.len());
     }
 }
