@@ -1,12 +1,14 @@
 //! The generated codecs beside codecs written by hand, `rpcgen`'s, and other crates': one table of ratios.
 //!
 //! - without an argument: measures, and prints the table; `only PART`: of messages whose names have that part;
+//! - `engine`: measures null RPCs through the engine alone, which stand in a table of their own;
 //! - `list`: prints the name of every job in this process, for `count`;
 //! - `count JOB TIMES`: does one job so many times and prints nothing, for a tool that counts instructions.
 
 #![forbid(unsafe_code)]
 
 mod by;
+mod engine;
 mod hand;
 mod measure;
 mod message;
@@ -32,9 +34,16 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let messages = messages::all();
     match arguments[..] {
-        [] => report(messages),
+        [] => {
+            report(messages);
+            println!("\n{}", engine::report());
+        }
+        ["engine"] => print!("{}", engine::report()),
         ["only", part] => report(messages.into_iter().filter(|message| message.name.contains(part)).collect()),
-        ["list"] => each(&messages, |name, _| println!("{name}")),
+        ["list"] => {
+            each(&messages, |name, _| println!("{name}"));
+            engine::JOBS.iter().for_each(|(name, _)| println!("{name}"));
+        }
         ["count", wanted, times] => {
             let Ok(times) = times.parse() else { return usage() };
             each(&messages, |name, job| {
@@ -42,6 +51,8 @@ fn main() -> ExitCode {
                     (job.run.borrow_mut())(times)
                 }
             });
+            let job = engine::JOBS.iter().find(|(name, _)| *name == wanted);
+            job.into_iter().for_each(|(_, outstanding)| engine::Engine::new(*outstanding).run(times));
         }
         _ => return usage(),
     }
@@ -49,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: rpcrdma-benches [only PART | list | count JOB TIMES]");
+    eprintln!("usage: rpcrdma-benches [only PART | engine | list | count JOB TIMES]");
     ExitCode::from(2)
 }
 

@@ -68,6 +68,12 @@ impl Requester {
         self.granted
     }
 
+    /// Calls without a reply.
+    #[must_use]
+    pub const fn calls(&self) -> u32 {
+        self.calls
+    }
+
     /// Messages under way: calls without a reply, and one-way messages which may still be in the peer's receive buffers.
     #[must_use]
     pub fn used(&self) -> u32 {
@@ -104,15 +110,22 @@ impl Requester {
         self.one_way += 1;
     }
 
+    /// Whether a message that has no reply may be sent: one credit is left for a call then, or nothing is under way.
+    ///
+    /// Where one message is granted there is never more than that. The receive which the peer has beyond its grants
+    /// (decision D9) is free again by then, and takes the call that brings the credit back.
+    #[must_use]
+    pub fn can_spare(&self) -> bool {
+        self.available() >= 2 || self.used() == 0
+    }
+
     /// Takes a credit for a message that has no reply (decision D9); false if there is none to spare. It comes back with the
     /// reply to a call that is sent later, so that the last credit is kept for a call.
     // spec: v2-4.2.2-g
     pub fn one_way(&mut self) -> bool {
-        if self.available() < 2 {
-            return false;
-        }
-        self.one_way += 1;
-        true
+        let spare = self.can_spare();
+        self.one_way += u64::from(spare);
+        spare
     }
 
     /// A call's reply has come. `grant` is its credit value, or `None` for an error, whose value says nothing

@@ -238,6 +238,7 @@ fn version_two(message: &[u8]) -> Result<Body<'_>, Why> {
 }
 
 /// The rules that hold in both versions.
+// spec: bd-5.1-d, bd-5.2-d
 fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, Why> {
     match body {
         Body::Message { payload, .. } if payload.first_chunk() != Some(&xid.to_be_bytes()) => Err(Why::Xid),
@@ -247,11 +248,14 @@ fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, Why> {
 }
 
 /// The direction in an RPC message (RFC 5531, section 9): its second word.
+// spec: v2-4.2.1-a
 fn rpc_direction(payload: &[u8]) -> Result<MsgType, Why> {
     let Some([_, _, _, _, mtype @ ..]) = payload.first_chunk::<8>() else { return Err(Why::NoMessage) };
     MsgType::from_value(i32::from_be_bytes(*mtype)).ok_or(Why::Direction)
 }
 
+/// After a header that has no payload (version-two-01, section 4.2.1, and decision D13).
+// spec: v2-4.2.1-b
 fn nothing_follows(payload: &[u8]) -> Result<(), Why> {
     if payload.is_empty() { Ok(()) } else { Err(Why::Payload) }
 }

@@ -8,7 +8,7 @@
 //!   - [`v2::rtr`]: message continuation and send-based data placement (rtrext-02)
 //! - [`rpc`]: the ONC RPC message that they carry, and AUTH_SYS (RFC 5531)
 //!
-//! On these stand the parts of the protocol's engine, which is being built:
+//! On these stand the parts of the protocol's engine:
 //!
 //! - [`version`]: which version is spoken, and how it is found out
 //! - [`header`]: transport headers of both versions, parsed and held against the rules

@@ -71,6 +71,15 @@ impl Values {
     pub const DEFAULT: Self =
         Self { receive_buffer_size: 4096, remote_invalidation: false, backward_support: Bkreqsup::Inline };
 
+    /// The value of the same property as this one.
+    pub(crate) const fn get(&self, of: Basic) -> Basic {
+        match of {
+            Basic::ReceiveBufferSize(_) => Basic::ReceiveBufferSize(self.receive_buffer_size),
+            Basic::RemoteInvalidation(_) => Basic::RemoteInvalidation(self.remote_invalidation),
+            Basic::BackwardSupport(_) => Basic::BackwardSupport(self.backward_support),
+        }
+    }
+
     /// Takes over a value.
     pub const fn set(&mut self, value: Basic) {
         match value {

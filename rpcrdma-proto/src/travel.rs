@@ -190,18 +190,24 @@ fn offer(call: &Call<'_>, link: &Link) -> Result<(bool, Option<u32>), Cannot> {
     if !link.chunks {
         return Err(Cannot::ReplyTooLong);
     }
+    // The reply's header returns what was offered: it must fit, too.
+    let fits = |returned: u64| link.base() + returned <= threshold;
+    let whole = || match fits(link.reply_chunk(call.largest_reply)) {
+        true => Ok((false, Some(call.largest_reply))),
+        false => Err(Cannot::TooManySegments),
+    };
     if !call.reducible || call.results.is_empty() {
-        return Ok((false, Some(call.largest_reply)));
+        return whole();
     }
     let moved: u64 = call.results.iter().map(|most| padded(*most)).sum();
     let rest = largest.saturating_sub(moved);
-    // The reply's header returns the Write list.
     let returned: u64 = call.results.iter().map(|most| link.write_chunk(*most)).sum();
-    if link.base() + returned + rest <= threshold {
+    if fits(returned + rest) {
         return Ok((true, None));
     }
     // Never more than the largest reply, of 32 bits.
-    Ok((true, Some(u32::try_from(rest).unwrap_or(call.largest_reply))))
+    let rest = u32::try_from(rest).unwrap_or(call.largest_reply);
+    if fits(returned + link.reply_chunk(rest)) { Ok((true, Some(rest))) } else { whole() }
 }
 
 /// How the call's own octets travel, and the whole header, of which `base` octets are there already.
@@ -288,6 +294,7 @@ pub fn reply(answer: &Answer<'_>) -> Result<Return, Cannot> {
         return Ok(Return { moved, long: false });
     }
     match answer.reply_chunk {
+        _ if answer.header > answer.threshold => Err(Cannot::TooManySegments),
         Some(capacity) if left <= u64::from(capacity) => Ok(Return { moved, long: true }),
         _ => Err(Cannot::ReplyTooLong),
     }

@@ -12,7 +12,7 @@ use crate::version::{THRESHOLD_ONE, THRESHOLD_TWO, Version};
 pub const SEGMENTS: usize = 64;
 
 /// Which end of the connection this is (xcharext-03, section 1.3). Forward calls go from the client to the server.
-// spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c
+// spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, bd-2.2-a
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It makes the connections.
@@ -208,6 +208,7 @@ impl Config {
     }
 
     /// Whether backward calls can go in this version.
+    // spec: v2-4.2.2-a
     pub(super) const fn has_backward(&self, version: Version) -> bool {
         match version {
             Version::One => self.backward_one,

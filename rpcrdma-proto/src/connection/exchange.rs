@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 
+use super::config::Config;
 use super::link::Link;
 use super::requests::Requests;
 use super::serving::Serving;
@@ -23,15 +24,17 @@ const REGISTERED: usize = 8;
 pub(super) const VALUE: usize = 64;
 /// Octets of what a registered operation says.
 const INFO: usize = 256;
-/// Answers and operations that may wait to be sent.
+/// Operations that may wait to be sent.
 const WAITING: usize = 8;
 
-/// What is to be told of properties, and asked.
+/// What is to be told of properties, and asked: the same at both ends.
+// spec: xc3-1.3-d
 #[derive(Debug)]
 pub(super) struct Exchange {
     /// Whether properties are spoken here at all.
     enabled: bool,
-    /// Answers to the peer's requests, each with its XID and the credits that the request asked for.
+    /// Answers to the peer's requests, each with its XID and the credits that the request asked for: no more than are
+    /// granted.
     answers: VecDeque<(u32, u32, Answer)>,
     /// The change that we have asked for, or are to ask for; none to probe.
     wanted: Option<Basic>,
@@ -105,18 +108,18 @@ pub(super) enum Told {
 const EXPERIMENTS: u32 = 4_294_967_040;
 
 impl Exchange {
-    pub(super) fn new(enabled: bool, most: u32, can_invalidate: bool) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
-            enabled,
-            answers: VecDeque::with_capacity(WAITING),
+            enabled: config.properties,
+            answers: VecDeque::with_capacity(usize::from(config.serve).max(1)),
             wanted: None,
             request: None,
             changed: ArrayVec::new(),
             properties: ArrayVec::new(),
             operations: ArrayVec::new(),
             outgoing: VecDeque::with_capacity(WAITING),
-            most,
-            can_invalidate,
+            most: config.receive_size_most,
+            can_invalidate: config.remote_invalidation,
         }
     }
 
@@ -139,6 +142,10 @@ impl Exchange {
     // spec: xc3-4-i, v2-3.3-a
     pub(super) fn knows(&self, code: u32) -> bool {
         self.enabled && matches!(code, ROPT_CONNPROP | ROPT_REQPROP | ROPT_RESPROP | ROPT_UPDPROP)
+    }
+
+    pub(super) fn has_operations(&self) -> bool {
+        !self.operations.is_empty()
     }
 
     pub(super) fn is_registered(&self, code: u32) -> bool {
@@ -181,11 +188,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether no answer more has room.
-    pub(super) fn is_full(&self) -> bool {
-        self.answers.len() == WAITING
-    }
-
     /// Whether a request of ours is under way.
     pub(super) fn is_asking(&self) -> bool {
         self.request.is_some()
@@ -214,7 +216,7 @@ impl Exchange {
     ///
     /// # Errors
     /// It is malformed.
-    // spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-2.3-b, xc3-2.3-c, xc3-2.3-d, xc3-4-c
+    // spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-2.3-b, xc3-2.3-c, xc3-2.3-d, xc3-4-a, xc3-4-b, xc3-4-c
     pub(super) fn told(
         &mut self,
         xid: u32,
@@ -306,7 +308,7 @@ impl Exchange {
     }
 
     /// Writes the next message of the exchange that may go, and returns the octets of its header.
-    // spec: v2-4.2.2-e, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l, xc3-4.1-a, xc3-4.1-e
+    // spec: v2-4.2.2-e, xc3-4-g, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l, xc3-4.1-a, xc3-4.1-e
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],
@@ -315,11 +317,15 @@ impl Exchange {
         serving: &mut Serving,
         own_xid: &mut u32,
     ) -> Option<usize> {
-        if link.version == Some(Version::Two) && link.speaks && !link.told && self.enabled {
+        if self.is_first(link) {
             let xid = fresh(own_xid, requests, serving);
             let octets = self.write_connprop(buffer, xid, requests.credits.wanted(), link)?;
             link.told = true;
             requests.credits.first();
+            return Some(octets);
+        }
+        // The requester of an operation has its credit back with the next reply: what answers it goes before that.
+        if let Some(octets) = self.transmit_answer(buffer, link, serving.credits.next(1)) {
             return Some(octets);
         }
         if let Some((xid, asked, answer)) = self.answers.front() {
@@ -329,8 +335,14 @@ impl Exchange {
             self.answers.pop_front();
             return Some(octets);
         }
-        if let Some(xid) = requests.transmit_properties() {
+        // Replies that wait were made for the sizes that hold now: a request may ask for less.
+        if !serving.has_replies()
+            && let Some(xid) = requests.transmit_properties()
+        {
             return self.write_reqprop(buffer, xid, requests.credits.wanted());
+        }
+        if self.changed.is_empty() && self.outgoing.is_empty() {
+            return None;
         }
         let xid = fresh(own_xid, requests, serving);
         self.transmit_one_way(buffer, link, &mut requests.credits, xid)
@@ -339,26 +351,40 @@ impl Exchange {
     fn transmit_one_way(&mut self, buffer: &mut [u8], link: &Link, credits: &mut Requester, xid: u32) -> Option<usize> {
         link.version.filter(|version| *version == Version::Two)?;
         if link.told && !self.changed.is_empty() && credits.one_way() {
-            let octets = self.write_updprop(buffer, xid, credits.wanted())?;
+            let octets = self.write_updprop(buffer, xid, credits.wanted(), &link.ours)?;
             self.changed.clear();
             return Some(octets);
         }
-        let next = self.outgoing.front()?;
-        if next.call && !credits.one_way() {
+        let next = self.outgoing.front().filter(|next| next.call)?;
+        let octets = optional(buffer, (next.xid, credits.wanted(), MsgType::Call, next.code), &next.info)?;
+        if !credits.one_way() {
             return None;
         }
-        let direction = if next.call { MsgType::Call } else { MsgType::Reply };
-        let octets = optional(buffer, (next.xid, credits.wanted(), direction, next.code), &next.info)?;
         self.outgoing.pop_front();
         Some(octets)
     }
 
-    /// Whether a message waits for credits that only a reply could bring.
-    pub(super) fn is_stuck(&self, link: &Link) -> bool {
-        link.told && !self.changed.is_empty() && self.request.is_none()
+    /// Writes the next answer to an operation, which takes no credit and waits for none.
+    fn transmit_answer(&mut self, buffer: &mut [u8], link: &Link, credits: u32) -> Option<usize> {
+        link.version.filter(|version| *version == Version::Two)?;
+        let at = self.outgoing.iter().position(|next| !next.call)?;
+        let next = self.outgoing.get(at)?;
+        let octets = optional(buffer, (next.xid, credits, MsgType::Reply, next.code), &next.info)?;
+        self.outgoing.remove(at);
+        Some(octets)
     }
 
-    // spec: xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
+    /// Whether the next message tells our properties.
+    pub(super) fn is_first(&self, link: &Link) -> bool {
+        link.version == Some(Version::Two) && link.speaks && !link.told && self.enabled
+    }
+
+    /// Whether a message waits that takes a credit and has no reply.
+    pub(super) fn has_one_way(&self, link: &Link) -> bool {
+        link.told && (!self.changed.is_empty() || self.outgoing.iter().any(|operation| operation.call))
+    }
+
+    // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
     fn write_connprop(&self, buffer: &mut [u8], xid: u32, credits: u32, link: &Link) -> Option<usize> {
         let ours = link.ours;
         let basics = [
@@ -374,7 +400,7 @@ impl Exchange {
         write(buffer, (xid, credits, MsgType::Call, ROPT_CONNPROP), &connprop)
     }
 
-    // spec: xc3-4.2-c
+    // spec: xc3-4-f, xc3-4.2-c
     fn write_reqprop(&self, buffer: &mut [u8], xid: u32, credits: u32) -> Option<usize> {
         let word = self.wanted.map(|value| (value.code(), value.word().to_be_bytes()));
         let want: ArrayVec<Propval<'_>, 1> =
@@ -382,10 +408,12 @@ impl Exchange {
         write(buffer, (xid, credits, MsgType::Call, ROPT_REQPROP), &Reqprop { want: want.as_slice().into() })
     }
 
-    // spec: xc3-4.4-b, xc3-3-n
-    fn write_updprop(&self, buffer: &mut [u8], xid: u32, credits: u32) -> Option<usize> {
-        let words: ArrayVec<[u8; 4], 3> = self.changed.iter().map(|value| value.word().to_be_bytes()).collect();
-        let values = self.changed.iter().zip(&words);
+    // spec: xc3-4-h, xc3-4.4-b, xc3-3-n
+    fn write_updprop(&self, buffer: &mut [u8], xid: u32, credits: u32, ours: &Values) -> Option<usize> {
+        // What holds now: since it changed, the peer may have asked for another value and been told of it.
+        let changed: ArrayVec<Basic, 3> = self.changed.iter().map(|value| ours.get(*value)).collect();
+        let words: ArrayVec<[u8; 4], 3> = changed.iter().map(|value| value.word().to_be_bytes()).collect();
+        let values = changed.iter().zip(&words);
         let now: ArrayVec<Propval<'_>, 3> =
             values.map(|(value, word)| Propval { which: value.code(), data: word }).collect();
         write(buffer, (xid, credits, MsgType::Call, ROPT_UPDPROP), &Updprop { now: now.as_slice().into() })

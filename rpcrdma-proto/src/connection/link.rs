@@ -77,7 +77,7 @@ impl Link {
     }
 
     /// Octets of the largest Send that the peer takes, in this version.
-    // spec: v2-2.1-a, v2-2.1-b, v2-5.2-g, xc3-3.1-c, xc3-3.1-d, xc3-3.1-j, bd-4.2-c
+    // spec: v2-2.1-a, v2-2.1-b, v2-2.1-c, v2-2.3-b, v2-5.2-g, xc3-3.1-c, xc3-3.1-d, xc3-3.1-j, bd-4.2-c
     pub(super) fn send_limit(&self, version: Version) -> u32 {
         match version {
             Version::One => self.private_ours.threshold_to(&self.private_theirs),
@@ -102,7 +102,7 @@ impl Link {
     }
 
     /// What the connection takes of our calls; none if it takes none now.
-    // spec: bd-4.2-a, bd-4.2-b, bd-5.3-a, bd-5.3-b, bd-5.3-c, xc3-3.3-b, xc3-3.3-c, xc3-3.3-d
+    // spec: bd-4.2-a, bd-4.2-b, bd-5.3-a, bd-5.3-b, bd-5.3-c, xc3-3.3-b, xc3-3.3-c, xc3-3.3-d, v2-2.2-c
     pub(super) fn calls(&self, config: &Config) -> Option<travel::Link> {
         let version = self.speaks_in()?;
         let chunks = match (self.role, version, self.peer.values().backward_support) {
@@ -114,14 +114,23 @@ impl Link {
         if self.role == Role::Server && !config.has_backward(version) {
             return None;
         }
-        Some(travel::Link {
+        Some(self.terms(config, version, chunks))
+    }
+
+    /// What the connection takes of our questions about properties, whether it takes calls or not.
+    pub(super) fn questions(&self, config: &Config) -> Option<travel::Link> {
+        Some(self.terms(config, self.speaks_in()?, false))
+    }
+
+    fn terms(&self, config: &Config, version: Version, chunks: bool) -> travel::Link {
+        travel::Link {
             version,
             call_threshold: self.send_limit(version),
             reply_threshold: self.receive_limit(version),
             chunks,
             read_chunks: config.read_chunks,
             segment: config.segment,
-        })
+        }
     }
 
     /// What the peer takes of our replies to calls of this version.
@@ -135,6 +144,7 @@ impl Link {
     }
 
     /// Whether a call of the peer's is taken: of any kind by a server, and by a client as it has told.
+    // spec: xc3-3.3-a, bd-6-a
     pub(super) fn takes(&self, config: &Config, version: Version, has_chunks: bool) -> bool {
         let taken = match (version, self.ours.backward_support) {
             (Version::One, _) => !has_chunks,

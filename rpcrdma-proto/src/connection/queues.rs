@@ -34,6 +34,11 @@ impl Queues {
         self.actions.push_back(action);
     }
 
+    /// The connection is gone: nobody is to close it any more, and least of all the next one.
+    pub(super) fn lost(&mut self) {
+        self.actions.retain(|action| !matches!(action, Action::Close { .. }));
+    }
+
     /// An event that the peer can bring about at will; false if too many wait already.
     pub(super) fn notify(&mut self, event: Event) -> bool {
         let room = self.notices < NOTICES;

@@ -28,6 +28,7 @@ use request::{Outcome, Request};
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The calls of one direction, and the credits that they take.
+// spec: xc3-1.3-e
 #[derive(Debug)]
 pub(super) struct Requests {
     slots: Slots<Request>,
@@ -37,6 +38,8 @@ pub(super) struct Requests {
     waiting: VecDeque<u32>,
     ready: VecDeque<u32>,
     pub(super) credits: Requester,
+    /// Calls that have a credit and were not sent yet.
+    unsent: u32,
     /// Calls that the consumer may have, and has.
     most: u16,
     open: u16,
@@ -85,15 +88,16 @@ pub(super) struct Answered<'a> {
 impl Requests {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
         // One more than the consumer's, for the properties.
-        let places = calls.saturating_add(1);
+        let places = u32::from(calls) + 1;
         let stride = usize::from(segments);
         Self {
             slots: Slots::new(places, seed),
-            segments: vec![Segment::default(); stride * usize::from(places)].into(),
+            segments: vec![Segment::default(); stride * places as usize].into(),
             stride,
-            waiting: VecDeque::with_capacity(usize::from(places)),
-            ready: VecDeque::with_capacity(usize::from(places)),
+            waiting: VecDeque::with_capacity(places as usize),
+            ready: VecDeque::with_capacity(places as usize),
             credits: Requester::new(credits),
+            unsent: 0,
             most: calls,
             open: 0,
             wanted: credits,
@@ -113,8 +117,18 @@ impl Requests {
         self.slots.len()
     }
 
+    /// Whether no call of the consumer's is without its end. Of those that it gave up a reply may never come.
+    pub(super) fn is_done(&self) -> bool {
+        let has_no_end = |request: &Request| request.kind == Kind::Rpc && request.life != Life::Orphaned;
+        self.slots.find_from(0, has_no_end).is_none()
+    }
+
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Receives that replies may take: one for each call that may be under way.
@@ -123,14 +137,20 @@ impl Requests {
         self.wanted
     }
 
+    /// The place of a call.
+    pub(super) fn place(&self, xid: u32) -> usize {
+        self.slots.index(xid)
+    }
+
     /// Whether a call with this XID is open.
     pub(super) fn is_open(&self, xid: u32) -> bool {
         self.slots.get(xid).is_some()
     }
 
-    /// Whether a reply with this XID may come.
+    /// Whether a reply with this XID may come: to a call that was sent.
     pub(super) fn expects(&self, xid: u32) -> bool {
-        self.slots.get(xid).is_some_and(|request| request.credit.is_some())
+        let was_sent = |life| matches!(life, Life::Sent | Life::Settling | Life::Orphaned);
+        self.slots.get(xid).is_some_and(|request| request.credit.is_some() && was_sent(request.life))
     }
 
     pub(super) fn kind(&self, xid: u32) -> Option<Kind> {
@@ -170,7 +190,7 @@ impl Requests {
 
     /// Lets calls go that wait, as long as there are credits: first come, first served. Before the version is settled it is
     /// one, and `only` says which kind.
-    // spec: v2-5-b, bd-4-c
+    // spec: v2-5-b, v2-2.2-a, bd-4-c
     pub(super) fn admit(&mut self, link: &Link, only: Option<Kind>, out: &mut Queues) {
         if core::mem::take(&mut self.disordered) {
             self.order();
@@ -192,6 +212,7 @@ impl Requests {
             };
             let Some(credit) = self.credits.call() else { return };
             request.credit = Some(credit);
+            self.unsent += 1;
             self.waiting.pop_front();
             if request.exposures().next().is_none() {
                 request.turn(Turn::Prepared);
@@ -233,11 +254,26 @@ impl Requests {
             debug_assert!(counted.is_ok(), "more regions than a call has");
         }
         let octets = request.header(link, place).saturating_add(request.inline());
-        if request.exposures().count() != request.exposed.len() || octets > link.call_threshold {
+        let fits = octets <= link.call_threshold && request.reply_header(link, place) <= link.reply_threshold;
+        if request.exposures().count() != request.exposed.len() || !fits {
             return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
         }
         request.turn(Turn::Prepared);
         self.ready.push_back(xid);
+    }
+
+    /// Calls that are ready wait again, as the peer takes none now.
+    pub(super) fn withdraw(&mut self, out: &mut Queues) {
+        while let Some(xid) = self.ready.pop_front() {
+            self.end(xid, Outcome::Again, out);
+        }
+    }
+
+    /// A call's memory is exposed, but the peer takes no calls now.
+    pub(super) fn postponed(&mut self, xid: u32, out: &mut Queues) {
+        if self.slots.get(xid).is_some_and(|request| request.life == Life::Exposing) {
+            self.end(xid, Outcome::Again, out);
+        }
     }
 
     /// The transport could not expose its memory.
@@ -247,14 +283,27 @@ impl Requests {
         }
     }
 
+    /// Whether what was granted last still allows the next call that has a credit: it may be less than when it was given.
+    fn may_send(&self) -> bool {
+        let sent = self.credits.calls().saturating_sub(self.unsent);
+        sent == 0 || self.credits.used().saturating_sub(self.unsent) < self.credits.granted()
+    }
+
     /// Writes the header of the next call that is ready.
     pub(super) fn transmit(&mut self, buffer: &mut [u8], link: &Link, out: &mut Queues) -> Option<Transmit> {
         while let Some(xid) = self.ready.front().copied() {
+            if !self.may_send() {
+                return None;
+            }
             let index = self.slots.index(xid);
             let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Ready) else {
                 self.ready.pop_front();
                 continue;
             };
+            if request.kind == Kind::Properties {
+                // It has no RPC message, and waits for the replies before it.
+                return None;
+            }
             let segments = self.segments.get(index * self.stride..(index + 1) * self.stride).unwrap_or_default();
             // What the peer takes may have changed since.
             if request.header(link, segments).saturating_add(request.inline()) > link.call_threshold {
@@ -264,8 +313,9 @@ impl Requests {
             }
             let header = write(xid, request, segments, self.credits.wanted(), link, buffer)?;
             self.ready.pop_front();
+            self.unsent -= 1;
             request.turn(Turn::Transmitted);
-            request.sending = request.kind == Kind::Rpc;
+            request.sending = true;
             return Some(Transmit { what: Sent::Call { xid }, header, invalidate: None });
         }
         None
@@ -273,9 +323,10 @@ impl Requests {
 
     /// The next call that is ready, if it is for the properties: they write their own header.
     pub(super) fn transmit_properties(&mut self) -> Option<u32> {
-        let xid = self.ready.front().copied()?;
+        let xid = self.ready.front().copied().filter(|_| self.may_send())?;
         let request = self.slots.get_mut(xid).filter(|request| request.kind == Kind::Properties)?;
         request.turn(Turn::Transmitted);
+        self.unsent -= 1;
         self.ready.pop_front();
         Some(xid)
     }
@@ -326,7 +377,8 @@ impl Requests {
     fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
         let Some(request) = self.slots.get_mut(xid) else { return };
         if let Some(credit) = request.credit.take() {
-            self.credits.replied(credit, grant);
+            // There are no receives for the replies to more than was asked for, whatever is granted.
+            self.credits.replied(credit, grant.map(|grant| grant.min(self.wanted)));
         }
         match request.life {
             Life::Sent => self.end(xid, outcome, out),
@@ -415,8 +467,11 @@ impl Requests {
     /// A call's end is known. It waits for its memory.
     fn end(&mut self, xid: u32, outcome: Outcome, out: &mut Queues) {
         let Some(request) = self.slots.get_mut(xid) else { return };
-        if request.life == Life::Waiting {
-            self.waiting.retain(|waiting| *waiting != xid);
+        match request.life {
+            Life::Waiting => self.waiting.retain(|waiting| *waiting != xid),
+            // Else a place that is let again would stand there twice.
+            Life::Ready => self.ready.retain(|ready| *ready != xid),
+            _ => {}
         }
         if request.life == Life::Settling {
             // Sent again it would have been; now it ends.
@@ -424,10 +479,11 @@ impl Requests {
             return;
         }
         // A call that was not sent gives its credit back, as nobody else can.
-        if matches!(request.life, Life::Exposing | Life::Ready)
-            && let Some(credit) = request.credit.take()
-        {
-            self.credits.unused(credit);
+        if matches!(request.life, Life::Exposing | Life::Ready) {
+            self.unsent -= 1;
+            if let Some(credit) = request.credit.take() {
+                self.credits.unused(credit);
+            }
         }
         request.outcome = outcome;
         request.turn(Turn::Ended);

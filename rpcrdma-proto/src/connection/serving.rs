@@ -38,6 +38,8 @@ pub(super) struct Serving {
     replies: VecDeque<u32>,
     pub(super) credits: Responder,
     most: u16,
+    /// What is granted: no more than `most`.
+    grant: u32,
     reserve: u32,
 }
 
@@ -81,10 +83,12 @@ pub(super) struct Terms {
 
 impl Serving {
     pub(super) fn new(most: u16, reserve: u32, limits: Limits, seed: u32) -> Self {
-        let segments = limits.segments as usize * usize::from(most);
+        // As many calls, and replies whose Sends have not given back their memory.
+        let places = 2 * u32::from(most);
+        let segments = limits.segments as usize * places as usize;
         let target = v2::Segment::from(Segment::default());
         Self {
-            slots: Slots::new(most, seed),
+            slots: Slots::new(places, seed),
             index: HashTable::with_capacity(2 * usize::from(most)),
             seed,
             reads: vec![v2::ReadSegment { position: 0, target }; segments].into(),
@@ -93,21 +97,35 @@ impl Serving {
             replies: VecDeque::with_capacity(usize::from(most)),
             credits: Responder::new(most.into(), reserve),
             most,
+            grant: most.into(),
             reserve,
         }
     }
 
-    /// Receives that calls may take.
+    /// Grants another number from now on.
+    pub(super) fn grant_up_to(&mut self, grant: u32) {
+        self.grant = grant.min(self.most.into());
+        self.credits.grant_up_to(self.grant);
+    }
+
+    /// Receives that calls may take: one at least, since a question about properties may come where no calls are served.
     pub(super) fn receives(&self) -> u32 {
-        if self.most == 0 {
-            return self.reserve;
-        }
         self.credits.receives().saturating_sub(self.credits.pending())
+    }
+
+    /// The place of a call.
+    pub(super) fn place(&self, call: Served) -> usize {
+        self.slots.index(call.0)
     }
 
     /// Calls that are being served.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Whether replies wait to be sent.
+    pub(super) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
     }
 
     /// Whether nothing is being served.
@@ -141,7 +159,7 @@ impl Serving {
         if self.is_open(arrival.xid) {
             return Err(Unserved::Twice);
         }
-        if self.most == 0 || self.slots.is_full() {
+        if self.index.len() >= usize::from(self.most) {
             return Err(Unserved::Overrun);
         }
         let mut call = Call::new(arrival);
@@ -250,6 +268,8 @@ impl Serving {
     }
 
     /// The consumer answers a call. None if the call has ended; an error, to be told to the peer, if the reply has no way.
+    /// Chunks are used where the call has offered them, and nowhere else.
+    // spec: xc3-3.3-e, xc3-3.3-f
     pub(super) fn reply(
         &mut self,
         served: Served,
@@ -300,9 +320,12 @@ impl Serving {
         Some(ended)
     }
 
-    /// Writes the header of the next reply.
+    /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
     pub(super) fn transmit(&mut self, buffer: &mut [u8], terms: impl Fn(Version) -> Terms) -> Option<Transmit> {
         let key = *self.replies.front()?;
+        if self.slots.len() - self.index.len() >= usize::from(self.most) {
+            return None;
+        }
         let range = self.range(key);
         let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
             self.replies.pop_front();
@@ -348,7 +371,7 @@ impl Serving {
             self.forget(key);
             self.remove(Served(key), false, out);
         }
-        self.credits = Responder::new(self.most.into(), self.reserve);
+        self.credits = Responder::new(self.grant, self.reserve);
     }
 
     fn forget(&mut self, key: u32) {

@@ -167,9 +167,9 @@ impl Session {
             requests: Requests::new(calls, if calls == 0 { 1 } else { config.credits }, segments, seed),
             serving: Serving::new(serve, config.reserve, config.limits, seed),
             receives: Receives::new(config.receive_size),
-            exchange: Exchange::new(config.properties, config.receive_size_most, config.remote_invalidation),
-            refusals: VecDeque::with_capacity(receives as usize),
-            out: Queues::new(usize::from(calls) + 1, serve.into()),
+            exchange: Exchange::new(&config),
+            refusals: VecDeque::with_capacity(receives as usize + usize::from(serve)),
+            out: Queues::new(usize::from(calls) + 1, 2 * usize::from(serve)),
             counters: Counters::default(),
             memory: Memory::new(),
             closing: None,
@@ -239,6 +239,19 @@ impl Session {
         (self.requests.len(), self.serving.len())
     }
 
+    /// The place of a call of ours: a number up to `Config::calls` that no other open call has, for tables of the transport's.
+    #[must_use]
+    pub fn place(&self, xid: u32) -> usize {
+        self.requests.place(xid)
+    }
+
+    /// The place of a call of the peer's: a number below twice `Config::serve` that no other has until this one's reply is
+    /// released.
+    #[must_use]
+    pub fn served_place(&self, call: Served) -> usize {
+        self.serving.place(call)
+    }
+
     /// Receives that are posted.
     #[must_use]
     pub fn posted(&self) -> u32 {
@@ -262,7 +275,8 @@ impl Session {
     }
 
     /// Sends an operation that was registered: from requester to responder if `call`, which takes a credit. An XID is
-    /// needed for an answer alone.
+    /// needed for an answer alone, which is best given at once: the peer has a receive for it until a later message of its
+    /// own is answered, and then no more than `Config::reserve`.
     ///
     /// # Errors
     /// It was not registered, says more than 256 octets, or too many wait.
@@ -276,7 +290,6 @@ impl Session {
     // spec: bd-5.4-d, bd-7-c
     pub fn keep(&mut self, keep: bool) {
         self.keep = keep;
-        self.maintain(self.retry_at);
     }
 
     /// The consumer of the peer has said in a call that is being served that it takes backward calls: they go now, and until
@@ -303,11 +316,8 @@ impl Session {
             return Err(CallError::Closed);
         }
         let Self { requests, serving, .. } = self;
-        let xid = requests.call(Kind::Rpc, call, deadline.unwrap_or(NEVER), |xid| serving.is_open(xid))?;
-        if self.stage == Stage::Down {
-            self.maintain(self.retry_at);
-        }
-        Ok(xid)
+        // A connection that it needs is asked for by `timeout`, when it is time to try again.
+        requests.call(Kind::Rpc, call, deadline.unwrap_or(NEVER), |xid| serving.is_open(xid))
     }
 
     /// Ends a call: it fails once its memory is its own again. False if it has ended.
@@ -348,6 +358,12 @@ impl Session {
         self.refusals.push_back((Refusal::of_call(xid, version), PeerError::Header));
         self.counters.refused += 1;
         true
+    }
+
+    /// Grants the peer so many calls at most from now on: one or more, and never more than `Config::serve`. Its requester
+    /// learns of it by the replies that follow. Calls that it has begun by then are served all the same.
+    pub fn grant_up_to(&mut self, most: u32) {
+        self.serving.grant_up_to(most);
     }
 
     /// Changes a property of ours on this connection. The peer is told; of larger receive buffers when the smaller ones are
@@ -439,7 +455,7 @@ impl Session {
     }
 
     fn is_idle(&self) -> bool {
-        self.requests.len() == 0 && self.serving.is_empty() && self.refusals.is_empty()
+        self.requests.is_done() && self.serving.is_empty() && self.refusals.is_empty()
     }
 
     /// What of a call is to be exposed, in the order in which `exposed` wants it.
@@ -505,12 +521,18 @@ impl Session {
     }
 
     /// Asks for a connection if there should be one.
+    // spec: bd-2-f, bd-2.2-b
     fn maintain(&mut self, now: u64) {
-        let wanted = self.config.role == Role::Client && !self.draining && (self.keep || self.requests.has_waiting());
-        if self.stage == Stage::Down && wanted && now >= self.retry_at && self.is_settled() {
+        if now >= self.retry_at && self.wants_connection() {
             self.stage = self.stage.next(Change::Connect).unwrap_or(self.stage);
             self.out.act(Action::Connect);
         }
+    }
+
+    /// Whether there is no connection, should be one, and can be one. What was begun before a drain is still to be done.
+    pub(super) fn wants_connection(&self) -> bool {
+        let wanted = self.requests.has_waiting() || (self.keep && !self.draining);
+        self.config.role == Role::Client && self.stage == Stage::Down && wanted && self.is_settled()
     }
 
     /// Whether no memory belongs to a connection that is gone.

@@ -20,9 +20,9 @@ struct Place<T> {
 }
 
 impl<T> Slots<T> {
-    /// So many places (2^16 at most), with keys that begin anywhere: `seed` says where.
-    pub(super) fn new(count: u16, seed: u32) -> Self {
-        let count = u32::from(count.max(1));
+    /// So many places (2^17 at most), with keys that begin anywhere: `seed` says where.
+    pub(super) fn new(count: u32, seed: u32) -> Self {
+        let count = count.max(1);
         let bits = count.next_power_of_two().trailing_zeros();
         let place =
             |at: u32| Place { key: (seed.wrapping_add(at.wrapping_mul(0x9e37_79b9)) << bits) | at, value: None };
@@ -36,10 +36,6 @@ impl<T> Slots<T> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.free.is_empty()
     }
 
     /// Lets a place to the value that `make` makes of its key, which is none that `taken` knows. None if all are let.
@@ -118,6 +114,6 @@ mod tests {
         slots.remove(first);
         let taken = first + 1;
         assert!(slots.insert(|key| key == taken, |_| ()).is_some_and(|key| key == taken + 1));
-        assert!(slots.insert(|_| false, |_| ()).is_none() && slots.is_full());
+        assert!(slots.insert(|_| false, |_| ()).is_none());
     }
 }

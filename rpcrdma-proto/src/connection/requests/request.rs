@@ -156,6 +156,19 @@ impl Request {
         !self.sending && !self.live
     }
 
+    /// Octets that the header of its reply takes, which returns the segments that were exposed for it.
+    pub(super) fn reply_header(&self, link: &Link, segments: &[Segment]) -> u32 {
+        let lists = self.regions(segments).map(|(region, segments)| {
+            let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
+            match region {
+                Region::Item(_) | Region::Call => 0,
+                Region::Result(_) => count.saturating_mul(16).saturating_add(8),
+                Region::Reply => count.saturating_mul(16).saturating_add(4),
+            }
+        });
+        lists.fold(link.version.header(), u32::saturating_add)
+    }
+
     /// Octets that its header takes, with the segments that were exposed.
     pub(super) fn header(&self, link: &Link, segments: &[Segment]) -> u32 {
         let lists = self.regions(segments).map(|(region, segments)| {

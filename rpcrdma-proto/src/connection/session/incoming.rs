@@ -17,7 +17,7 @@ use crate::header::{Body, Chunks, Header};
 use crate::private_data::PrivateData;
 use crate::property::Basic;
 use crate::v2::MsgType;
-use crate::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
+use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
 use crate::version::{Event as Turn, Negotiation, Version};
 
 /// An operation as it came.
@@ -70,6 +70,7 @@ impl Session {
         }
         let why = self.closing.take().unwrap_or(why);
         self.stage = self.stage.next(Change::Lost).unwrap_or(self.stage);
+        self.out.lost();
         self.peer_ready = false;
         self.receives = Receives::new(self.config.receive_size);
         self.refusals.clear();
@@ -114,9 +115,10 @@ impl Session {
 
     /// The memory of a call is exposed: the segments of each exposure, in the order of `exposures`.
     pub fn exposed<'a>(&mut self, xid: u32, regions: impl IntoIterator<Item = &'a [Segment]>) {
-        match self.link.calls(&self.config).filter(|_| self.stage == Stage::Up) {
+        let ready = self.stage == Stage::Up && (self.config.role == Role::Client || self.peer_ready);
+        match self.link.calls(&self.config).filter(|_| ready) {
             Some(link) => self.requests.exposed(xid, regions.into_iter(), &link, &mut self.out),
-            None => self.requests.unexposable(xid, &mut self.out),
+            None => self.requests.postponed(xid, &mut self.out),
         }
     }
 
@@ -148,7 +150,13 @@ impl Session {
         self.counters.received += 1;
         self.receives.used();
         self.grown();
-        let header = match Header::parse(message, self.link.highest(&self.config)) {
+        let parsed = Header::parse(message, self.link.highest(&self.config));
+        // Nothing but a reply may invalidate (decision D18).
+        if invalidated.is_some() && !parsed.as_ref().is_ok_and(|header| self.is_reply(header)) {
+            self.close(Reason::Invalidated);
+            return Held::Free;
+        }
+        let header = match parsed {
             Ok(header) => header,
             Err(refusal) => {
                 self.refuse(refusal);
@@ -160,6 +168,22 @@ impl Session {
         held
     }
 
+    /// Whether an RPC message is a reply. A long one of Version One does not say: it is, if it has the XID of a call that was
+    /// sent (decision D12), or if a client gets it without what a call would be read from.
+    fn is_reply(&self, header: &Header<'_>) -> bool {
+        match header.body {
+            Body::Message { direction, .. } | Body::Long { direction: Some(direction), .. } => {
+                direction == MsgType::Reply
+            }
+            Body::Long { direction: None, chunks } => {
+                let no_call = self.config.role == Role::Client && chunks.reads().is_empty();
+                no_call || self.requests.expects(header.xid)
+            }
+            Body::Operation { .. } | Body::Error(_) => false,
+        }
+    }
+
+    // spec: bd-4.1-e
     fn arrived(&mut self, buffer: Buffer, message: &[u8], header: Header<'_>, invalidated: Option<u32>) -> Held {
         let Header { xid, version, credits, body } = header;
         let inline = |payload: &[u8]| {
@@ -176,9 +200,7 @@ impl Session {
                 self.reply_arrived(xid, version, Some(credits), buffer, inline(payload), chunks, invalidated)
             }
             Body::Long { direction, chunks } => {
-                // Version One does not say: what has the XID of an open call is its reply (decision D12).
-                let reply = direction.map_or(self.requests.expects(xid), |direction| direction == MsgType::Reply);
-                if reply {
+                if self.is_reply(&header) {
                     let grant = direction.map(|_| credits);
                     self.reply_arrived(xid, version, grant, buffer, 0..0, chunks, invalidated)
                 } else {
@@ -196,6 +218,7 @@ impl Session {
         }
     }
 
+    // spec: bd-5.3-f
     fn call_arrived(&mut self, arrival: Arrival<'_>) -> Held {
         let (xid, version) = (arrival.xid, arrival.version);
         self.spoken(version);
@@ -255,7 +278,7 @@ impl Session {
         }
     }
 
-    // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.2-d, v2-3.2-e, v2-4.2.1-c, v2-4.2.2-d, xc3-4-j
+    // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.2-d, v2-3.2-e, v2-4.2.1-c, xc3-4-j
     fn operation_arrived(&mut self, told: &Notice<'_>, buffer: Buffer, message: &[u8]) -> Held {
         // What answers our question settles the version; any other message of a server's settles it, too.
         if told.direction == MsgType::Reply || self.config.role == Role::Server {
@@ -278,38 +301,48 @@ impl Session {
     }
 
     fn properties_arrived(&mut self, told: &Notice<'_>) {
-        if told.code == ROPT_REQPROP && (self.exchange.is_full() || self.serving.credits.received().is_err()) {
+        if told.code == ROPT_REQPROP && self.serving.credits.received().is_err() {
             return self.close(Reason::Overrun);
         }
         let before = self.link.peer.clone();
         match self.exchange.told(told.xid, told.code, told.credits, told.info, &mut self.link) {
+            Ok(Told::Changed) if self.link.peer == before => {}
+            Ok(found) => self.properties_told(found),
             Err(_) => {
                 if told.code == ROPT_REQPROP {
                     self.serving.credits.dropped();
                 }
-                self.malformed(told);
+                return self.malformed(told);
             }
-            Ok(Told::Nothing) => {}
-            Ok(Told::Changed) => {
-                debug_assert!(matches!(told.code, ROPT_CONNPROP | ROPT_UPDPROP), "what else tells?");
-                if self.link.peer != before {
-                    self.out.notify(Event::PropertiesChanged);
+        }
+        if told.code == ROPT_RESPROP {
+            match self.requests.kind(told.xid) {
+                Some(Kind::Properties) => {
+                    self.requests.properties_answered(told.xid, Some(told.credits), &mut self.out);
                 }
+                _ => self.counters.unexpected += 1,
             }
-            Ok(Told::Lower(size)) => {
+        }
+    }
+
+    fn properties_told(&mut self, told: Told) {
+        match told {
+            Told::Nothing => {}
+            Told::Changed => {
+                self.out.notify(Event::PropertiesChanged);
+            }
+            Told::Lower(size) => {
                 self.receives.resize(size);
                 self.out.notify(Event::PropertiesChanged);
             }
-            Ok(Told::Raise(size)) => {
-                if size > self.link.ours.receive_buffer_size {
+            Told::Raise(size) => {
+                // One that is larger still may be on its way.
+                if size > self.link.ours.receive_buffer_size.max(self.receives.size()) {
                     self.receives.resize(size);
                     self.grown();
                 }
             }
-            Ok(Told::Answered(value)) => self.out.tell(Event::PropertyAnswered { value }),
-        }
-        if told.code == ROPT_RESPROP && self.requests.kind(told.xid) == Some(Kind::Properties) {
-            self.requests.properties_answered(told.xid, Some(told.credits), &mut self.out);
+            Told::Answered(value) => self.out.tell(Event::PropertyAnswered { value }),
         }
     }
 
@@ -393,7 +426,7 @@ impl Session {
     /// A message that breaks a rule.
     fn refuse(&mut self, refusal: Refusal) {
         let ours = self.requests.expects(refusal.xid);
-        match refusal.outcome(ours, Version::One, self.config.highest) {
+        match refusal.outcome(ours, Version::One, self.link.highest(&self.config)) {
             Outcome::Answer(error) => self.answer(refusal, error),
             Outcome::Drop => self.counters.dropped += 1,
         }
@@ -403,9 +436,10 @@ impl Session {
         self.answer(Refusal::of_call(xid, version), error);
     }
 
-    /// Queues an error, if there is room: a peer has no more calls under way than it has been granted.
+    /// Queues an error, if there is room: a peer has no more calls under way than it has been granted. Each call that is
+    /// being served may need a place, too.
     fn answer(&mut self, refusal: Refusal, error: PeerError) {
-        if self.refusals.len() < self.refusals.capacity() {
+        if self.refusals.len() + self.serving.len() < self.refusals.capacity() {
             self.refusals.push_back((refusal, error));
             self.counters.refused += 1;
         } else {

@@ -5,6 +5,7 @@ use crate::connection::config::Role;
 use crate::connection::life::Stage;
 use crate::connection::output::{Action, Event, Sent, Transmit};
 use crate::connection::requests::{Kind, NEVER};
+use crate::error::PeerError;
 use crate::version::{Event as Turn, Negotiation, Version};
 
 impl Session {
@@ -27,11 +28,7 @@ impl Session {
     /// When `timeout` is to be called, if it is: at this time or later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let retry = if self.stage == Stage::Down && self.config.role == Role::Client && !self.draining {
-            self.retry_at
-        } else {
-            NEVER
-        };
+        let retry = if self.wants_connection() { self.retry_at } else { NEVER };
         let first = self.requests.soonest().min(self.link.answer_by.unwrap_or(NEVER)).min(retry);
         (first != NEVER).then_some(first)
     }
@@ -58,8 +55,10 @@ impl Session {
     fn transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         if let Some((refusal, error)) = self.refusals.front() {
             let header = refusal.answer(*error, self.serving.credits.next(1), buffer).ok()?;
+            // An error of Version Two is an answer to the requester's first message as well, but for one about versions.
+            let of_two = refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
+            self.link.answered |= of_two;
             self.refusals.pop_front();
-            // An error is an answer as well: the requester's first message was understood.
             return Some(Transmit { what: Sent::Header, header, invalidate: None });
         }
         let Self { exchange, link, requests, serving, own_xid, .. } = self;
@@ -72,26 +71,45 @@ impl Session {
             link.answered = true;
             return Some(transmit);
         }
-        let calls = link.calls(config)?;
+        if !requests.has_ready() {
+            return None;
+        }
+        let ready = config.role == Role::Client || self.peer_ready;
+        let Some(calls) = link.calls(config).filter(|_| ready) else {
+            // The peer has changed its mind.
+            requests.withdraw(&mut self.out);
+            return None;
+        };
         requests.transmit(buffer, &calls, &mut self.out)
     }
 
     /// Lets calls go that wait.
-    // spec: v2-5-b, bd-6-e
+    #[inline]
     fn admit(&mut self) {
-        if self.stage != Stage::Up {
+        // A message without a reply needs two credits, which calls would never leave it: they wait for it.
+        let one_way = self.exchange.has_one_way(&self.link);
+        if self.stage == Stage::Up && (one_way || self.requests.has_waiting()) {
+            self.admit_some(one_way);
+        }
+    }
+
+    // spec: v2-5-b, bd-6-e
+    fn admit_some(&mut self, one_way: bool) {
+        // What tells our properties takes a credit of its own, before calls take them all.
+        if self.exchange.is_first(&self.link) {
             return;
         }
-        let Some(link) = self.link.calls(&self.config) else { return };
+        // Where no calls are taken, there may still be questions.
+        let calls = self.link.calls(&self.config);
+        let Some(link) = calls.or_else(|| self.link.questions(&self.config)) else { return };
         // Before the version is settled one message asks; a server's consumer waits for the peer's.
         let asks = self.link.version.is_none() && self.exchange.is_enabled();
         let unready = self.config.role == Role::Server && !self.peer_ready;
-        let only = (asks || unready).then_some(Kind::Properties);
+        let only = (asks || unready || one_way || calls.is_none()).then_some(Kind::Properties);
         self.requests.admit(&link, only, &mut self.out);
-        if self.exchange.is_stuck(&self.link)
-            && self.requests.credits.available() < 2
-            && self.link.version == Some(Version::Two)
-        {
+        // If no reply is to come that brings credits back, one is asked for.
+        let stuck = one_way && self.requests.credits.calls() == 0 && !self.requests.credits.can_spare();
+        if stuck && !self.exchange.is_asking() {
             self.request_properties(None);
         }
     }
@@ -99,6 +117,8 @@ impl Session {
     /// Receives that must be posted: for calls that were granted, replies that are expected, and what takes no credit.
     // spec: bd-4.3.1-a, bd-4.3.1-d, bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-e, bd-6-b
     fn wanted_receives(&self) -> u32 {
-        self.serving.receives().saturating_add(self.requests.receives())
+        // An operation and a call may be under way where one message is granted, and each have an answer.
+        let answers = if self.exchange.has_operations() { 2 } else { 1 };
+        self.serving.receives().saturating_add(self.requests.receives().max(answers))
     }
 }

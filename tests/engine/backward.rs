@@ -1,0 +1,345 @@
+//! Backward calls (RFC 8167): whether there are any, what they may have, and that they have nothing in common with forward ones
+//! but the receives.
+
+use rpcrdma_proto::connection::{Action, Config, Failure, Role};
+use rpcrdma_proto::travel::{Call, Cannot, Item};
+use rpcrdma_proto::v2::properties::Bkreqsup;
+use rpcrdma_proto::version::Version;
+
+use crate::pair::{End, NULL, REPLY, connect, exchange, one, pair, reconnect, role, settled, words, works};
+
+const LONG: Call<'_> = Call { length: 9_000, items: &[], largest_reply: 24, results: &[], reducible: true };
+const LONG_REPLY: Call<'_> = Call { length: 40, items: &[], largest_reply: 9_000, results: &[], reducible: true };
+
+/// Both ends, of which the client's consumer has said that it takes calls.
+fn ready(client: Config, server: Config) -> (End, End) {
+    let (mut client, mut server) = settled(client, server);
+    say_ready(&mut client, &mut server);
+    client.events.clear();
+    server.events.clear();
+    (client, server)
+}
+
+fn say_ready(client: &mut End, server: &mut End) {
+    client.session.call(&NULL, None).unwrap();
+    exchange(client, server);
+    let said_in = *server.arrived().last().unwrap();
+    assert!(server.session.peer_ready(said_in));
+    server.session.reply(said_in, REPLY, &[]).unwrap();
+    exchange(client, server);
+}
+
+fn supporting(backward: Bkreqsup) -> Config {
+    Config { backward, ..Config::client() }
+}
+
+/// Forward only, backward only, and both at once, on one connection that the client has made.
+// spec: bd-2-a, bd-2-b, bd-2-c, bd-2-d, bd-2-f, bd-2.2-a, bd-2.3-a, bd-2.3-b, xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, xc3-1.3-e
+// spec: v2-4.2.2-a, v2-3.2-a, v2-3.2-b, v2-3.2-c, bd-5.1-d, bd-5.2-d, v2-4.2.2-b, v2-4.2.2-f, bd-5.1-a, bd-5.2-a
+#[test]
+fn both_ends_call_and_serve() {
+    let (mut client, mut server) = ready(Config::client(), Config::server());
+    assert_eq!((role(&client), role(&server)), (Role::Client, Role::Server));
+    assert_eq!(client.actions.iter().filter(|action| **action == Action::Connect).count(), 1);
+    assert!(!server.actions.contains(&Action::Connect), "it waits to be connected to");
+    works(&mut server, &mut client);
+    for (forward, backward) in [(3, 0), (0, 3), (3, 3)] {
+        let there: Vec<_> = (0..forward).map(|_| client.session.call(&NULL, None).unwrap()).collect();
+        let back: Vec<_> = (0..backward).map(|_| server.session.call(&NULL, None).unwrap()).collect();
+        for _ in 0..forward {
+            let call = client.send().unwrap();
+            assert_eq!((call.word(1), call.word(4), call.word(8), call.word(9)), (2, 0, call.word(0), 0), "a CALL");
+            server.receive(&call.octets);
+        }
+        exchange(&mut client, &mut server);
+        for call in server.arrived() {
+            server.session.reply(call, REPLY, &[]).unwrap();
+        }
+        for call in client.arrived() {
+            client.session.reply(call, REPLY, &[]).unwrap();
+            let reply = client.send().unwrap();
+            assert_eq!((reply.word(1), reply.word(4), reply.word(8), reply.word(9)), (2, 1, reply.word(0), 1));
+            assert!(back.contains(&reply.word(0)), "the XID of the call");
+            server.receive(&reply.octets);
+        }
+        exchange(&mut client, &mut server);
+        assert!(there.iter().all(|xid| client.replies(*xid).len() == 1));
+        assert!(back.iter().all(|xid| server.replies(*xid).len() == 1));
+    }
+}
+
+/// An XID means nothing in the other direction: a peer may use ours at the same time.
+// spec: bd-2.4-a, bd-2.4-b, bd-2.4-c, bd-2.4-d, bd-2.4-e
+#[test]
+fn the_same_xid_is_two_transactions() {
+    let (mut client, mut server) = ready(Config::client(), Config::server());
+    let own = client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let forward = server.arrived()[0];
+    client.receive(&words(&[own, 2, 8, 0, 0, 0, 0, 0, own, 0]));
+    let backward = client.arrived()[0];
+    assert_eq!(client.session.open(), (1, 1));
+    client.session.reply(backward, REPLY, &[]).unwrap();
+    let reply = client.send().unwrap();
+    assert_eq!((reply.word(0), reply.word(4)), (own, 1));
+    assert_eq!(client.session.open(), (1, 0), "our own waits for its reply");
+    server.session.reply(forward, REPLY, &[]).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!((client.replies(own).len(), client.session.open()), (1, (0, 0)));
+}
+
+/// Open calls of one requester all have different XIDs, also once places were used again, and none is that of a call it serves.
+// spec: bd-2.4-b, bd-2-b
+#[test]
+fn xids_are_unique_among_open_calls() {
+    let (mut client, mut server) = ready(Config::client(), Config::server());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        let open: Vec<_> = (0..32).map(|_| client.session.call(&NULL, None).unwrap()).collect();
+        assert!(open.iter().all(|xid| seen.insert(*xid)), "an XID is not used again soon");
+        exchange(&mut client, &mut server);
+        for call in server.arrived() {
+            server.session.reply(call, REPLY, &[]).unwrap();
+        }
+        exchange(&mut client, &mut server);
+    }
+}
+
+/// Credits are counted for each direction by itself: what one has used up is there in the other.
+// spec: bd-4.1-a, bd-4.1-b, bd-4.1-c, bd-4.1-d, bd-4-c, bd-5.1-c, bd-5.2-c, v2-4.2.2-g
+#[test]
+fn credits_are_apart() {
+    let client = Config { credits: 4, calls: 16, serve: 3, ..Config::client() };
+    let server = Config { serve: 6, credits: 5, ..Config::server() };
+    let (mut client, mut server) = ready(client, server);
+    client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = server.arrived()[0];
+    server.session.reply(call, REPLY, &[]).unwrap();
+    let reply = server.send().unwrap();
+    assert_eq!(reply.word(2), 4, "what the client asked for, of the six that could be granted");
+    client.receive(&reply.octets);
+    let asks = server.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = client.arrived()[0];
+    client.session.reply(call, REPLY, &[]).unwrap();
+    let reply = client.send().unwrap();
+    assert_eq!(reply.word(2), 3, "what the client serves at once, of the five that were asked for");
+    server.receive(&reply.octets);
+    assert_eq!(server.replies(asks).len(), 1);
+    assert_eq!((client.session.available(), server.session.available()), (4, 3));
+    for _ in 0..6 {
+        client.session.call(&NULL, None).unwrap();
+        server.session.call(&NULL, None).unwrap();
+    }
+    let first = server.send().unwrap();
+    assert_eq!(first.word(2), 5, "what a backward call asks for");
+    client.receive(&first.octets);
+    exchange(&mut client, &mut server);
+    assert_eq!((server.arrived().len(), client.arrived().len()), (4, 3), "no more than was granted");
+    assert_eq!((client.session.available(), server.session.available()), (0, 0));
+    assert_eq!((client.closing(), server.closing()), (None, None));
+}
+
+/// Receives for all that may come: calls that were granted, replies that are expected, and what takes no credit. All of them are
+/// posted before anything is sent, and anew on each connection.
+// spec: bd-4-a, bd-4.3-a, bd-4.3.1-a, bd-4.3.1-b, bd-4.3.1-c, bd-4.3.1-d, bd-6-b
+// spec: bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-d, bd-4.3.2-e
+#[test]
+fn receives_are_posted_for_all_that_may_come() {
+    let client = Config { credits: 5, serve: 3, reserve: 2, ..Config::client() };
+    let server = Config { serve: 7, calls: 6, credits: 6, reserve: 4, ..Config::server() };
+    let (mut client, mut server) = pair(client, server);
+    let mut place = [0; 4096];
+    assert!(client.session.poll_transmit(0, &mut place).is_none(), "not before the receives are posted");
+    client.act();
+    server.act();
+    assert_eq!((client.session.posted(), server.session.posted()), (5 + 3 + 2, 7 + 6 + 4));
+    exchange(&mut client, &mut server);
+    say_ready(&mut client, &mut server);
+    for _ in 0..3 {
+        client.session.call(&NULL, None).unwrap();
+        server.session.call(&NULL, None).unwrap();
+        exchange(&mut client, &mut server);
+    }
+    let held = (client.arrived().len(), server.arrived().len());
+    assert_eq!(held, (1, 3), "one backward call until its reply tells of more");
+    // A call that is being served keeps its buffer: with it, there are as many as ever.
+    assert_eq!((client.session.posted() + 1, server.session.posted() + 3), (10, 17));
+    reconnect(&mut client, &mut server);
+    client.act();
+    server.act();
+    assert_eq!((client.session.posted(), server.session.posted()), (10, 17));
+}
+
+/// No support: no call ever goes, and none would be taken.
+// spec: xc3-3.3-a, xc3-3.3-b, bd-6-a, bd-6-c
+#[test]
+fn a_client_without_support_is_not_called() {
+    let (mut client, mut server) = ready(supporting(Bkreqsup::None), Config::server());
+    let xid = server.session.call(&NULL, None).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+    client.receive(&words(&[77, 2, 8, 0, 0, 0, 0, 0, 77, 0]));
+    assert_eq!(client.send().unwrap().octets, words(&[77, 2, 1, 4, 2]));
+    // Nor after a reconnection.
+    reconnect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    say_ready(&mut client, &mut server);
+    assert!(client.arrived().is_empty() && server.failures(xid).is_empty());
+    works(&mut client, &mut server);
+}
+
+/// Inline support: what does not fit inline has no way.
+// spec: xc3-3.3-c, xc3-3.3-e, xc3-3.3-f, bd-5.3-c, bd-5.3-d, bd-5.3-e
+#[test]
+fn inline_support_takes_no_chunks() {
+    let (client, server) = (supporting(Bkreqsup::Inline), Config::server());
+    let version_one = |config| Config { backward_one: true, ..one(config) };
+    for (client, server) in [(client.clone(), server.clone()), (version_one(client), version_one(server))] {
+        let (mut client, mut server) = ready(client, server);
+        let [call, reply] = [LONG, LONG_REPLY].map(|call| server.session.call(&call, None).unwrap());
+        exchange(&mut client, &mut server);
+        assert_eq!(server.failures(call), [Failure::Cannot(Cannot::CallTooLong)]);
+        assert_eq!(server.failures(reply), [Failure::Cannot(Cannot::ReplyTooLong)]);
+        works(&mut server, &mut client);
+    }
+}
+
+/// General support: chunks work as they do forward.
+// spec: xc3-3.3-d, xc3-3.3-e, xc3-3.3-f, bd-5.3-a, bd-5.3-b
+#[test]
+fn general_support_takes_chunks() {
+    let (mut client, mut server) = ready(supporting(Bkreqsup::Genl), Config::server());
+    let data = Item { position: 120, length: 65_535 };
+    let item = Call { length: 65_656, items: &[data], largest_reply: 200, results: &[], reducible: true };
+    let result = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+    for (call, length, results) in [
+        (item, 200, vec![]),
+        (result, 65_664, vec![Item { position: 128, length: 65_530 }]),
+        (LONG_REPLY, 9_000, vec![]),
+    ] {
+        let xid = server.session.call(&call, None).unwrap();
+        exchange(&mut client, &mut server);
+        let given = client.arrived()[0];
+        assert_eq!(client.session.length(given), Some(call.length));
+        client.session.reply(given, length, &results).unwrap();
+        exchange(&mut client, &mut server);
+        assert_eq!(server.replies(xid).len(), 1);
+    }
+}
+
+/// A server that is told less support in the middle keeps to it.
+// spec: xc3-3.3-b, xc3-4.4-b
+#[test]
+fn support_may_be_withdrawn() {
+    let (mut client, mut server) = ready(supporting(Bkreqsup::Genl), Config::server());
+    works(&mut server, &mut client);
+    client.session.set(rpcrdma_proto::property::Basic::BackwardSupport(Bkreqsup::None)).unwrap();
+    exchange(&mut client, &mut server);
+    server.session.call(&NULL, None).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+    client.session.set(rpcrdma_proto::property::Basic::BackwardSupport(Bkreqsup::Inline)).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(client.arrived().len(), 1);
+}
+
+/// Not before the peer's consumer has said so, in a call that is being served; and no more once the connection is lost.
+// spec: bd-6-e, bd-5.4-a, bd-5.4-c, bd-6-c
+#[test]
+fn readiness_is_of_one_connection() {
+    let (mut client, mut server) = settled(Config::client(), Config::server());
+    let xid = server.session.call(&NULL, None).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+    say_ready(&mut client, &mut server);
+    assert_eq!(client.arrived().len(), 1, "now it goes");
+    reconnect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    assert!(client.arrived().is_empty(), "the consumer at the other end may be another");
+    say_ready(&mut client, &mut server);
+    let again = client.arrived();
+    client.session.reply(again[0], REPLY, &[]).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(server.replies(xid).len(), 1);
+    server.session.peer_unready();
+    server.session.call(&NULL, None).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+}
+
+/// Readiness that is said in a call which has ended is none.
+// spec: bd-6-e
+#[test]
+fn readiness_is_said_in_a_call_that_is_served() {
+    let (mut client, mut server) = settled(Config::client(), Config::server());
+    client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let said_in = server.arrived()[0];
+    server.session.reply(said_in, REPLY, &[]).unwrap();
+    assert!(!server.session.peer_ready(said_in));
+    exchange(&mut client, &mut server);
+    server.session.call(&NULL, None).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+}
+
+/// A server can't connect: its calls wait for the client, which makes a connection for them alone as long as it is to keep one.
+// spec: bd-2-f, bd-2.2-b, bd-5.4-a, bd-5.4-b, bd-5.4-c, bd-5.4-d, bd-7-c
+#[test]
+fn a_client_keeps_a_connection_for_backward_calls() {
+    let (mut client, mut server) = ready(Config::client(), Config::server());
+    client.lose(10);
+    server.lose(10);
+    let xid = server.session.call(&NULL, None).unwrap();
+    assert_eq!(server.session.poll_timeout(), None, "however long it takes");
+    server.session.timeout(u64::MAX / 2);
+    server.act();
+    assert!(!server.actions.contains(&Action::Connect) && server.failures(xid).is_empty());
+    let at = client.session.poll_timeout().unwrap();
+    client.session.timeout(at);
+    client.act();
+    assert_eq!(client.actions.last(), Some(&Action::Connect), "without any work of its own");
+    (client.now, server.now) = (at, at);
+    connect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    say_ready(&mut client, &mut server);
+    assert_eq!(client.arrived().len(), 1);
+}
+
+/// Backward calls are of the version of the forward ones, and in Version One only where both ends are told to.
+// spec: bd-5.1-b, bd-5.2-b
+#[test]
+fn backward_calls_are_of_the_version_of_the_connection() {
+    for (highest, backward_one, goes) in
+        [(Version::Two, false, true), (Version::One, true, true), (Version::One, false, false)]
+    {
+        let client = Config { highest, backward_one, ..Config::client() };
+        let server = Config { backward_one, ..Config::server() };
+        let (mut client, mut server) = ready(client, server);
+        server.session.call(&NULL, None).unwrap();
+        let sent = server.send();
+        assert_eq!(sent.is_some(), goes);
+        if let Some(packet) = sent {
+            assert_eq!(packet.word(1), highest.number());
+            client.receive(&packet.octets);
+            let given = client.arrived()[0];
+            client.session.reply(given, REPLY, &[]).unwrap();
+            assert_eq!(client.send().unwrap().word(1), highest.number());
+        }
+    }
+}
+
+/// The credits of a message whose direction is not certain change nothing: of an error, and of a long reply of Version One.
+// spec: bd-4.1-e, bd-4.1-f
+#[test]
+fn credits_without_a_direction_are_ignored() {
+    let (mut client, server) = ready(one(Config::client()), one(Config::server()));
+    let granted = client.session.available();
+    let xid = client.session.call(&LONG_REPLY, None).unwrap();
+    let call = client.send().unwrap();
+    let chunk: Vec<u32> = (0..4).map(|at| call.word(call.header / 4 - 4 + at)).collect();
+    client.receive(&words(&[&[xid, 1, 2, 1, 0, 0, 1, 1][..], &chunk].concat()));
+    assert_eq!((client.replies(xid)[0].long, client.session.available()), (Some(9_000), granted));
+    let xid = client.session.call(&NULL, None).unwrap();
+    client.send().unwrap();
+    client.receive(&words(&[xid, 1, 2, 4, 2]));
+    assert_eq!((client.failures(xid).len(), client.session.available()), (1, granted));
+    assert_eq!((client.closing(), server.closing()), (None, None));
+}

@@ -1,0 +1,207 @@
+//! Every malformed message, as octets, to either end in either version: what becomes of it. `docs/architecture.md` has the
+//! outcomes as a table, and after all but a close the next good call works.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod pair;
+
+#[path = "engine_malformed/cases.rs"]
+mod cases;
+#[path = "engine_malformed/raw.rs"]
+mod raw;
+
+use cases::Case;
+use pair::{End, NULL, REPLY, exchange, reconnect, settled, word, words, works};
+use rpcrdma_proto::connection::{Config, Event, Role};
+use rpcrdma_proto::travel::Call;
+use rpcrdma_proto::v2::properties::Bkreqsup;
+use rpcrdma_proto::version::Version;
+
+/// A call with a Write chunk of one segment, and one with a Reply chunk of one.
+const RESULT: Call<'_> = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+const LONG: Call<'_> = Call { length: 160, items: &[], largest_reply: 9_000, results: &[], reducible: true };
+
+/// What comes to which end, and what is open there.
+#[derive(Clone, Copy)]
+pub(crate) struct To {
+    pub(crate) role: Role,
+    pub(crate) version: Version,
+    /// The XIDs of calls of its own: without chunks; and a client's with a Write chunk and with a Reply chunk.
+    pub(crate) plain: u32,
+    pub(crate) result: u32,
+    pub(crate) long: u32,
+    /// The XID of a call that it serves.
+    pub(crate) given: u32,
+}
+
+/// Both ends, each with calls of its own and of the other's under way.
+struct Joined {
+    client: End,
+    server: End,
+    to: To,
+}
+
+impl Joined {
+    fn new(role: Role, version: Version) -> Self {
+        let client = Config { backward: Bkreqsup::Inline, highest: version, backward_one: true, ..Config::client() };
+        let server = Config { highest: version, backward_one: true, ..Config::server() };
+        let (mut client, mut server) = settled(client, server);
+        client.session.call(&NULL, None).unwrap();
+        exchange(&mut client, &mut server);
+        let call = server.arrived()[0];
+        assert!(server.session.peer_ready(call));
+        server.session.reply(call, REPLY, &[]).unwrap();
+        exchange(&mut client, &mut server);
+        works(&mut server, &mut client);
+        let [plain, result, long] = [NULL, RESULT, LONG].map(|call| client.session.call(&call, None).unwrap());
+        let back = server.session.call(&NULL, None).unwrap();
+        exchange(&mut client, &mut server);
+        let to = match role {
+            Role::Client => To { role, version, plain, result, long, given: back },
+            Role::Server => To { role, version, plain: back, result: 0, long: 0, given: plain },
+        };
+        Self { client, server, to }
+    }
+
+    fn ends(&mut self) -> (&mut End, &mut End) {
+        match self.to.role {
+            Role::Client => (&mut self.client, &mut self.server),
+            Role::Server => (&mut self.server, &mut self.client),
+        }
+    }
+
+    /// Delivers the messages of a case; what becomes of them.
+    fn outcome(&mut self, case: &Case, messages: &[Vec<u8>]) -> String {
+        let to = self.to;
+        let (end, _) = self.ends();
+        let before = (end.session.counters(), end.events.len());
+        let invalidated = case.invalidates.map(|key_of| key_of(&to));
+        for octets in messages {
+            end.receive_with(octets, invalidated);
+        }
+        let mut found = Vec::new();
+        let counters = end.session.counters();
+        for (name, now, then) in [
+            ("dropped", counters.dropped, before.0.dropped),
+            ("unexpected", counters.unexpected, before.0.unexpected),
+            ("twice", counters.twice, before.0.twice),
+        ] {
+            if now > then {
+                found.push(format!("`{name}`"));
+            }
+        }
+        if let Some(why) = end.closing() {
+            return format!("closes: `{why:?}`");
+        }
+        let refused = counters.refused - before.0.refused;
+        for _ in 0..refused {
+            found.push(answer(end, messages));
+        }
+        found.extend(end.events[before.1..].iter().filter_map(told));
+        found.join("; ")
+    }
+
+    /// All that is open ends, and good calls work: on this connection, or on the next one.
+    fn goes_on(&mut self, case: &str) {
+        if self.client.closing().is_some() || self.server.closing().is_some() {
+            reconnect(&mut self.client, &mut self.server);
+        }
+        // A server's calls wait until the client's consumer has said again that it takes them.
+        self.client.session.call(&NULL, None).unwrap();
+        for _ in 0..100 {
+            exchange(&mut self.client, &mut self.server);
+            for call in self.client.arrived() {
+                let _ = self.client.session.reply(call, REPLY, &[]);
+            }
+            for call in self.server.arrived() {
+                self.server.session.peer_ready(call);
+                let _ = self.server.session.reply(call, REPLY, &[]);
+            }
+            exchange(&mut self.client, &mut self.server);
+        }
+        let open = (self.client.session.open(), self.server.session.open());
+        assert_eq!(open, ((0, 0), (0, 0)), "{case} of {:?}: something stays open", self.to.version);
+        works(&mut self.client, &mut self.server);
+        works(&mut self.server, &mut self.client);
+    }
+}
+
+/// The error that is the next message: octet by octet what it must be, to one of these messages.
+fn answer(end: &mut End, messages: &[Vec<u8>]) -> String {
+    let sent = end.send().unwrap();
+    let same = |message: &&Vec<u8>| message.len() >= 16 && message[..8] == sent.octets[..8];
+    let about = messages.iter().find(same).expect("no message has this XID and this version");
+    let fixed = [word(about, 0), word(about, 1), 1, 4];
+    let one = fixed[1] == 1;
+    match sent.octets.len() {
+        20 => {
+            let name = match (word(&sent.octets, 4), one) {
+                (2, true) => "`ERR_CHUNK`",
+                (2, false) => "`RDMA2_ERR_BAD_HEADER`",
+                (3, false) => "`RDMA2_ERR_INVAL_OPTION`",
+                (other, _) => panic!("error {other}"),
+            };
+            assert_eq!(sent.octets, words(&[&fixed[..], &[word(&sent.octets, 4)]].concat()));
+            name.to_owned()
+        }
+        28 => {
+            let (low, high) = (word(&sent.octets, 5), word(&sent.octets, 6));
+            assert_eq!(sent.octets, words(&[&fixed[..], &[1, low, high]].concat()));
+            format!("`ERR_VERS`, {low} to {high}")
+        }
+        octets => panic!("an error of {octets} octets"),
+    }
+}
+
+/// What the consumer is told of a peer's defect.
+fn told(event: &Event) -> Option<String> {
+    match event {
+        Event::CallFailed { why, .. } => Some(format!("fails: `{why:?}`")),
+        Event::PeerError { .. } => Some("`PeerError` is told".to_owned()),
+        Event::ReplyArrived { .. } => Some("the call is answered".to_owned()),
+        Event::CallArrived { .. } => Some("the call is served".to_owned()),
+        Event::PropertiesChanged => Some("the properties change".to_owned()),
+        _ => None,
+    }
+}
+
+const COLUMNS: [(Version, Role); 4] = [
+    (Version::One, Role::Server),
+    (Version::One, Role::Client),
+    (Version::Two, Role::Server),
+    (Version::Two, Role::Client),
+];
+
+/// All cases, as the table of the documentation.
+fn table() -> String {
+    let mut text =
+        "| what comes | to a server of Version One | to a client of Version One | to a server of Version Two | \
+                    to a client of Version Two |\n|---|---|---|---|---|\n"
+            .to_owned();
+    for case in cases::all() {
+        text += &format!("| {} |", case.name);
+        for (version, role) in COLUMNS {
+            let mut joined = Joined::new(role, version);
+            let Some(messages) = (case.messages)(&joined.to) else {
+                text += " |";
+                continue;
+            };
+            let found = joined.outcome(&case, &messages);
+            assert!(!found.is_empty(), "{}: nothing becomes of it at a {role:?} of {version:?}", case.name);
+            joined.goes_on(case.name);
+            text += &format!(" {found} |");
+        }
+        text += "\n";
+    }
+    text
+}
+
+/// What the documentation shows is what becomes of them.
+// spec: v2-3.1-f, v2-4.2.1-a, v2-4.2.1-b, v2-4.2.2-b, v2-4.2.2-c, v2-4.2.3-a
+// spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-4-j, bd-2-e, bd-5-a, bd-5.1-d, bd-5.2-d, bd-5.3-f
+#[test]
+fn the_outcomes_are_those_of_the_documentation() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/architecture.md")).unwrap();
+    let table = table();
+    assert!(text.contains(&format!("\n\n{table}\n")), "docs/architecture.md should have this table:\n\n{table}");
+}

@@ -1,0 +1,230 @@
+//! What must hold: after each step, at rest, and at the end.
+
+use std::ops::Range;
+
+use rpcrdma_proto::connection::{Reason, Region, Reply, Stage};
+use rpcrdma_proto::v2::properties::Bkreqsup;
+use rpcrdma_proto::version::Version;
+
+use super::end::{Call, EXPERIMENT};
+use super::fault::Seen;
+use super::memory::Place;
+use super::message::Origin;
+use super::script::{CLIENT, SERVER};
+use super::spec::{Answer, Spec};
+use super::world::World;
+
+/// Where in a call the octets of its exposed memory are.
+pub(crate) fn position(spec: &Spec, place: &Place) -> Option<u32> {
+    match place.region {
+        Region::Call => Some(place.at),
+        Region::Item(number) => Some(spec.item(number).position + place.at),
+        Region::Result(_) | Region::Reply => None,
+    }
+}
+
+impl World {
+    /// After all was polled: there are receives for all that may come.
+    pub(crate) fn check_polled(&mut self, pair: usize, end: usize) {
+        if !self.is_up(pair, end) || self.pairs[pair].ends[end].session.stage() != Stage::Up {
+            return;
+        }
+        let link = &self.pairs[pair].link;
+        let this = &self.pairs[pair].ends[end].session;
+        let one = this.version() == Some(Version::One);
+        let takes = end == SERVER || !one || (this.config().serve > 0 && this.config().backward_one);
+        // Beside what was granted, the peer may send one message that needs no credit.
+        let granted = if takes { link.grants[end].receives() + 1 } else { 0 };
+        let (posted, calls) = (link.posted(end), link.credits[end].calls());
+        if posted < calls + granted && !link.tainted {
+            self.fail(format!("{posted} receives are posted, for {calls} replies and {granted} other messages"));
+        }
+        // Whatever a hostile peer has granted: what was sent and neither answered nor given up needs a receive.
+        let number = self.pairs[pair].link.number;
+        let sent = |call: &&Call| call.sent_on == number && !call.fencing && !call.sending;
+        let waiting = self.pairs[pair].ends[end].calls.iter().filter(sent).count();
+        if (posted as usize) < waiting {
+            self.fail(format!("{posted} receives are posted, and {waiting} calls wait for replies"));
+        }
+    }
+
+    /// Holds a reply against what its responder has sent.
+    pub(crate) fn check_reply(&mut self, pair: usize, end: usize, xid: u32, reply: &Reply) {
+        let message = self.messages.get(reply.buffer.0 as usize);
+        let Origin::Reply { xid: of, answer, .. } = message.origin else {
+            if message.origin != Origin::Forged {
+                self.fail(format!("{:?} is no reply", message.origin));
+            }
+            return;
+        };
+        let spec = self.pairs[pair].ends[end].calls.iter().find(|call| call.xid == xid).map(|call| call.spec);
+        let Some(spec) = spec else { return };
+        let inline = reply.inline.len() as u32;
+        let fits = of == xid
+            && message.inline() == inline
+            && (inline == 0
+                || (reply.inline.end as usize == message.length && reply.inline.start as usize == message.header))
+            && lengths(&message.written, reply, &spec)
+            && tiles(&message.parts, &message.written, &answer);
+        if !fits {
+            let (written, parts) = (message.written.clone(), message.parts.clone());
+            self.fail(format!(
+                "the reply to {xid:#x}, {answer:?}, is told as {reply:?}; parts {parts:?}, written {written:?}"
+            ));
+        }
+        if reply.results.iter().any(|octets| *octets > 0) {
+            self.seen(Seen::WriteList);
+        }
+        if reply.long.is_some_and(|octets| octets > 0) {
+            self.seen(Seen::ReplyChunk);
+        }
+    }
+
+    pub(crate) fn check_closed(&mut self, pair: usize, end: usize, why: Reason, last: bool) {
+        let this = &mut self.pairs[pair].ends[end];
+        let told = this.untold > 0;
+        this.untold = this.untold.saturating_sub(1);
+        this.over |= last;
+        let tainted = self.pairs[pair].tainted;
+        match (told, why, last) {
+            // A session without a connection ends at once.
+            (false, Reason::Drained | Reason::Aborted, true) => {}
+            (false, ..) => self.fail(format!("tells the end of no connection: {why}")),
+            (_, _, last) if last != why.is_final() => self.fail(format!("{why}: last is {last}")),
+            (_, Reason::NoVersion | Reason::Overrun | Reason::Invalidated, _) if !tainted => {
+                self.fail(format!("closes a connection to a correct peer: {why}"));
+            }
+            _ => {}
+        }
+        match why {
+            Reason::Drained => self.seen(Seen::Drained),
+            Reason::Aborted => self.seen(Seen::Aborted),
+            _ => {}
+        }
+    }
+
+    /// All that could be done is done, and without faults it can be.
+    pub(crate) fn check_rest(&mut self, pair: usize) {
+        let both = self.pairs[pair].ends.iter().all(|end| end.session.stage() == Stage::Up && !end.over);
+        let alive =
+            self.pairs[pair].ends.iter().all(|end| !matches!(end.session.stage(), Stage::Closed | Stage::Closing));
+        let [client, server] = &self.pairs[pair].ends;
+        if alive && !client.calls.is_empty() {
+            let open =
+                format!("the client waits for {:?}, its connection is {:?}", client.calls, client.session.stage());
+            return self.fail(open);
+        }
+        if client.over && !client.calls.is_empty() || server.over && !server.calls.is_empty() {
+            return self.fail("calls are open after the end".to_owned());
+        }
+        if !both {
+            return;
+        }
+        let takes = match server.session.version() {
+            Some(Version::Two) => server.session.peer_properties().backward_support != Bkreqsup::None,
+            _ => server.session.config().backward_one,
+        };
+        if takes && self.pairs[pair].link.ready && !server.calls.is_empty() {
+            let open = format!("the server waits for {:?}", server.calls);
+            return self.fail(open);
+        }
+        if !client.serving.is_empty() || !server.serving.is_empty() {
+            return self.fail("calls are served that nobody has begun".to_owned());
+        }
+        self.check_properties(pair);
+    }
+
+    /// Both ends know what the other has told.
+    fn check_properties(&mut self, pair: usize) {
+        let [client, server] = &self.pairs[pair].ends;
+        let speak =
+            |end: &super::end::End| end.session.config().properties && end.session.version() == Some(Version::Two);
+        if !speak(client) || !speak(server) {
+            return;
+        }
+        let mut wrong = None;
+        for (this, peer) in [(client, server), (server, client)] {
+            if this.session.properties() != peer.session.peer_properties() {
+                let (ours, known) = (*this.session.properties(), *peer.session.peer_properties());
+                wrong = Some(format!("{ours:?} was told as {known:?}"));
+            }
+            let told = peer.session.peer_property(EXPERIMENT);
+            if this.registered && peer.registered && told != Some(&this.session.config().seed.to_be_bytes()) {
+                wrong = Some(format!("a registered property was told as {told:?}"));
+            }
+        }
+        if let Some(why) = wrong {
+            self.fail(why);
+        }
+    }
+
+    /// Nothing is left of anything.
+    pub(crate) fn check_done(&mut self, pair: usize) {
+        for end in [CLIENT, SERVER] {
+            let tainted = self.pairs[pair].tainted;
+            let this = &self.pairs[pair].ends[end];
+            let (open, stage, counters) = (this.session.open(), this.session.stage(), this.session.counters());
+            let left = (this.calls.len(), this.serving.len(), this.memory.live, this.kept.len());
+            if open != (0, 0) || left != (0, 0, 0, 0) {
+                return self.fail(format!("{}: open {open:?}, left {left:?} in {stage:?}", super::link::name(end)));
+            }
+            if stage != Stage::Closed || !this.over || this.untold > 0 {
+                return self.fail(format!(
+                    "{}: drained, and {stage:?}, {} untold",
+                    super::link::name(end),
+                    this.untold
+                ));
+            }
+            let errors = this.peer_errors;
+            if !tainted && (counters.dropped > 0 || counters.twice > 0 || counters.unexpected > errors) {
+                return self.fail(format!("{}: {counters:?}, though all was in order", super::link::name(end)));
+            }
+        }
+    }
+}
+
+/// Whether the lengths that a reply tells are those that were written.
+fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) -> bool {
+    let octets = |wanted: Region| -> Option<u32> {
+        let mut sum = 0;
+        for (_, at, octets) in written.iter().filter(|(region, ..)| *region == wanted) {
+            // One after the other, from the beginning.
+            if *at != sum {
+                return None;
+            }
+            sum += octets.len() as u32;
+        }
+        Some(sum)
+    };
+    let results = reply.results.iter().enumerate().all(|(number, told)| octets(Region::Result(number)) == Some(*told));
+    let offered = reply.results.is_empty() || reply.results.len() == spec.results().len();
+    results && offered && octets(Region::Reply) == Some(reply.long.unwrap_or(0))
+}
+
+/// Whether what came inline and what was written are all of a reply, each octet once and in its place, but for the padding of
+/// results that went apart.
+fn tiles(parts: &[Range<u32>], written: &[(Region, u32, Range<u32>)], answer: &Answer) -> bool {
+    let mut all: Vec<(u32, u32, Option<usize>)> = parts.iter().map(|part| (part.start, part.end, None)).collect();
+    all.extend(written.iter().map(|(region, _, octets)| {
+        let result = if let Region::Result(number) = region { Some(*number) } else { None };
+        (octets.start, octets.end, result)
+    }));
+    all.sort_unstable();
+    let results = answer.results();
+    let mut next = 0;
+    for (start, end, result) in all {
+        if let Some(number) = result {
+            let item = results[number];
+            if start < item.position || end > item.position + item.length {
+                return false;
+            }
+        }
+        let padding =
+            results.iter().any(|item| next == item.position + item.length && start == next.next_multiple_of(4));
+        if start != next && !padding {
+            return false;
+        }
+        next = end;
+    }
+    next == answer.length || next.next_multiple_of(4) == answer.length
+}

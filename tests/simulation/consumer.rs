@@ -1,0 +1,340 @@
+//! The consumers at both ends: what they begin, and what they do about events.
+
+use rpcrdma_proto::connection::{CallError, Event, Failure, Message as Place, ReplyError, Served, Session};
+use rpcrdma_proto::property::Basic;
+use rpcrdma_proto::v2::properties::Bkreqsup;
+use rpcrdma_proto::version::Version;
+
+use super::end::{Call, EXPERIMENT};
+use super::fault::{Fault, Seen};
+use super::script::{Act, CLIENT, SERVER};
+use super::spec::{Answer, Spec};
+use super::world::{What, World};
+
+impl World {
+    /// Does what the script says.
+    pub(crate) fn step(&mut self, number: usize) {
+        let step = self.plan.script[number];
+        let (pair, end) = (step.pair, step.end);
+        match step.act {
+            Act::Call(spec, deadline) => self.call(pair, end, spec, deadline),
+            Act::Cancel(which) => {
+                let calls = &self.pairs[pair].ends[end].calls;
+                let open: Vec<_> = calls.iter().filter(|call| !call.cancelled).map(|call| call.xid).collect();
+                if !open.is_empty() {
+                    self.cancel(pair, end, open[which as usize % open.len()]);
+                }
+            }
+            Act::Set(which, how) => self.set(pair, end, which, how),
+            Act::Ask(which, how) => {
+                let value = value(which, how);
+                let before = self.pairs[pair].ends[end].session.peer_properties().receive_buffer_size;
+                if self.session(pair, end, |session| session.ask(value)).is_ok() {
+                    self.pairs[pair].ends[end].asked = match value {
+                        Basic::ReceiveBufferSize(size) if size < before => Some((size.max(4096), false)),
+                        _ => None,
+                    };
+                    self.note(pair, end, || format!("asks for {value:?}"));
+                    self.seen(Seen::PropertyAsked);
+                }
+            }
+            Act::Operate(how) => {
+                let info = how.to_be_bytes();
+                let octets = &info[..how as usize % 5];
+                let _ = self.session(pair, end, |session| session.operate(EXPERIMENT, true, None, octets));
+            }
+            Act::Unready => self.unready(pair),
+            Act::Keep(keep) => self.session(pair, end, |session| session.keep(keep)),
+            Act::Drain => {
+                self.note(pair, end, || "drain".to_owned());
+                self.session(pair, end, Session::drain);
+            }
+            Act::Abort => {
+                self.note(pair, end, || "abort".to_owned());
+                self.session(pair, end, Session::abort);
+            }
+            Act::Grant(most) => {
+                self.seen(Seen::GrantChanged);
+                self.session(pair, end, |session| session.grant_up_to(most));
+            }
+            Act::Fault(fault, how) => self.fault(pair, end, fault, how),
+            Act::Hostile(what, how) => self.forge(pair, end, what, how),
+        }
+        self.poll(pair, end);
+    }
+
+    fn fault(&mut self, pair: usize, end: usize, fault: Fault, how: u32) {
+        let (now, pace) = (self.now, self.plan.pace);
+        let this = &mut self.pairs[pair].ends[end];
+        match fault {
+            Fault::Disconnect => {
+                if self.pairs[pair].link.up {
+                    self.stats.fault(fault);
+                }
+                self.disconnect(pair);
+            }
+            Fault::ConnectFails => self.pairs[pair].ends[CLIENT].connects_fail = how % 3 + 1,
+            Fault::Delay => this.delay = true,
+            Fault::FirstLost => self.pairs[pair].deaf_next = true,
+            Fault::ExposureFails => this.exposures_fail = true,
+            Fault::MoreSegments => this.more_segments = true,
+            Fault::LateActions => {
+                this.late_until = now + u64::from(how % (20 * pace + 2));
+                self.stats.fault(fault);
+            }
+            Fault::LateCompletions => {
+                this.slow_until = now + u64::from(how % (200 * pace + 2));
+                self.stats.fault(fault);
+            }
+            Fault::Corrupted => this.corrupt = Some(how),
+            Fault::Truncated => this.truncate = Some(how),
+            Fault::Credits => this.credits = Some(how),
+        }
+    }
+
+    /// The consumer begins a call.
+    pub(crate) fn call(&mut self, pair: usize, end: usize, spec: Spec, ahead: u64) {
+        let deadline = if ahead == 0 { u64::MAX } else { self.now + ahead };
+        let wanted = (ahead > 0).then_some(deadline);
+        let begun = self.session(pair, end, |session| spec.with(|call| session.call(call, wanted)));
+        match begun {
+            Ok(xid) => {
+                self.note(pair, end, || format!("call {xid:#x}: {spec:?}"));
+                let call = Call {
+                    xid,
+                    spec,
+                    deadline,
+                    cancelled: false,
+                    sending: false,
+                    sent: 0,
+                    sent_on: 0,
+                    replied: false,
+                    keys: 0..0,
+                    exposing: None,
+                    exposed_at: 0,
+                    exposures: 0,
+                    fencing: false,
+                };
+                if self.pairs[pair].ends[end].call(xid).is_some() {
+                    self.fail(format!("two calls have the XID {xid:#x}"));
+                }
+                self.pairs[pair].ends[end].calls.push(call);
+            }
+            Err(CallError::Full | CallError::Closed | CallError::NotReady) => {}
+        }
+        self.poll(pair, end);
+    }
+
+    pub(crate) fn cancel(&mut self, pair: usize, end: usize, xid: u32) {
+        self.note(pair, end, || format!("cancel {xid:#x}"));
+        self.session(pair, end, |session| session.cancel(xid));
+        self.pairs[pair].ends[end].call(xid).into_iter().for_each(|call| call.cancelled = true);
+        self.seen(Seen::Cancelled);
+        self.poll(pair, end);
+    }
+
+    fn set(&mut self, pair: usize, end: usize, which: u32, how: u32) {
+        let mut value = value(which, how);
+        if let Basic::ReceiveBufferSize(size) = &mut value {
+            let config = self.pairs[pair].ends[end].session.config();
+            *size = config.receive_size + how % (config.receive_size_most - config.receive_size + 10);
+        }
+        if self.session(pair, end, |session| session.set(value)).is_ok() {
+            self.note(pair, end, || format!("sets {value:?}"));
+            self.seen(Seen::PropertySet);
+        }
+    }
+
+    fn unready(&mut self, pair: usize) {
+        self.session(pair, SERVER, Session::peer_unready);
+        self.pairs[pair].link.ready = false;
+    }
+
+    /// An event comes to the consumer.
+    pub(crate) fn tell(&mut self, pair: usize, end: usize, event: Event) {
+        if self.pairs[pair].ends[end].over
+            && !matches!(event, Event::ReplyArrived { .. } | Event::CallFailed { .. } | Event::CallEnded { .. })
+        {
+            return self.fail(format!("tells {event:?} after its end"));
+        }
+        match event {
+            Event::Ready { version } => self.told_ready(pair, end, version),
+            Event::CallArrived { call, xid, message } => self.call_arrived(pair, end, call, xid, message),
+            Event::CallEnded { call, answered } => self.call_ended(pair, end, call, answered),
+            Event::ReplyArrived { xid, reply } => {
+                self.check_reply(pair, end, xid, &reply);
+                self.seen(Seen::Reply);
+                self.call_done(pair, end, xid, None);
+                let at = reply.buffer.0 as usize;
+                if self.pairs[pair].ends[end].named(at) {
+                    self.messages.free(at);
+                } else {
+                    self.fail(format!("the reply to {xid:#x} is in a buffer that was not kept for it"));
+                }
+            }
+            Event::CallFailed { xid, why } => self.call_done(pair, end, xid, Some(why)),
+            Event::PropertiesChanged => {}
+            Event::PropertyAnswered { .. } => self.pairs[pair].ends[end].asked = None,
+            Event::PeerError { .. } => self.pairs[pair].ends[end].peer_errors += 1,
+            Event::Operation { operation } => {
+                self.seen(Seen::Operation);
+                let at = operation.buffer.0 as usize;
+                if self.pairs[pair].ends[end].named(at) {
+                    self.messages.free(at);
+                } else {
+                    self.fail("an operation is in a buffer that was not kept for it".to_owned());
+                }
+                if operation.call && operation.info.len() == 4 {
+                    let (code, xid) = (operation.code, Some(operation.xid));
+                    let _ = self.session(pair, end, |session| session.operate(code, false, xid, &[]));
+                }
+            }
+            Event::Closed { why, last } => {
+                self.note(pair, end, || format!("closed: {why}"));
+                self.check_closed(pair, end, why, last);
+            }
+        }
+    }
+
+    fn told_ready(&mut self, pair: usize, end: usize, version: Version) {
+        self.note(pair, end, || format!("Version {version:?}"));
+        let this = &mut self.pairs[pair].ends[end];
+        if this.link != 0 && this.version.replace(version).is_some() && !self.pairs[pair].link.tainted {
+            self.fail("settles the version twice".to_owned());
+        }
+        if end == CLIENT {
+            self.seen(if version == Version::One { Seen::VersionOne } else { Seen::VersionTwo });
+        }
+    }
+
+    fn call_arrived(&mut self, pair: usize, end: usize, call: Served, xid: u32, message: Place) {
+        match message {
+            Place::Inline { buffer, octets } => {
+                let at = buffer.0 as usize;
+                let mut serving = self.take_over(pair, end, call, at);
+                (serving.announced, serving.xid) = (true, xid);
+                let inline = self.messages.get(at);
+                let whole = octets.end as usize == inline.length && octets.start as usize == inline.header;
+                if serving.spec.is_some_and(|spec| spec.length != octets.len() as u32 || !whole) {
+                    self.fail(format!("the call {xid:#x} is not the {octets:?} of its message"));
+                }
+                self.pairs[pair].ends[end].serving.push(serving);
+            }
+            Place::Placed { length } => {
+                let told = self.pairs[pair].ends[end].serving(call).map(|one| {
+                    one.xid = xid;
+                    let fits = one.spec.is_none_or(|spec| spec.length == length);
+                    fits && !one.reading && !std::mem::replace(&mut one.announced, true)
+                });
+                if told != Some(true) {
+                    self.fail(format!("tells the call {xid:#x} of {length} octets before it is there"));
+                }
+            }
+        }
+        self.note(pair, end, || format!("call {xid:#x} arrived"));
+        let spec = self.pairs[pair].ends[end].serving(call).and_then(|one| one.spec);
+        if end == SERVER
+            && spec.is_some_and(|spec| spec.ready)
+            && self.pairs[pair].ends[CLIENT].session.config().serve > 0
+        {
+            self.session(pair, SERVER, |session| session.peer_ready(call));
+            if self.is_up(pair, SERVER) {
+                self.pairs[pair].link.ready = true;
+            }
+        }
+        let random = &mut self.pairs[pair].ends[end].random;
+        let long = if random.one_in(20) { 5000 } else { 200 };
+        let at = self.now + u64::from(random.between(0, long));
+        self.at(at, What::Answer { pair, end, call });
+    }
+
+    /// The consumer has its reply.
+    pub(crate) fn answer(&mut self, pair: usize, end: usize, call: Served) {
+        let healed = self.healed;
+        let this = &mut self.pairs[pair].ends[end];
+        let Some(at) = this.serving.iter().position(|one| one.call == call) else {
+            if self.session(pair, end, |session| session.reply(call, 24, &[])) != Err(ReplyError::Ended) {
+                self.fail("takes a reply to a call that has ended".to_owned());
+            }
+            return;
+        };
+        let spec = this.serving[at].spec.unwrap_or(Spec::NULL);
+        let current = this.link == this.serving[at].link;
+        let declines = this.random.one_in(50) && !healed;
+        let wild = this.random.one_in(30) && !healed;
+        let answer = Answer::draw(&spec, wild, &mut this.random);
+        if declines {
+            self.seen(Seen::Declined);
+            let _ = self.session(pair, end, |session| session.decline(call));
+        } else {
+            this.serving[at].answer = Some(answer);
+            let results = answer.results();
+            let told =
+                self.session(pair, end, |session| session.reply(call, answer.length, &results[..answer.count()]));
+            match told {
+                Ok(()) => {}
+                // Its connection is gone, and nobody has heard of it yet.
+                Err(ReplyError::Ended) if current => self.fail("does not take the reply to an open call".to_owned()),
+                Err(ReplyError::Ended) => {}
+                Err(ReplyError::Cannot(_)) => self.seen(Seen::ReplyCannot),
+            }
+        }
+        self.poll(pair, end);
+    }
+
+    fn call_ended(&mut self, pair: usize, end: usize, call: Served, answered: bool) {
+        let this = &mut self.pairs[pair].ends[end];
+        let Some(at) = this.serving.iter().position(|one| one.call == call) else {
+            return self.fail(format!("ends {call:?}, which was not told or has ended"));
+        };
+        let one = this.serving.swap_remove(at);
+        self.messages.free(one.message);
+        if one.sending {
+            self.fail(format!("gives back the reply to {:#x} while a Send has it", one.xid));
+        }
+        if answered && !one.announced {
+            self.fail(format!("has answered {:#x}, which nobody knew", one.xid));
+        }
+    }
+
+    /// A call of the consumer's has ended.
+    fn call_done(&mut self, pair: usize, end: usize, xid: u32, why: Option<Failure>) {
+        let now = self.now;
+        let this = &mut self.pairs[pair].ends[end];
+        let Some(at) = this.calls.iter().position(|call| call.xid == xid) else {
+            return self.fail(format!("ends the call {xid:#x}, which is none, or has ended"));
+        };
+        let call = this.calls.swap_remove(at);
+        let exposed = this.memory.is_exposed(call.keys.clone());
+        if call.sending {
+            self.fail(format!("ends the call {xid:#x} while a Send has its memory"));
+        }
+        if exposed || call.fencing {
+            self.fail(format!("ends the call {xid:#x} while its memory is exposed"));
+        }
+        match why {
+            Some(Failure::Cancelled) if !call.cancelled => self.fail(format!("{xid:#x} was not cancelled")),
+            Some(Failure::TimedOut) if now < call.deadline => self.fail(format!("{xid:#x} has time left")),
+            Some(Failure::TimedOut) => self.seen(Seen::TimedOut),
+            Some(Failure::Closed(_))
+                if self.pairs[pair].ends[end].session.stage() != rpcrdma_proto::connection::Stage::Closed =>
+            {
+                self.fail(format!("{xid:#x} fails for an end that has not come"));
+            }
+            Some(why) => {
+                self.note(pair, end, || format!("call {xid:#x} failed: {why}"));
+                self.seen(Seen::CallFailed);
+            }
+            None => self.note(pair, end, || format!("reply to {xid:#x}")),
+        }
+    }
+}
+
+/// A value of a basic property.
+fn value(which: u32, how: u32) -> Basic {
+    match which {
+        0 => Basic::ReceiveBufferSize([1024, 4096, 5000, 8192, 16_384][how as usize % 5]),
+        1 => Basic::RemoteInvalidation(how & 1 == 0),
+        _ => Basic::BackwardSupport([Bkreqsup::None, Bkreqsup::Inline, Bkreqsup::Genl][how as usize % 3]),
+    }
+}

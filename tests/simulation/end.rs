@@ -1,0 +1,165 @@
+//! One end: a session, and what its transport and its consumer know.
+
+use rpcrdma_proto::chunk::Segment;
+use rpcrdma_proto::connection::{Config, Served, Session};
+use rpcrdma_proto::version::Version;
+
+use super::memory::{Keys, Memory};
+use super::random::Random;
+use super::spec::{Answer, Spec};
+
+/// A code for experiments, which some ends register as an operation and as a property.
+pub(crate) const EXPERIMENT: u32 = 4_294_967_041;
+
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) session: Session,
+    pub(crate) random: Random,
+    pub(crate) memory: Memory,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) serving: Vec<Serving>,
+    /// The connection that the session knows; none if it has none.
+    pub(crate) link: u32,
+    /// Which attempt to connect is under way.
+    pub(crate) attempt: u32,
+    pub(crate) connecting: bool,
+    /// Before this time it does not try again.
+    pub(crate) retry_at: u64,
+    /// The version of the present connection, once it is told.
+    pub(crate) version: Option<Version>,
+    /// Whether the session has told that it is over.
+    pub(crate) over: bool,
+    /// Connections lost, or not made, whose end was not told yet.
+    pub(crate) untold: u32,
+    /// When the timer rings next.
+    pub(crate) timer: u64,
+    /// Until when nothing is polled, and when that ends.
+    pub(crate) late_until: u64,
+    pub(crate) wake_at: u64,
+    /// Until when completions take long.
+    pub(crate) slow_until: u64,
+    /// When the last Send is released.
+    pub(crate) sends_until: u64,
+    /// Faults that wait for their opportunity.
+    pub(crate) exposures_fail: bool,
+    pub(crate) more_segments: bool,
+    pub(crate) connects_fail: u32,
+    pub(crate) delay: bool,
+    pub(crate) corrupt: Option<u32>,
+    pub(crate) truncate: Option<u32>,
+    pub(crate) credits: Option<u32>,
+    /// Buffers that were kept, and not named yet.
+    pub(crate) kept: Vec<usize>,
+    /// A promise of the engine's that was made: errors that were told as events.
+    pub(crate) peer_errors: u64,
+    pub(crate) registered: bool,
+    /// The size of the peer's receives that this end has asked for, and whether the question was sent.
+    pub(crate) asked: Option<(u32, bool)>,
+}
+
+/// A call of this end.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) xid: u32,
+    pub(crate) spec: Spec,
+    pub(crate) deadline: u64,
+    pub(crate) cancelled: bool,
+    /// Whether a Send has its memory.
+    pub(crate) sending: bool,
+    /// How often it was sent, and over which connection last.
+    pub(crate) sent: u32,
+    pub(crate) sent_on: u32,
+    /// Whether its reply has come, over a connection without forgeries.
+    pub(crate) replied: bool,
+    pub(crate) keys: Keys,
+    /// The exposure that is under way, and when it is done.
+    pub(crate) exposing: Option<u32>,
+    pub(crate) exposed_at: u64,
+    pub(crate) exposures: u32,
+    pub(crate) fencing: bool,
+}
+
+/// A call that this end serves.
+#[derive(Clone, Debug)]
+pub(crate) struct Serving {
+    pub(crate) call: Served,
+    /// The message that brought it.
+    pub(crate) message: usize,
+    pub(crate) link: u32,
+    /// What its caller knows of it, if it is no forgery.
+    pub(crate) spec: Option<Spec>,
+    pub(crate) xid: u32,
+    pub(crate) announced: bool,
+    pub(crate) reading: bool,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) sending: bool,
+    pub(crate) reads: Vec<Segment>,
+}
+
+impl End {
+    pub(crate) fn new(config: &Config, tag: u32, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let mut session = Session::new(config.clone()).expect("settings that make sense");
+        let registered = random.one_in(2);
+        if registered {
+            session.register_operation(EXPERIMENT).expect("a code for experiments");
+            session.register_property(EXPERIMENT, &config.seed.to_be_bytes()).expect("a code for experiments");
+        }
+        Self {
+            session,
+            random,
+            memory: Memory::new(tag),
+            calls: Vec::new(),
+            serving: Vec::new(),
+            link: 0,
+            attempt: 0,
+            connecting: false,
+            retry_at: 0,
+            version: None,
+            over: false,
+            untold: 0,
+            timer: u64::MAX,
+            late_until: 0,
+            wake_at: 0,
+            slow_until: 0,
+            sends_until: 0,
+            exposures_fail: false,
+            more_segments: false,
+            connects_fail: 0,
+            delay: false,
+            corrupt: None,
+            truncate: None,
+            credits: None,
+            kept: Vec::new(),
+            peer_errors: 0,
+            registered,
+            asked: None,
+        }
+    }
+
+    pub(crate) fn call(&mut self, xid: u32) -> Option<&mut Call> {
+        self.calls.iter_mut().find(|call| call.xid == xid)
+    }
+
+    pub(crate) fn serving(&mut self, call: Served) -> Option<&mut Serving> {
+        self.serving.iter_mut().find(|one| one.call == call)
+    }
+
+    /// Takes the faults away that wait.
+    pub(crate) fn heal(&mut self) {
+        (self.exposures_fail, self.more_segments, self.delay, self.connects_fail) = (false, false, false, 0);
+        (self.corrupt, self.truncate, self.credits) = (None, None, None);
+        (self.late_until, self.slow_until) = (0, 0);
+    }
+
+    /// A message's buffer was named by an action or an event: whether it was kept.
+    pub(crate) fn named(&mut self, message: usize) -> bool {
+        match self.kept.iter().position(|kept| *kept == message) {
+            Some(at) => {
+                self.kept.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The kinds of faults, and how often each was injected.
+
+/// A fault of links, transports or peers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fault {
+    /// The connection is gone; both ends notice later, each at a time of its own.
+    Disconnect,
+    /// The next attempts to connect fail.
+    ConnectFails,
+    /// A message takes a thousand times as long.
+    Delay,
+    /// The first message of a connection is never answered.
+    FirstLost,
+    /// Memory can't be exposed.
+    ExposureFails,
+    /// Memory is exposed in more segments than its length needs.
+    MoreSegments,
+    /// The transport does what it is told late.
+    LateActions,
+    /// Completions take long.
+    LateCompletions,
+    /// Octets of a header change on their way.
+    Corrupted,
+    /// A message loses its end.
+    Truncated,
+    /// A message grants, or asks for, another number of credits than it should.
+    Credits,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Disconnect,
+        Self::ConnectFails,
+        Self::Delay,
+        Self::FirstLost,
+        Self::ExposureFails,
+        Self::MoreSegments,
+        Self::LateActions,
+        Self::LateCompletions,
+        Self::Corrupted,
+        Self::Truncated,
+        Self::Credits,
+    ];
+    pub(crate) const ROUGH: [Self; 10] = [
+        Self::Disconnect,
+        Self::Disconnect,
+        Self::Disconnect,
+        Self::ConnectFails,
+        Self::Delay,
+        Self::FirstLost,
+        Self::ExposureFails,
+        Self::MoreSegments,
+        Self::LateActions,
+        Self::LateCompletions,
+    ];
+    pub(crate) const CORRUPTING: [Self; 5] =
+        [Self::Corrupted, Self::Corrupted, Self::Corrupted, Self::Truncated, Self::Credits];
+}
+
+/// A message that no correct peer would send.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Hostile {
+    WrongVersion,
+    UnknownProcedure,
+    /// Version One's `RDMA_MSGP`.
+    Padded,
+    /// Version One's `RDMA_DONE`.
+    Done,
+    /// A reply to nothing.
+    UnknownReply,
+    /// A reply to a call, whether it was sent or not.
+    EarlyReply,
+    /// A call with the XID of one that is being served.
+    Twice,
+    /// A call more.
+    ExtraCall,
+    /// An operation of the properties that is none.
+    MalformedProperties,
+    /// An operation that nobody knows.
+    UnknownOperation,
+    /// An error, about any call or none.
+    Error,
+    /// A reply that invalidates a key of nobody's, or of another call's.
+    WrongInvalidation,
+}
+
+impl Hostile {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::WrongVersion,
+        Self::UnknownProcedure,
+        Self::Padded,
+        Self::Done,
+        Self::UnknownReply,
+        Self::EarlyReply,
+        Self::Twice,
+        Self::ExtraCall,
+        Self::MalformedProperties,
+        Self::UnknownOperation,
+        Self::Error,
+        Self::WrongInvalidation,
+    ];
+}
+
+/// What happens without being a fault, and is to happen often enough, too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Seen {
+    Call,
+    BackwardCall,
+    Reply,
+    CallFailed,
+    SentAgain,
+    Cancelled,
+    TimedOut,
+    ReplyCannot,
+    Declined,
+    ReadList,
+    WriteList,
+    ReplyChunk,
+    Invalidation,
+    Drained,
+    Aborted,
+    PropertySet,
+    PropertyAsked,
+    Operation,
+    GrantChanged,
+    AccessDenied,
+    VersionOne,
+    VersionTwo,
+}
+
+impl Seen {
+    pub(crate) const ALL: [Self; 22] = [
+        Self::Call,
+        Self::BackwardCall,
+        Self::Reply,
+        Self::CallFailed,
+        Self::SentAgain,
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::ReplyCannot,
+        Self::Declined,
+        Self::ReadList,
+        Self::WriteList,
+        Self::ReplyChunk,
+        Self::Invalidation,
+        Self::Drained,
+        Self::Aborted,
+        Self::PropertySet,
+        Self::PropertyAsked,
+        Self::Operation,
+        Self::GrantChanged,
+        Self::AccessDenied,
+        Self::VersionOne,
+        Self::VersionTwo,
+    ];
+}
+
+/// Counts with their names.
+pub(crate) type Counts = Vec<(String, u64)>;
+
+/// Counts of many runs.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Stats {
+    pub(crate) steps: u64,
+    pub(crate) runs: u64,
+    pub(crate) connections: u64,
+    pub(crate) faults: [u64; Fault::ALL.len()],
+    pub(crate) hostile: [u64; Hostile::ALL.len()],
+    pub(crate) seen: [u64; Seen::ALL.len()],
+}
+
+impl Stats {
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+
+    pub(crate) fn hostile(&mut self, hostile: Hostile) {
+        self.hostile[hostile as usize] += 1;
+    }
+
+    pub(crate) fn seen(&mut self, seen: Seen) {
+        self.seen[seen as usize] += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.runs += other.runs;
+        self.connections += other.connections;
+        let all = self.faults.iter_mut().zip(other.faults);
+        let all = all.chain(self.hostile.iter_mut().zip(other.hostile));
+        let all = all.chain(self.seen.iter_mut().zip(other.seen));
+        all.for_each(|(sum, count)| *sum += count);
+    }
+
+    /// Each count with its name: of faults, and of what else was seen.
+    pub(crate) fn counts(&self) -> (Counts, Counts) {
+        let faults = Fault::ALL.iter().map(|one| format!("{one:?}")).zip(self.faults);
+        let hostile = Hostile::ALL.iter().map(|one| format!("{one:?}")).zip(self.hostile);
+        let seen = Seen::ALL.iter().map(|one| format!("{one:?}")).zip(self.seen);
+        (faults.chain(hostile).collect(), seen.collect())
+    }
+}

@@ -1,0 +1,116 @@
+//! Messages that no correct peer sends.
+
+use rpcrdma_proto::connection::Held;
+
+use super::end::End;
+use super::fault::Hostile;
+use super::message::{Message, Origin};
+use super::random::Random;
+use super::world::World;
+
+/// A message, word by word.
+struct Words<'a> {
+    message: &'a mut Message,
+    count: usize,
+}
+
+impl Words<'_> {
+    fn add(&mut self, words: &[u32]) {
+        for word in words {
+            self.message.set_word(self.count, *word);
+            self.count += 1;
+        }
+    }
+}
+
+impl World {
+    /// A message of a hostile peer comes, if there is a connection and a receive.
+    pub(crate) fn forge(&mut self, pair: usize, to: usize, what: Hostile, how: u32) {
+        if !self.is_up(pair, to) || self.pairs[pair].link.posted(to) == 0 {
+            return;
+        }
+        let at = self.messages.take();
+        let message = self.messages.get_mut(at);
+        message.parts.clear();
+        message.writes.clear();
+        message.written.clear();
+        (message.origin, message.invalidate, message.sent_at) = (Origin::Forged, None, self.now);
+        let mut words = Words { message, count: 0 };
+        compose(&mut words, what, &self.pairs[pair].ends[to], &mut Random::new(how.into()));
+        let octets = 4 * words.count;
+        let invalidate = words.message.invalidate;
+        (message.length, message.header) = (octets, octets);
+        self.taint(pair);
+        self.stats.hostile(what);
+        self.note(pair, to, || format!("forged: {what:?}"));
+        let _ = self.pairs[pair].link.take(to);
+        // A key that its end still has would be invalidated.
+        if let Some(key) = invalidate {
+            let _ = self.pairs[pair].ends[to].memory.invalidate(key);
+        }
+        self.forged(pair, to, at);
+    }
+
+    fn forged(&mut self, pair: usize, to: usize, at: usize) {
+        use rpcrdma_proto::connection::Buffer;
+        let message = self.messages.get(at);
+        let this = &mut self.pairs[pair].ends[to];
+        self.stats.steps += 1;
+        match this.session.received(Buffer(at as u64), message.octets(), message.invalidate) {
+            Held::Kept => this.kept.push(at),
+            Held::Free => self.messages.free(at),
+        }
+        self.poll(pair, to);
+    }
+}
+
+/// A call of an end, if it has one.
+fn open(end: &End, random: &mut Random) -> u32 {
+    if end.calls.is_empty() { random.word() } else { end.calls[random.below(end.calls.len() as u64) as usize].xid }
+}
+
+/// Writes a message's words.
+fn compose(words: &mut Words<'_>, what: Hostile, to: &End, random: &mut Random) {
+    let any = random.word();
+    let version = random.pick(&[1, 2]);
+    let xid = if random.one_in(2) { any } else { open(to, random) };
+    match what {
+        Hostile::WrongVersion => words.add(&[xid, random.pick(&[0, 3, any]), 1, 0, 0, 0, 0, 0, xid, 0]),
+        Hostile::UnknownProcedure => words.add(&[xid, version, 1, random.pick(&[6, any]), 0, 0, 0, 0, xid, 0]),
+        Hostile::Padded => words.add(&[xid, 1, 1, 2, 4, 4, 0, 0, 0, xid, 0]),
+        Hostile::Done => words.add(&[xid, 1, 1, 3, 0, 0, 0]),
+        Hostile::UnknownReply => message(words, any, version, 1),
+        Hostile::EarlyReply => message(words, open(to, random), version, 1),
+        Hostile::Twice => {
+            let xid = to.serving.first().map_or(any, |one| one.xid);
+            message(words, xid, version, 0);
+        }
+        Hostile::ExtraCall => message(words, any, version, 0),
+        Hostile::MalformedProperties => {
+            let code = random.pick(&[1, 2, 3, 4]);
+            let direction = random.pick(&[0, 0, 1]);
+            words.add(&[xid, 2, 1, 5, direction, code, 12]);
+            words.add(&[random.pick(&[0, 1, 2, any]), random.pick(&[1, 2, 3, any]), random.pick(&[0, 4, any])]);
+        }
+        Hostile::UnknownOperation => words.add(&[xid, 2, 1, 5, random.pick(&[0, 1]), 77, 0]),
+        Hostile::Error => {
+            words.add(&[xid, version, 1, 4, random.pick(&[1, 1, 2, 3])]);
+            if words.message.word(4) == 1 {
+                words.add(&[random.pick(&[1, 1, 2, 3]), random.pick(&[1, 1, 2, 3])]);
+            }
+        }
+        Hostile::WrongInvalidation => {
+            message(words, open(to, random), version, 1);
+            words.message.invalidate = Some(any);
+        }
+    }
+}
+
+/// A call or a reply without chunks.
+fn message(words: &mut Words<'_>, xid: u32, version: u32, direction: u32) {
+    words.add(&[xid, version, 1, 0]);
+    if version == 2 {
+        words.add(&[direction]);
+    }
+    words.add(&[0, 0, 0, xid, direction, 0, 0, 0, 0]);
+}

@@ -1,0 +1,191 @@
+//! Calls and replies as their consumers know them: lengths and positions, without a single octet.
+
+use rpcrdma_proto::travel::{Call, Item};
+
+use super::random::Random;
+
+/// Items of a call, or results of a reply, at most.
+pub(crate) const MOST: usize = 4;
+
+/// Octets before the first item of a call, and before the first result of a reply.
+const CALL: u32 = 40;
+const REPLY: u32 = 24;
+
+/// A call.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Spec {
+    pub(crate) length: u32,
+    items: [(u32, u32); MOST],
+    item_count: usize,
+    pub(crate) largest_reply: u32,
+    results: [u32; MOST],
+    result_count: usize,
+    pub(crate) reducible: bool,
+    /// Whether it tells that its consumer takes backward calls.
+    pub(crate) ready: bool,
+}
+
+impl std::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} octets", self.length)?;
+        if self.item_count > 0 {
+            write!(f, " with items {:?}", &self.items[..self.item_count])?;
+        }
+        write!(f, ", reply up to {}", self.largest_reply)?;
+        if self.result_count > 0 {
+            write!(f, " with results up to {:?}", self.results())?;
+        }
+        if !self.reducible {
+            f.write_str(", not reducible")?;
+        }
+        if self.ready { f.write_str(", ready") } else { Ok(()) }
+    }
+}
+
+/// Which calls a run has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Style {
+    Any,
+    Null,
+    /// Without anything that can be moved apart.
+    Inline,
+    /// Around what fits, both ways.
+    Long,
+}
+
+impl Style {
+    pub(crate) const ALL: [Self; 6] = [Self::Any, Self::Any, Self::Any, Self::Null, Self::Inline, Self::Long];
+}
+
+fn padded(octets: u32) -> u32 {
+    octets.next_multiple_of(4)
+}
+
+/// A length: small ones, and those around what fits inline.
+fn length(random: &mut Random) -> u32 {
+    match random.below(10) {
+        0 => 0,
+        1..5 => random.between(1, 64),
+        5..8 => random.between(200, 5000),
+        8 => random.between(4000, 20_000),
+        _ => random.between(20_000, 200_000),
+    }
+}
+
+impl Spec {
+    pub(crate) const NULL: Self = Self {
+        length: CALL,
+        items: [(0, 0); MOST],
+        item_count: 0,
+        largest_reply: REPLY,
+        results: [0; MOST],
+        result_count: 0,
+        reducible: true,
+        ready: true,
+    };
+
+    pub(crate) fn new(items: &[u32], tail: u32, results: &[u32], reply_tail: u32) -> Self {
+        let mut spec = Self { item_count: items.len(), result_count: results.len(), ..Self::NULL };
+        for (place, octets) in spec.items.iter_mut().zip(items) {
+            *place = (spec.length + 4, *octets);
+            spec.length += 4 + padded(*octets);
+        }
+        for (place, octets) in spec.results.iter_mut().zip(results) {
+            *place = *octets;
+            spec.largest_reply += 4 + padded(*octets);
+        }
+        spec.length += padded(tail);
+        spec.largest_reply += padded(reply_tail);
+        spec
+    }
+
+    pub(crate) fn draw(style: Style, random: &mut Random) -> Self {
+        if style == Style::Null || random.one_in(4) {
+            return Self { ready: random.one_in(2), ..Self::NULL };
+        }
+        if style == Style::Long {
+            let (length, reply) = (random.between(800, 12_000), random.between(800, 12_000));
+            return Self { ready: random.one_in(2), ..Self::new(&[], length, &[], reply) };
+        }
+        let few = if style == Style::Inline { [0; 6] } else { [0, 0, 1, 1, 2, MOST] };
+        let (items, results) = (random.pick(&few), random.pick(&few));
+        let (mut of_items, mut of_results) = ([0; MOST], [0; MOST]);
+        of_items[..items].fill_with(|| length(random));
+        of_results[..results].fill_with(|| length(random));
+        let (tail, reply_tail) = (Self::tail(random), Self::tail(random));
+        Self {
+            reducible: !random.one_in(8),
+            ready: random.one_in(2),
+            ..Self::new(&of_items[..items], tail, &of_results[..results], reply_tail)
+        }
+    }
+
+    fn tail(random: &mut Random) -> u32 {
+        if random.one_in(4) { length(random) } else { random.between(0, 100) }
+    }
+
+    pub(crate) fn results(&self) -> &[u32] {
+        &self.results[..self.result_count]
+    }
+
+    pub(crate) fn item(&self, number: usize) -> Item {
+        let (position, length) = self.items[number];
+        Item { position, length }
+    }
+
+    /// Hands it over as what a session takes.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&Call<'_>) -> R) -> R {
+        let items = self.items.map(|(position, length)| Item { position, length });
+        f(&Call {
+            length: self.length,
+            items: &items[..self.item_count],
+            largest_reply: self.largest_reply,
+            results: self.results(),
+            reducible: self.reducible,
+        })
+    }
+
+    /// Whether octets are padding of an item.
+    pub(crate) fn is_padding(&self, at: u32, length: u32) -> bool {
+        self.items[..self.item_count]
+            .iter()
+            .any(|(position, octets)| at == position + octets && length == padded(*octets) - octets && length > 0)
+    }
+}
+
+/// A reply.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Answer {
+    pub(crate) length: u32,
+    results: [(u32, u32); MOST],
+    count: usize,
+}
+
+impl Answer {
+    /// A reply to such a call; one that may not fit, if `wild`.
+    pub(crate) fn draw(spec: &Spec, wild: bool, random: &mut Random) -> Self {
+        let mut answer = Self { length: REPLY, count: spec.result_count, ..Self::default() };
+        for (place, most) in answer.results.iter_mut().zip(spec.results()) {
+            let octets = match random.below(4) {
+                0 => 0,
+                1 => random.between(0, *most),
+                _ if wild => most + random.between(0, 5000),
+                _ => *most,
+            };
+            *place = (answer.length + 4, octets);
+            answer.length += 4 + padded(octets);
+        }
+        let left = spec.largest_reply.saturating_sub(answer.length) & !3;
+        let tail = if random.one_in(2) { left.min(64) } else { left };
+        answer.length += if wild { random.between(0, 5000) & !3 } else { tail };
+        answer
+    }
+
+    pub(crate) fn results(&self) -> [Item; MOST] {
+        self.results.map(|(position, length)| Item { position, length })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+}

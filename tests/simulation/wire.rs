@@ -1,0 +1,349 @@
+//! The wire: messages as they leave one end and come to the other, in the order of their direction.
+
+use rpcrdma_proto::connection::{Buffer, Held, Sent, Transmit};
+use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP};
+use rpcrdma_proto::version::{THRESHOLD_ONE, Version};
+
+use super::fault::{Fault, Seen};
+use super::link::{name, other};
+use super::message::{Message, Origin};
+use super::random::Random;
+use super::script::{CLIENT, Sabotage};
+use super::spec::Spec;
+use super::world::{What, World};
+
+/// Procedures and directions, as they stand in a header.
+const NOMSG: u32 = 1;
+const ERROR: u32 = 4;
+const OPTIONAL: u32 = 5;
+const CALL: u32 = 0;
+
+impl World {
+    /// Takes the next message of a session; false if there is none.
+    pub(crate) fn transmit(&mut self, pair: usize, end: usize) -> bool {
+        let (now, at) = (self.now, self.messages.take());
+        let session = &mut self.pairs[pair].ends[end].session;
+        let Some(transmit) = session.poll_transmit(now, self.messages.get_mut(at).buffer()) else {
+            self.messages.free(at);
+            return false;
+        };
+        self.stats.steps += 1;
+        self.describe(pair, end, at, &transmit);
+        self.check_sent(pair, end, at);
+        let released = self.soon(pair, end);
+        let this = &mut self.pairs[pair].ends[end];
+        this.sends_until = this.sends_until.max(released);
+        self.at(released, What::Released { pair, end, what: transmit.what });
+        if self.plan.sabotage == Some(Sabotage::EarlyRelease) {
+            self.session(pair, end, |session| session.released(transmit.what));
+        }
+        self.send(pair, end, at);
+        true
+    }
+
+    /// Puts a message on its way.
+    fn send(&mut self, pair: usize, end: usize, at: usize) {
+        let arrives = self.soon(pair, end) + 1;
+        let delay = std::mem::take(&mut self.pairs[pair].ends[end].delay);
+        let first = self.pairs[pair].link.sent[end] == 0;
+        self.pairs[pair].link.sent[end] += 1;
+        // A peer that never answers the first message of a negotiation.
+        let asks = first && end == CLIENT && self.pairs[pair].ends[CLIENT].session.version().is_none();
+        let swallowed = asks && std::mem::take(&mut self.pairs[pair].link.deaf);
+        if swallowed {
+            self.stats.fault(Fault::FirstLost);
+        }
+        let lost = swallowed || !self.is_up(pair, end);
+        if let Some(chart) = &mut self.chart {
+            chart.message(self.now, pair, end, self.messages.get(at), lost);
+        }
+        if lost {
+            return self.messages.free(at);
+        }
+        if delay {
+            self.stats.fault(Fault::Delay);
+        }
+        let (to, link) = (other(end), self.pairs[pair].link.number);
+        let last = self.pairs[pair].link.last[to];
+        let arrives = arrives.max(last) + if delay { 1000 * u64::from(self.plan.pace) } else { 0 };
+        self.pairs[pair].link.last[to] = arrives;
+        self.at(arrives, What::Deliver { pair, to, link, message: at });
+    }
+
+    /// Fills in what is known of a message.
+    fn describe(&mut self, pair: usize, end: usize, at: usize, transmit: &Transmit) {
+        let this = &mut self.pairs[pair].ends[end];
+        let (link, message) = (this.link, self.messages.get_mut(at));
+        message.header = transmit.header;
+        message.invalidate = transmit.invalidate;
+        message.sent_at = self.now;
+        message.parts.clear();
+        message.writes.clear();
+        message.written.clear();
+        message.parts.extend(this.session.parts(transmit.what));
+        message.length = message.header + message.inline() as usize;
+        let mut wrong = false;
+        let mut again = false;
+        message.origin = match transmit.what {
+            Sent::Header => Origin::Header,
+            Sent::Call { xid } => match this.calls.iter_mut().find(|call| call.xid == xid) {
+                Some(call) => {
+                    wrong = std::mem::replace(&mut call.sending, true);
+                    call.sent += 1;
+                    call.sent_on = link;
+                    call.replied = false;
+                    again = call.sent > 1;
+                    Origin::Call { xid, spec: call.spec }
+                }
+                None => Origin::Forged,
+            },
+            Sent::Reply { call } => {
+                message.writes.extend(this.session.writes(call));
+                match this.serving.iter_mut().find(|one| one.call == call) {
+                    Some(one) => {
+                        wrong = std::mem::replace(&mut one.sending, true);
+                        let xid = one.xid;
+                        one.answer.filter(|_| one.spec.is_some()).map_or(Origin::Forged, |answer| Origin::Reply {
+                            xid,
+                            call,
+                            answer,
+                        })
+                    }
+                    None => Origin::Forged,
+                }
+            }
+        };
+        if message.inline() >= 8 {
+            let (xid, reply) = (message.word(0), matches!(transmit.what, Sent::Reply { .. }));
+            message.set_word(message.header / 4, xid);
+            message.set_word(message.header / 4 + 1, u32::from(reply));
+        }
+        if again {
+            self.seen(Seen::SentAgain);
+        }
+        if wrong {
+            self.fail(format!("sends {:?} while its last Send has its memory", transmit.what));
+        }
+    }
+
+    /// Holds a message that leaves against thresholds, credits and readiness.
+    fn check_sent(&mut self, pair: usize, end: usize, at: usize) {
+        let message = self.messages.get(at);
+        let [client, server] = &self.pairs[pair].ends;
+        let (this, peer) = if end == CLIENT { (client, server) } else { (server, client) };
+        let (ours, theirs) = (this.session.config(), peer.session.config());
+        let settled = if message.word(1) == 1 { Some(Version::One) } else { this.session.version() };
+        let most = match settled {
+            None => THRESHOLD_ONE,
+            Some(Version::One) => ours.private_data().threshold_to(&theirs.private_data()),
+            Some(Version::Two) => {
+                this.session.peer_properties().receive_buffer_size.min(ours.send_size).max(THRESHOLD_ONE)
+            }
+        };
+        // What was asked for binds at once.
+        let most = match this.asked {
+            Some((size, true)) if message.word(1) == 2 => most.min(size),
+            _ => most,
+        };
+        // What a forged message tells, or in which version it is answered, is not what the peer takes.
+        let most = if self.pairs[pair].link.tainted { ours.send_size.max(THRESHOLD_ONE) } else { most };
+        let length = message.length;
+        let rpc_call = matches!(message.origin, Origin::Call { .. });
+        let unready = rpc_call && end != CLIENT && !self.pairs[pair].link.ready && self.is_up(pair, end);
+        if length > most as usize {
+            self.fail(format!("sends {length} octets, and {most} are taken"));
+        }
+        if unready {
+            self.fail("calls back before the peer is ready".to_owned());
+        }
+        self.count_sent(pair, end, at);
+    }
+
+    fn count_sent(&mut self, pair: usize, end: usize, at: usize) {
+        let message = self.messages.get(at);
+        let (xid, procedure) = (message.word(0), message.word(3));
+        // One that only asks has no properties.
+        if procedure == OPTIONAL && message.word(5) == ROPT_REQPROP && message.word(7) > 0 {
+            self.pairs[pair].ends[end].asked.iter_mut().for_each(|asked| asked.1 = true);
+        }
+        let kind = (message.word(1), procedure, message.word(4), message.word(5));
+        let origin = message.origin;
+        if self.pairs[pair].ends[end].link != self.pairs[pair].link.number {
+            return;
+        }
+        let link = &mut self.pairs[pair].link;
+        let credits = &mut link.credits[end];
+        let may = match (origin, kind) {
+            (Origin::Call { .. }, _) | (Origin::Header, (2, OPTIONAL, CALL, ROPT_REQPROP)) => credits.call(xid),
+            (Origin::Header, (2, OPTIONAL, CALL, ROPT_CONNPROP)) => {
+                credits.first();
+                true
+            }
+            (Origin::Header, (2, OPTIONAL, CALL, _)) => credits.one_way(),
+            _ => true,
+        };
+        let (granted, used, tainted) = (credits.granted(), credits.used(), link.tainted);
+        match (origin, kind) {
+            (Origin::Reply { .. }, _) | (Origin::Header, (2, OPTIONAL, _, ROPT_RESPROP)) => {
+                link.grants[end].answers(xid, Some(message.word(2)));
+            }
+            (Origin::Header, (_, ERROR, ..)) => link.grants[end].answers(xid, None),
+            _ => {}
+        }
+        if !may && !tainted {
+            self.fail(format!("has {used} messages under way and {granted} credits"));
+        }
+        if matches!(origin, Origin::Call { .. }) {
+            self.seen(if end == CLIENT { Seen::Call } else { Seen::BackwardCall });
+        }
+    }
+
+    /// A message comes to an end.
+    pub(crate) fn deliver(&mut self, pair: usize, to: usize, link: u32, at: usize) {
+        if self.pairs[pair].link.number != link || !self.is_up(pair, to) {
+            return self.messages.free(at);
+        }
+        self.distort(pair, to, at);
+        let (length, forged) = (self.messages.get(at).length, self.messages.get(at).origin == Origin::Forged);
+        let room = self.pairs[pair].link.take(to);
+        if room.is_none_or(|room| (room as usize) < length) {
+            if !self.pairs[pair].link.tainted && !forged {
+                self.fail(format!("a message of {length} octets comes to the {}, where {room:?} is posted", name(to)));
+            }
+            self.messages.free(at);
+            return self.disconnect(pair);
+        }
+        if !self.write(pair, to, at) || !self.invalidate(pair, to, at) {
+            self.messages.free(at);
+            return self.disconnect(pair);
+        }
+        if !self.pairs[pair].link.tainted {
+            self.count_delivered(pair, to, at);
+        }
+        self.hand_over(pair, to, at);
+        self.poll(pair, to);
+    }
+
+    /// Gives a message to the session.
+    fn hand_over(&mut self, pair: usize, to: usize, at: usize) {
+        let message = self.messages.get(at);
+        let this = &mut self.pairs[pair].ends[to];
+        self.stats.steps += 1;
+        match this.session.received(Buffer(at as u64), message.octets(), message.invalidate) {
+            Held::Kept => this.kept.push(at),
+            Held::Free => self.messages.free(at),
+        }
+    }
+
+    /// Does the RDMA Writes that go before a message; false if one fails.
+    fn write(&mut self, pair: usize, to: usize, at: usize) -> bool {
+        let message = self.messages.get_mut(at);
+        let memory = &self.pairs[pair].ends[to].memory;
+        let mut denied = None;
+        for write in &message.writes {
+            match memory.access(&write.target, true) {
+                Ok(place) => message.written.push((place.region, place.at, write.octets.clone())),
+                Err(why) => denied = denied.or(Some((why, write.clone()))),
+            }
+        }
+        let forged = message.origin == Origin::Forged;
+        let Some((why, write)) = denied else { return true };
+        self.denied(pair, forged, why, || format!("writes {write:?}"));
+        false
+    }
+
+    /// Does what Send With Invalidate does; false if there is no such key.
+    fn invalidate(&mut self, pair: usize, to: usize, at: usize) -> bool {
+        let message = self.messages.get(at);
+        let Some(key) = message.invalidate else { return true };
+        let (origin, memory) = (message.origin, &mut self.pairs[pair].ends[to].memory);
+        match (memory.invalidate(key), origin) {
+            (Err(why), _) => {
+                let forged = origin == Origin::Forged;
+                self.denied(pair, forged, why, || format!("invalidates {key:#x}"));
+                false
+            }
+            (Ok(of), Origin::Reply { xid, .. }) if xid != of && !self.pairs[pair].link.tainted => {
+                self.fail(format!("the reply to {xid:#x} invalidates memory of {of:#x}"));
+                false
+            }
+            (Ok(_), _) => {
+                self.seen(Seen::Invalidation);
+                true
+            }
+        }
+    }
+
+    /// Counts the credits that a message gives back, and whose reply it is.
+    fn count_delivered(&mut self, pair: usize, to: usize, at: usize) {
+        let message = self.messages.get(at);
+        let (xid, granted, procedure) = (message.word(0), message.word(2), message.word(3));
+        let answers = (message.word(1), procedure, message.word(5)) == (2, OPTIONAL, ROPT_RESPROP);
+        // A long reply of Version One tells no direction, and so no grant (decision D12).
+        let certain = (message.word(1), procedure) != (1, NOMSG);
+        let asks = (message.word(1), procedure, message.word(5)) == (2, OPTIONAL, ROPT_REQPROP);
+        if asks || matches!(message.origin, Origin::Call { .. }) {
+            self.pairs[pair].link.grants[to].called(xid);
+        }
+        let credits = &mut self.pairs[pair].link.credits[to];
+        match message.origin {
+            Origin::Reply { .. } => {
+                credits.answered(xid, Some(granted).filter(|_| certain));
+                self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.replied = true);
+            }
+            Origin::Header if answers => credits.answered(xid, Some(granted)),
+            Origin::Header if procedure == ERROR => {
+                credits.answered(xid, None);
+                self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.replied = true);
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes a message, if a fault waits for one.
+    fn distort(&mut self, pair: usize, to: usize, at: usize) {
+        let from = &mut self.pairs[pair].ends[other(to)];
+        let (corrupt, truncate, credits) = (from.corrupt.take(), from.truncate.take(), from.credits.take());
+        if corrupt.is_none() && truncate.is_none() && credits.is_none() {
+            return;
+        }
+        let message = self.messages.get_mut(at);
+        if let Some(how) = corrupt {
+            flip(message, &mut Random::new(how.into()));
+            self.stats.fault(Fault::Corrupted);
+        }
+        if let Some(how) = truncate {
+            message.length = how as usize % message.length.max(1);
+            self.stats.fault(Fault::Truncated);
+        }
+        if let Some(how) = credits {
+            message.set_word(2, [0, 1, 2, u32::MAX][how as usize % 4]);
+            self.stats.fault(Fault::Credits);
+        }
+        message.origin = Origin::Forged;
+        self.taint(pair);
+    }
+
+    /// From now on this connection may do what no correct one does.
+    pub(crate) fn taint(&mut self, pair: usize) {
+        self.pairs[pair].link.tainted = true;
+        self.pairs[pair].tainted = true;
+    }
+
+    /// The client's consumer tells that it takes backward calls.
+    pub(crate) fn say_ready(&mut self, pair: usize) {
+        if self.pairs[pair].ends[CLIENT].session.config().serve > 0 {
+            self.call(pair, CLIENT, Spec::NULL, 0);
+        }
+    }
+}
+
+/// Changes some octets of a header.
+fn flip(message: &mut Message, random: &mut Random) {
+    let most = (message.header + 8).min(message.length).max(1);
+    for _ in 0..random.between(1, 3) {
+        let at = random.below(most as u64) as usize;
+        let how = if random.one_in(2) { 1 << random.below(8) } else { random.next() as u8 };
+        message.buffer()[at] ^= how;
+    }
+}
