@@ -87,6 +87,25 @@ pub enum Way {
     Long,
 }
 
+/// How and why, in words.
+impl fmt::Display for Travel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.call {
+            Way::Inline => f.write_str("inline, as it fits")?,
+            Way::Reduced(moved) => write!(f, "items read apart: {}, as the rest fits", moved.count_ones())?,
+            Way::Long => f.write_str("all of it read, as nothing less would fit")?,
+        }
+        match (self.writes, self.reply_chunk) {
+            (false, None) => f.write_str("; the reply inline, as the largest fits"),
+            (true, None) => f.write_str("; results written apart, as the rest of the largest reply fits"),
+            (false, Some(octets)) => write!(f, "; a Reply chunk of {octets}, as the largest reply may not fit"),
+            (true, Some(octets)) => {
+                write!(f, "; results written apart, and a Reply chunk of {octets}, as the rest may not fit")
+            }
+        }
+    }
+}
+
 /// Why a call can't travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cannot {

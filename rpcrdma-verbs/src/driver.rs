@@ -5,13 +5,15 @@
 //! next turn. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
 
 mod connection;
-mod exposure;
+pub(crate) mod exposure;
+mod handle;
 mod message;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyError, Role, Served, Session};
@@ -21,6 +23,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use connection::{Connection, Wish};
 pub use connection::{Counters, GivenBack, Memory, Payload};
 pub(crate) use connection::{Refused, Request, Told, Unanswered};
+pub use handle::Handle;
+pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
 
 use crate::memory::{Budget, MemoryError, Pool};
@@ -56,6 +60,7 @@ pub struct Driver<D: Device> {
     /// No deadline of any connection is before this.
     next_due: u64,
     watcher: Option<Watcher>,
+    handles: Arc<handle::Shared<D>>,
     began: Instant,
 }
 
@@ -129,6 +134,12 @@ const BATCH: usize = 256;
 /// Work requests that one queue pair may have under way.
 const REQUESTS: u32 = 1024;
 
+impl<D: Device> Drop for Driver<D> {
+    fn drop(&mut self) {
+        self.handles.close();
+    }
+}
+
 impl<D: Device> Driver<D> {
     /// A driver on a device, whose completion queue has room for so many completions, with memory within this budget.
     ///
@@ -151,6 +162,7 @@ impl<D: Device> Driver<D> {
             dirty: Vec::new(),
             next_due: u64::MAX,
             watcher: None,
+            handles: handle::Shared::new()?,
             began: Instant::now(),
         })
     }
@@ -171,6 +183,12 @@ impl<D: Device> Driver<D> {
     #[must_use]
     pub fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// A handle for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle<D> {
+        Handle::new(self.handles.clone())
     }
 
     /// Shows each message that is sent from now on.
@@ -252,6 +270,12 @@ impl<D: Device> Driver<D> {
         self.get_mut(id).ok_or(Unanswered::Reply(ReplyError::Ended))?.reply(call, write)
     }
 
+    /// Answers a call of the peer's by a message that is written already.
+    pub(crate) fn reply_with(&mut self, id: Id, call: Served, message: &mut Message) -> Result<(), ReplyError> {
+        self.touch(id);
+        self.get_mut(id).ok_or(ReplyError::Ended)?.reply_with(call, message)
+    }
+
     /// The memory of a call that has ended.
     pub(crate) fn take_memory(&mut self, id: Id, xid: u32) -> Memory {
         self.get_mut(id).map_or_else(Memory::default, |connection| connection.take_memory(xid))
@@ -260,6 +284,14 @@ impl<D: Device> Driver<D> {
     /// What a connection's consumer is to know next.
     pub(crate) fn event(&mut self, id: Id) -> Option<Told> {
         self.get_mut(id)?.events.pop_front()
+    }
+
+    /// Ends a session whose connection is gone: what is open of its calls fails now.
+    pub(crate) fn finish(&mut self, id: Id) {
+        if let Some(session) = self.session_mut(id) {
+            session.abort();
+        }
+        self.drive_one(id, self.now());
     }
 
     /// Forgets a connection whose session has ended; one that has not is cut off.
@@ -277,6 +309,10 @@ impl<D: Device> Driver<D> {
     /// The completion queue has overrun: it was made too small for its connections.
     pub fn turn(&mut self) -> Result<usize, DriverError> {
         let mut count = self.take_connections();
+        for job in self.handles.take() {
+            job(self);
+            count += 1;
+        }
         let mut taken = std::mem::take(&mut self.taken);
         taken.clear();
         let polled = self.completions.poll(&mut taken, BATCH);
@@ -303,7 +339,8 @@ impl<D: Device> Driver<D> {
         let due = most.min(Duration::from_micros(self.next_due.saturating_sub(self.now())));
         let queue = self.completions.descriptor();
         let manager = self.manager.descriptor();
-        let mut descriptors = [PollFd::new(&queue, PollFlags::IN), PollFd::new(&manager, PollFlags::IN)];
+        let handles = self.handles.descriptor();
+        let mut descriptors = [&queue, &manager, &handles].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
         let timeout =
             Timespec { tv_sec: i64::try_from(due.as_secs()).unwrap_or(i64::MAX), tv_nsec: due.subsec_nanos().into() };
         let ready = match poll(&mut descriptors, Some(&timeout)) {
@@ -315,6 +352,32 @@ impl<D: Device> Driver<D> {
         };
         self.completions.acknowledge()?;
         Ok(self.turn()? > 0 || ready)
+    }
+
+    /// The descriptors to wait on: of the completion queue, of the connections, and of the handles.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn descriptors(&self) -> std::io::Result<[std::os::fd::OwnedFd; 3]> {
+        let queue = self.completions.descriptor().try_clone_to_owned()?;
+        let manager = self.manager.descriptor().try_clone_to_owned()?;
+        Ok([queue, manager, self.handles.descriptor().try_clone_to_owned()?])
+    }
+
+    /// Asks for the descriptor to become readable at the next completion.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn arm(&self) -> Result<(), DriverError> {
+        Ok(self.completions.arm()?)
+    }
+
+    /// Takes back what made the descriptor readable.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn acknowledge(&self) -> Result<(), DriverError> {
+        Ok(self.completions.acknowledge()?)
+    }
+
+    /// How long there is nothing to do; none if only others can bring something.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn sleeps(&self) -> Option<Duration> {
+        (self.next_due != u64::MAX).then(|| Duration::from_micros(self.next_due.saturating_sub(self.now())))
     }
 
     /// When the next deadline is.
@@ -409,7 +472,9 @@ impl<D: Device> Driver<D> {
     }
 
     fn drive_one(&mut self, id: Id, now: u64) {
-        let Some(slot) = self.connections.get_mut((id.0 & 0xffff) as usize) else { return };
+        // Another connection may have its place by now, which is told by an id of its own.
+        let at = self.connections.get_mut((id.0 & 0xffff) as usize);
+        let Some(slot) = at.filter(|slot| u32::from(slot.generation) == id.0 >> 16) else { return };
         slot.dirty = false;
         let Some(connection) = slot.connection.as_deref_mut() else { return };
         let mut watch = |message: &[u8]| {
@@ -450,6 +515,8 @@ impl<D: Device> Driver<D> {
     }
 
     fn attach(&mut self, id: Id, pair: D::QueuePair, config: &Config) {
+        // Its earlier queue pairs are gone.
+        self.by_pair.retain(|_, other| *other != id);
         self.by_pair.insert(pair.number(), id);
         let receives = pair_config(config).receives as usize;
         if let Some(connection) = self.get_mut(id) {

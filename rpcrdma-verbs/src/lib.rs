@@ -7,11 +7,17 @@
 
 pub mod blocking;
 pub mod client;
+#[doc(hidden)]
+pub mod conformance;
 pub mod driver;
 pub mod dump;
+pub mod handlers;
+pub mod local;
 pub mod measure;
 pub mod memory;
 pub mod provider;
 mod queue;
 pub mod rpc;
 pub mod server;
+#[cfg(feature = "tokio")]
+pub mod tokio;

@@ -72,7 +72,11 @@ impl<D: Device> End<D> {
                     drop(buf);
                     endpoint.push_receive(self.pool.take(4096)?);
                 }
-                Done::Requests(count, _) => (0..count).for_each(|_| drop(endpoint.retire())),
+                Done::Requests(count, _) => {
+                    for _ in 0..count {
+                        endpoint.retire();
+                    }
+                }
                 Done::Receive(..) | Done::Unknown => {}
             }
         }

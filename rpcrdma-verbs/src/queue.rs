@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 
 use crate::memory::{Buf, Lent};
-use crate::provider::{Completion, Device, Operation, QueuePair, Receive, Result, Slice, Status, WorkRequest};
+use crate::provider::{
+    Completion, Device, Operation, QueuePair, Receive, Result, SharedReceives, Slice, Status, WorkRequest,
+};
 
 /// Slices of one request of ours.
 pub(crate) const SLICES: usize = 8;
@@ -53,6 +55,10 @@ struct Flight<T> {
     _parts: ArrayVec<Lent, SLICES>,
 }
 
+/// Requests for which there is room at the beginning. More is made when more are under way, which most connections never
+/// have.
+const BEGIN: usize = 32;
+
 /// The bit of an id that says that it is a receive's.
 const RECEIVE: u64 = 1 << 31;
 
@@ -77,7 +83,7 @@ impl<D: Device, T> Endpoint<D, T> {
         Self {
             pair,
             tag,
-            flights: VecDeque::with_capacity(requests),
+            flights: VecDeque::with_capacity(requests.min(BEGIN)),
             first: 0,
             receives: Vec::with_capacity(receives),
             free: Vec::with_capacity(receives),
@@ -133,14 +139,20 @@ impl<D: Device, T> Endpoint<D, T> {
     /// Posts the receives of the batch, then its requests.
     ///
     /// # Errors
-    /// The queue pair refuses them: it has failed, or its queues are too small. What was not posted stays owned here until
-    /// the endpoint is dropped.
+    /// The queue pair refuses them: it is not connected, or its queues are full. What was not posted is given up.
     pub(crate) fn post(&mut self) -> Result<()> {
         let batch = &mut self.batch;
         if !batch.receives.is_empty() {
             // SAFETY: every slice is of a buffer that is lent to `receives` until its completion, or until the endpoint is
             // dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
             let posted = unsafe { self.pair.post_receives(&batch.receives, &batch.receive_slices) };
+            if posted.is_err() {
+                for receive in &batch.receives {
+                    let number = receive.id as u32 & (RECEIVE as u32 - 1);
+                    self.receives.get_mut(number as usize).and_then(Option::take);
+                    self.free.push(number);
+                }
+            }
             batch.receives.clear();
             batch.receive_slices.clear();
             posted?;
@@ -149,6 +161,9 @@ impl<D: Device, T> Endpoint<D, T> {
             // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
             // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
             let posted = unsafe { self.pair.post(&batch.requests, &batch.slices) };
+            if posted.is_err() {
+                self.flights.truncate(self.flights.len() - batch.requests.len());
+            }
             batch.requests.clear();
             batch.slices.clear();
             posted?;
@@ -168,6 +183,10 @@ impl<D: Device, T> Endpoint<D, T> {
 
     /// What a completion is of.
     pub(crate) fn complete(&mut self, completion: &Completion) -> Done {
+        // It may be left of an earlier queue pair with the same tag.
+        if completion.queue_pair != self.pair.number() {
+            return Done::Unknown;
+        }
         let number = completion.id as u32;
         if completion.id & RECEIVE != 0 {
             let number = number & (RECEIVE as u32 - 1);
@@ -196,5 +215,56 @@ impl<D: Device, T> Endpoint<D, T> {
         let flight = self.flights.pop_front()?;
         self.first = self.first.wrapping_add(1) & (RECEIVE as u32 - 1);
         Some(flight.what)
+    }
+}
+
+/// A receive queue that several queue pairs share, and what was posted to it.
+#[derive(Debug)]
+pub(crate) struct SharedQueue<D: Device> {
+    queue: D::SharedReceives,
+    /// What was posted, by its number.
+    buffers: Vec<Option<Lent>>,
+}
+
+impl<D: Device> SharedQueue<D> {
+    pub(crate) fn new(queue: D::SharedReceives) -> Self {
+        Self { queue, buffers: Vec::new() }
+    }
+
+    pub(crate) fn queue(&self) -> &D::SharedReceives {
+        &self.queue
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// It is full, or the device refuses.
+    pub(crate) fn post(&mut self, buf: Buf) -> Result<()> {
+        let buf = Lent::from(buf);
+        let Some(slice) = buf.slice(0, buf.capacity()) else { return Ok(()) };
+        let receive = Receive { id: RECEIVE | self.buffers.len() as u64, slices: (0, 1) };
+        self.buffers.push(Some(buf));
+        // SAFETY: the slice is of a buffer that is lent to `buffers` until its completion, or for good: see `drop`. Nobody
+        // can reach the octets of what is lent.
+        let posted = unsafe { self.queue.post(&[receive], &[slice]) };
+        if posted.is_err() {
+            self.buffers.pop();
+        }
+        posted
+    }
+
+    /// The buffer of a completion.
+    pub(crate) fn complete(&mut self, completion: &Completion) -> Option<Buf> {
+        let number = (completion.id & (RECEIVE - 1)) as usize;
+        let mut buf = self.buffers.get_mut(number)?.take()?.into_buf().ok()?;
+        buf.set_len(completion.length);
+        Some(buf)
+    }
+}
+
+impl<D: Device> Drop for SharedQueue<D> {
+    fn drop(&mut self) {
+        // Queue pairs that live on may still take what is posted: it is leaked rather than freed.
+        self.buffers.drain(..).for_each(std::mem::forget);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use rpcrdma_proto::connection::{Config, ReplyError, Served};
+use rpcrdma_proto::connection::{Config, Failure, Reason, ReplyError, Served};
 use rpcrdma_proto::rpc::AuthStat;
 
 use crate::client::{CallId, ClientError, ClientEvent, begin, event};
@@ -147,8 +147,8 @@ impl<S: Service> Server<S> {
                         count += 1;
                     }
                     // A client's next connection is a session of its own.
-                    Told::Closed { .. } => {
-                        driver.forget(id);
+                    Told::Closed { why, .. } => {
+                        self.closed(driver, id, why);
                         at -= 1;
                         self.connections.swap_remove(at);
                         break;
@@ -165,39 +165,31 @@ impl<S: Service> Server<S> {
         count
     }
 
+    /// A connection is gone, and with it what its client was called back with.
+    fn closed<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, reason: Reason) {
+        driver.finish(id);
+        while let Some(told) = driver.event(id) {
+            let ended = match event(told) {
+                Some(ClientEvent::Failed { call, why: ClientError::Transport(Failure::Closed(_)) }) => {
+                    let why = ClientError::Transport(Failure::Closed(reason));
+                    ClientEvent::Failed { call, why }
+                }
+                Some(event @ (ClientEvent::Answered { .. } | ClientEvent::Failed { .. })) => event,
+                _ => continue,
+            };
+            self.events.push_back((id, ended));
+        }
+        driver.forget(id);
+    }
+
     fn serve_one<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, arrival: &Arrival) {
         let Arrival { call, xid, .. } = *arrival;
         let service = &mut self.service;
-        let call_ = match arrival.read() {
-            None => {
-                if let Some(session) = driver.session_mut(id) {
-                    // It was declined already if its connection is gone.
-                    let _ = session.decline(call);
-                }
-                return;
-            }
-            Some(Err(denial)) => {
-                let _ = answer(driver, id, call, xid, Some(denial), |_| Ok(()));
-                return;
-            }
-            Some(Ok(call)) => call,
-        };
-        let denial = if call_.procedure.program != service.program() {
-            Some(Denial::ProgramUnavailable)
-        } else if !service.versions().contains(&call_.procedure.version) {
-            Some(Denial::ProgramMismatch { low: *service.versions().start(), high: *service.versions().end() })
-        } else {
-            None
-        };
-        if denial.is_some() {
-            let _ = answer(driver, id, call, xid, denial, |_| Ok(()));
+        let program = (service.program(), service.versions());
+        if denial_of(driver, id, arrival, program, |call| service.is_ready(call)) {
             return;
         }
-        if service.is_ready(&call_)
-            && let Some(session) = driver.session_mut(id)
-        {
-            session.peer_ready(call);
-        }
+        let Some(Ok(call_)) = arrival.read() else { return };
         let mut said = Ok(());
         let sent = answer(driver, id, call, xid, None, |writer| {
             said = service.call(id, &call_, writer);
@@ -207,6 +199,42 @@ impl<S: Service> Server<S> {
             let _ = answer(driver, id, call, xid, Some(denial), |_| Ok(()));
         }
     }
+}
+
+/// Whether a call is answered already: it is malformed, or for another program or version. If it is not, and says that its
+/// caller takes backward calls, that is noted.
+pub(crate) fn denial_of<D: Device>(
+    driver: &mut Driver<D>,
+    id: Id,
+    arrival: &Arrival,
+    (program, versions): (u32, RangeInclusive<u32>),
+    is_ready: impl FnOnce(&Call<'_>) -> bool,
+) -> bool {
+    let denial = match arrival.read() {
+        None => {
+            if let Some(session) = driver.session_mut(id) {
+                // It has ended already if its connection is gone.
+                let _ = session.decline(arrival.call);
+            }
+            return true;
+        }
+        Some(Err(denial)) => denial,
+        Some(Ok(call)) if call.procedure.program != program => Denial::ProgramUnavailable,
+        Some(Ok(call)) if !versions.contains(&call.procedure.version) => {
+            Denial::ProgramMismatch { low: *versions.start(), high: *versions.end() }
+        }
+        Some(Ok(call)) => {
+            if is_ready(&call)
+                && let Some(session) = driver.session_mut(id)
+            {
+                session.peer_ready(arrival.call);
+            }
+            return false;
+        }
+    };
+    // It has ended already if its connection is gone.
+    let _ = answer(driver, id, arrival.call, arrival.xid, Some(denial), |_| Ok(()));
+    true
 }
 
 /// Answers a call: with what `write` writes, or with a denial.

@@ -18,7 +18,7 @@ use crate::chunk::{self, Fault, Limits, Segment};
 use crate::credit::Requester;
 use crate::error::PeerError;
 use crate::header::{Chunks, Outgoing};
-use crate::travel::{self, Call, Cannot, Link, RESULTS};
+use crate::travel::{self, Call, Cannot, Link, RESULTS, Travel};
 use crate::v2::{self, MsgType};
 
 pub(super) use request::Kind;
@@ -223,6 +223,11 @@ impl Requests {
                 out.act(Action::Expose { xid });
             }
         }
+    }
+
+    /// How a call travels, once it has been let go.
+    pub(super) fn travel(&self, xid: u32) -> Option<Travel> {
+        self.slots.get(xid).filter(|request| request.life != Life::Waiting).map(|request| request.travel)
     }
 
     /// What of a call is to be exposed.

@@ -19,7 +19,7 @@ use crate::chunk::Pieces;
 use crate::error::{PeerError, Refusal};
 use crate::private_data::PrivateData;
 use crate::property::{Basic, Values};
-use crate::travel::{Call, Cannot, Item};
+use crate::travel::{Call, Cannot, Item, Travel};
 use crate::v2::properties::Propid;
 use crate::version::{Event as Turn, Memory, Version};
 
@@ -456,6 +456,12 @@ impl Session {
 
     fn is_idle(&self) -> bool {
         self.requests.is_done() && self.serving.is_empty() && self.refusals.is_empty()
+    }
+
+    /// How a call of ours travels, once that is chosen.
+    #[must_use]
+    pub fn travel(&self, xid: u32) -> Option<Travel> {
+        self.requests.travel(xid)
     }
 
     /// What of a call is to be exposed, in the order in which `exposed` wants it.

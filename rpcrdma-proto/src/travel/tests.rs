@@ -151,3 +151,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn how_a_call_travels_is_told_in_words() {
+    let data = [Item { position: 100, length: 8000 }];
+    let write = Call { length: 8100, items: &data, ..SHORT };
+    assert_eq!(
+        std::format!("{}", call(&write, &LINK).unwrap()),
+        "items read apart: 1, as the rest fits; the reply inline, as the largest fits"
+    );
+    let read = Call { largest_reply: 9000, results: &[8192], ..SHORT };
+    assert_eq!(
+        std::format!("{}", call(&read, &LINK).unwrap()),
+        "inline, as it fits; results written apart, as the rest of the largest reply fits"
+    );
+}

@@ -64,6 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         println!("{json}");
     } else {
         println!("{} octets each way, {depth} under way, both ends on one thread:", options.size);
+        println!("    {raw:.0} ns for the same messages without RPC");
         println!(
             "    {median:.0} ns for each call ({least:.0} to {most:.0}), {rate:.0} calls in a second, {:.0} MB/s",
             octets / 1e6

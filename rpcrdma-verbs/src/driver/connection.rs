@@ -13,6 +13,8 @@ use rpcrdma_proto::connection::{
 use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
 use rpcrdma_proto::version::Version;
 
+use tracing::{Span, debug, debug_span};
+
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
 use crate::memory::{Buf, Lent, Pool};
@@ -40,6 +42,8 @@ pub(crate) struct Connection<D: Device> {
     free: Vec<usize>,
     windows: Vec<Bound<D>>,
     unsignaled: u32,
+    /// Calls whose fence was flushed: their memory is their own when the queue pair is gone.
+    unfenced: Vec<u32>,
     requests: usize,
     reads: Vec<(u32, Segment)>,
     /// Whether it waits for room in the send queue.
@@ -91,6 +95,7 @@ struct Ours<D: Device> {
     whole: Option<Lent>,
     reply: Option<Lent>,
     exposed: ArrayVec<Exposed<D>, REGIONS>,
+    span: Span,
     /// The call that has ended here, and whose memory was not taken, with what was written to its results.
     ended: Option<u32>,
     written: ArrayVec<u32, RESULTS>,
@@ -198,13 +203,15 @@ impl<D: Device> Connection<D> {
             whole: None,
             reply: None,
             exposed: ArrayVec::new(),
+            span: Span::none(),
             ended: None,
             written: ArrayVec::new(),
         };
         Self {
             // The engine's places, one of which is the properties', and the spare message's.
             calls: (0..config.calls as usize + 2).map(ours).collect(),
-            served: (0..config.serve).map(|_| Theirs::default()).collect(),
+            // The engine's places: twice as many as are served at once, see `Session::served_place`.
+            served: (0..2 * usize::from(config.serve)).map(|_| Theirs::default()).collect(),
             session,
             endpoint: None,
             wish: None,
@@ -212,6 +219,7 @@ impl<D: Device> Connection<D> {
             free: Vec::new(),
             windows: Vec::new(),
             unsignaled: 0,
+            unfenced: Vec::new(),
             requests,
             reads: Vec::new(),
             stalled: false,
@@ -226,6 +234,8 @@ impl<D: Device> Connection<D> {
         request: Request,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
     ) -> std::result::Result<u32, GivenBack<Refused>> {
+        // A call that was cancelled since may have had the place that this one gets.
+        self.take_events();
         // It is written to the spare message, as its place is not known before its length is.
         let mut message = std::mem::take(&mut self.spare().message);
         message.forget();
@@ -247,6 +257,7 @@ impl<D: Device> Connection<D> {
                     ours.results.clear();
                     ours.results.extend(results.into_iter().map(Lent::from));
                     ours.ended = None;
+                    ours.span = debug_span!("rpc", xid, octets = ours.message.length());
                 }
                 Ok(xid)
             }
@@ -279,6 +290,16 @@ impl<D: Device> Connection<D> {
         self.session.reply(call, theirs.reply.length(), &items).map_err(Unanswered::Reply)
     }
 
+    /// Answers a call of the peer's by a message that is written already, and takes it.
+    pub(crate) fn reply_with(&mut self, call: Served, message: &mut Message) -> std::result::Result<(), ReplyError> {
+        let place = self.session.served_place(call);
+        let theirs = self.served.get_mut(place).ok_or(ReplyError::Ended)?;
+        let items: ArrayVec<Item, ITEMS> = message.items();
+        self.session.reply(call, message.length(), &items)?;
+        std::mem::swap(&mut theirs.reply, message);
+        Ok(())
+    }
+
     /// Does all that the session wants done, as far as the send queue has room, and posts it.
     pub(crate) fn drive(
         &mut self,
@@ -288,6 +309,8 @@ impl<D: Device> Connection<D> {
         now: u64,
         watch: &mut impl FnMut(&[u8]),
     ) {
+        // What has ended goes first: its place may be another's by now, for which actions wait.
+        self.take_events();
         loop {
             let mut idle = true;
             while self.has_room()
@@ -311,6 +334,10 @@ impl<D: Device> Connection<D> {
         {
             self.wish = Some(Wish::Close(Reason::Lost));
         }
+        self.take_events();
+    }
+
+    fn take_events(&mut self) {
         while let Some(event) = self.session.poll_event() {
             self.tell(event);
         }
@@ -477,6 +504,7 @@ impl<D: Device> Connection<D> {
     /// Sends a message: its header is in the scratch memory.
     fn transmit(&mut self, transmit: Transmit, pool: &Pool<D>, scratch: &[u8], watch: &mut impl FnMut(&[u8])) {
         let Transmit { what, header, invalidate } = transmit;
+        self.trace(what);
         let inline: u32 = self.session.parts(what).map(|part| part.end - part.start).sum();
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
         let Ok(mut buf) = pool.take(total) else {
@@ -516,6 +544,15 @@ impl<D: Device> Connection<D> {
         if !writes {
             // All of it was copied.
             self.session.released(what);
+        }
+    }
+
+    /// Tells how a call travels, and why.
+    fn trace(&self, what: Sent) {
+        let Sent::Call { xid } = what else { return };
+        let Some(ours) = self.calls.get(self.session.place(xid)) else { return };
+        if let (false, Some(travel)) = (ours.span.is_disabled(), self.session.travel(xid)) {
+            debug!(parent: &ours.span, %travel, "sent");
         }
     }
 
@@ -577,7 +614,8 @@ impl<D: Device> Connection<D> {
             Work::Send(what) => self.session.released(what),
             Work::Read(call) if done => self.session.moved(call),
             Work::Fence(xid) if done => self.fenced(xid),
-            Work::Part | Work::Read(_) | Work::Fence(_) => {}
+            Work::Fence(xid) => self.unfenced.push(xid),
+            Work::Part | Work::Read(_) => {}
         }
     }
 
@@ -623,6 +661,9 @@ impl<D: Device> Connection<D> {
             }
             Event::ReplyArrived { xid, reply } => self.replied(xid, reply),
             Event::CallFailed { xid, why } => {
+                if let Some(ours) = self.calls.get(self.session.place(xid)) {
+                    debug!(parent: &ours.span, %why, "failed");
+                }
                 self.done(xid, &[]);
                 Some(Told::Failed { xid, why })
             }
@@ -632,7 +673,10 @@ impl<D: Device> Connection<D> {
                 self.give_back(operation.buffer);
                 None
             }
-            Event::Closed { why, last } => Some(Told::Closed { why, last }),
+            Event::Closed { why, last } => {
+                debug!(%why, last, "closed");
+                Some(Told::Closed { why, last })
+            }
         };
         self.events.extend(told);
     }
@@ -651,6 +695,9 @@ impl<D: Device> Connection<D> {
 
     fn replied(&mut self, xid: u32, reply: rpcrdma_proto::connection::Reply) -> Option<Told> {
         let place = self.session.place(xid);
+        if let Some(ours) = self.calls.get(place) {
+            debug!(parent: &ours.span, inline = reply.inline.len(), long = reply.long, "replied");
+        }
         let long = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
         let inline = self.payload(reply.buffer, reply.inline.clone());
         let message = match (reply.inline.is_empty(), reply.long, long) {
@@ -670,6 +717,7 @@ impl<D: Device> Connection<D> {
         let place = self.session.place(xid);
         let Some(ours) = self.calls.get_mut(place) else { return };
         (ours.whole, ours.reply, ours.ended) = (None, None, Some(xid));
+        ours.span = Span::none();
         ours.written = written.iter().copied().take(RESULTS).collect();
     }
 
@@ -693,6 +741,10 @@ impl<D: Device> Connection<D> {
         if let Some(endpoint) = self.endpoint.take() {
             endpoint.close().for_each(|work| self.retired(work, false));
         }
+        // Windows are reached through the queue pair alone.
+        let mut unfenced = std::mem::take(&mut self.unfenced);
+        unfenced.drain(..).for_each(|xid| self.fenced(xid));
+        self.unfenced = unfenced;
         self.windows.clear();
         self.unsignaled = 0;
         self.wish = None;

@@ -25,6 +25,10 @@ impl<D: Device> Bound<D> {
         self.window.number()
     }
 
+    pub(crate) fn key(&self) -> u32 {
+        self.key
+    }
+
     /// Its next key: another lowest octet, so that the old one means nothing.
     pub(crate) fn next_key(&mut self) -> u32 {
         self.key = self.key & !0xff | self.key.wrapping_add(1) & 0xff;

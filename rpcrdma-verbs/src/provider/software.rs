@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use completion::CompletionQueue;
+use completion::invalid;
 use faults::Random;
 pub use faults::{Faults, Injected};
 pub use link::SharedReceives;
@@ -283,6 +284,10 @@ impl Device for SoftwareDevice {
 
     #[allow(unsafe_code, reason = "the promise is the caller's")]
     unsafe fn register(&self, memory: NonNull<u8>, length: usize, access: Access) -> Result<Region> {
+        // As verbs have it: what the peer writes is ours to write, too; and windows need a device that has them.
+        if (access.remote_write && !access.local_write) || (access.bind && !self.capabilities.windows) {
+            return Err(invalid("register"));
+        }
         // SAFETY: the caller promises that the memory stays until the region is dropped, which drops the key.
         let key = unsafe { self.domain.register(memory, length, access)? };
         Ok(Region { domain: self.domain.clone(), key })
@@ -300,7 +305,7 @@ impl Device for SoftwareDevice {
     }
 
     fn shared_receives(&self, entries: u32) -> Result<SharedReceives> {
-        Ok(SharedReceives::new(entries))
+        Ok(SharedReceives::new(self.domain.clone(), entries, self.capabilities.slices))
     }
 
     fn manager(&self) -> Result<Manager> {
@@ -365,7 +370,7 @@ impl super::QueuePair for QueuePair {
     }
 
     fn disconnect(&self) {
-        self.link.disconnect();
+        self.link.disconnect(self.side);
     }
 }
 

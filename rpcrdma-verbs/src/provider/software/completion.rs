@@ -42,6 +42,11 @@ pub(super) fn system(verb: &'static str) -> impl Fn(rustix::io::Errno) -> VerbEr
     move |error| VerbError { verb, cause: Cause::System(error.into()) }
 }
 
+/// What the system says to arguments that make no sense.
+pub(super) fn invalid(verb: &'static str) -> VerbError {
+    system(verb)(rustix::io::Errno::INVAL)
+}
+
 /// A descriptor that becomes readable when it is written to.
 pub(super) fn waker(verb: &'static str) -> Result<OwnedFd> {
     eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(system(verb))

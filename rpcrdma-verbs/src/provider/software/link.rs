@@ -9,15 +9,14 @@ use arrayvec::ArrayVec;
 use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
 use super::manager::Notices;
-use super::memory::{self, Domain};
+use super::memory::{self, Domain, Tables, Use};
 use crate::provider::{
-    Cause, Completion, ConnectionEvent, Operation, Receive, Remote, Result, Slice, Status, VerbError, WorkRequest,
+    Capabilities, Cause, Completion, ConnectionEvent, Operation, Receive, Remote, Result, Slice, Status, VerbError,
+    WorkRequest,
 };
 
 /// Slices of one work request.
 pub(super) const SLICES: usize = 16;
-/// Slices of one receive.
-pub(super) const RECEIVE_SLICES: usize = 4;
 
 /// What connects two queue pairs.
 #[derive(Debug)]
@@ -31,7 +30,8 @@ pub(super) struct Link {
 pub(super) struct End {
     pub(super) number: u32,
     pub(super) state: State,
-    domain: Arc<Domain>,
+    pub(super) domain: Arc<Domain>,
+    capabilities: Arc<Capabilities>,
     completions: Arc<Completions>,
     receives: Receives,
     notices: Arc<Notices>,
@@ -67,7 +67,27 @@ struct Delayed {
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
     id: u64,
-    slices: ArrayVec<Slice, RECEIVE_SLICES>,
+    slices: Few,
+}
+
+/// Slices of a receive: one, as most have, or more.
+#[derive(Clone, Debug)]
+enum Few {
+    One(Slice),
+    More(Box<[Slice]>),
+}
+
+impl Few {
+    fn of(slices: &[Slice]) -> Self {
+        if let [one] = slices { Self::One(*one) } else { Self::More(slices.into()) }
+    }
+
+    fn all(&self) -> &[Slice] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::More(more) => more,
+        }
+    }
 }
 
 /// A receive queue, of one queue pair or shared.
@@ -81,13 +101,15 @@ pub(super) enum Receives {
 #[derive(Clone, Debug)]
 pub struct SharedReceives {
     queue: Arc<Mutex<VecDeque<Posted>>>,
+    pub(super) domain: Arc<Domain>,
     most: usize,
+    slices: usize,
 }
 
 impl SharedReceives {
-    pub(super) fn new(most: u32) -> Self {
+    pub(super) fn new(domain: Arc<Domain>, most: u32, slices: usize) -> Self {
         let most = most as usize;
-        Self { queue: Arc::new(Mutex::new(VecDeque::with_capacity(most))), most }
+        Self { queue: Arc::new(Mutex::new(VecDeque::with_capacity(most))), domain, most, slices }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Posted>> {
@@ -95,7 +117,7 @@ impl SharedReceives {
     }
 
     pub(super) fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
-        enqueue(&mut self.lock(), self.most, receives, slices)
+        enqueue(&mut self.lock(), (self.most, self.slices), receives, slices)
     }
 }
 
@@ -105,23 +127,24 @@ fn of<'a>((from, count): (u32, u32), slices: &'a [Slice], verb: &'static str) ->
     slices.get(from..from + count as usize).ok_or(VerbError { verb, cause: Cause::Limit })
 }
 
-/// Adds all receives to a queue, or none.
-fn enqueue(queue: &mut VecDeque<Posted>, most: usize, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+/// Adds all receives to a queue, or none: it has so many places, and each of them so many slices.
+fn enqueue(
+    queue: &mut VecDeque<Posted>,
+    (most, each): (usize, usize),
+    receives: &[Receive],
+    slices: &[Slice],
+) -> Result<()> {
     let verb = "post_receives";
     if queue.len() + receives.len() > most {
         return Err(VerbError { verb, cause: Cause::Full });
     }
-    let before = queue.len();
     for receive in receives {
-        let posted = of(receive.slices, slices, verb)
-            .and_then(|mine| ArrayVec::try_from(mine).map_err(|_| VerbError { verb, cause: Cause::Limit }));
-        match posted {
-            Ok(slices) => queue.push_back(Posted { id: receive.id, slices }),
-            Err(error) => {
-                queue.truncate(before);
-                return Err(error);
-            }
+        if of(receive.slices, slices, verb)?.len() > each {
+            return Err(VerbError { verb, cause: Cause::Limit });
         }
+    }
+    for receive in receives {
+        queue.push_back(Posted { id: receive.id, slices: Few::of(of(receive.slices, slices, verb)?) });
     }
     Ok(())
 }
@@ -129,7 +152,7 @@ fn enqueue(queue: &mut VecDeque<Posted>, most: usize, receives: &[Receive], slic
 impl End {
     pub(super) fn new(
         number: u32,
-        domain: Arc<Domain>,
+        (domain, capabilities): (Arc<Domain>, Arc<Capabilities>),
         completions: Arc<Completions>,
         receives: Receives,
         notices: Arc<Notices>,
@@ -139,6 +162,7 @@ impl End {
             number,
             state: State::Connecting,
             domain,
+            capabilities,
             completions,
             receives,
             notices,
@@ -147,6 +171,16 @@ impl End {
             most: sends,
             unsignaled: 0,
             delayed: VecDeque::new(),
+        }
+    }
+
+    /// Slices that a request may have.
+    fn slices_of(&self, operation: &Operation) -> usize {
+        match operation {
+            Operation::Send { .. } | Operation::Write { .. } => self.capabilities.slices.min(SLICES),
+            Operation::Read { .. } => self.capabilities.read_slices.min(SLICES),
+            Operation::Bind { .. } => 1,
+            Operation::Invalidate { .. } => 0,
         }
     }
 
@@ -212,14 +246,14 @@ impl Link {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the second queue pair; false if the first is gone.
+    /// Adds the second queue pair; false if the first is gone, or there is a second one already.
     pub(super) fn join(&self, second: End) -> bool {
         let mut ends = self.lock();
-        let alive = ends[0].as_ref().is_some_and(|first| first.state == State::Connecting);
-        if alive {
+        let alone = ends[1].is_none() && ends[0].as_ref().is_some_and(|first| first.state == State::Connecting);
+        if alone {
             ends[1] = Some(second);
         }
-        alive
+        alone
     }
 
     /// Both can work now; false if either is gone. `tell` tells both while nothing can happen.
@@ -242,16 +276,22 @@ impl Link {
         }
     }
 
-    /// Fails both.
-    pub(super) fn disconnect(&self) {
-        self.lock().iter_mut().flatten().for_each(End::fail);
+    /// Fails both; but one that is not connected yet fails alone: the other is told when its request is answered.
+    pub(super) fn disconnect(&self, side: usize) {
+        let mut ends = self.lock();
+        let Some(end) = &mut ends[side] else { return };
+        let was_ready = end.state == State::Ready;
+        end.fail();
+        if let Some(end) = ends[other(side)].as_mut().filter(|_| was_ready) {
+            end.fail();
+        }
     }
 
     /// One queue pair is no more: nothing of what it has posted is touched from now on, or told.
     pub(super) fn leave(&self, side: usize) {
         let mut ends = self.lock();
         ends[side] = None;
-        if let Some(end) = &mut ends[other(side)] {
+        if let Some(end) = ends[other(side)].as_mut().filter(|end| end.state == State::Ready) {
             end.fail();
         }
     }
@@ -265,7 +305,7 @@ impl Link {
             return Ok(());
         }
         match &mut end.receives {
-            Receives::Own { queue, most } => enqueue(queue, *most, receives, slices),
+            Receives::Own { queue, most } => enqueue(queue, (*most, end.capabilities.slices), receives, slices),
             Receives::Shared(_) => Err(gone),
         }
     }
@@ -282,7 +322,7 @@ impl Link {
             return Err(VerbError { verb, cause: Cause::Full });
         }
         for request in requests {
-            if of(request.slices, slices, verb)?.len() > SLICES {
+            if of(request.slices, slices, verb)?.len() > end.slices_of(&request.operation) {
                 return Err(VerbError { verb, cause: Cause::Limit });
             }
         }
@@ -360,6 +400,11 @@ impl Link {
         if self.fabric.disconnects() {
             return Err(Failure::of(Status::Retry));
         }
+        let moves =
+            matches!(request.operation, Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. });
+        if moves && memory::total(slices) > ours.capabilities.message.into() {
+            return Err(Failure::of(Status::LocalLength));
+        }
         match request.operation {
             Operation::Send { invalidate } => self.send(ours, theirs, slices, invalidate),
             Operation::Write { to } => self.write(ours, theirs, slices, to),
@@ -388,21 +433,20 @@ impl Link {
         let Some(posted) = theirs.take_receive() else { return Err(Failure::of(Status::ReceiverNotReady)) };
         let length = memory::total(slices);
         let fails = |status, at_theirs| Failure { status, receive: Some((posted.id, at_theirs)) };
-        if length > memory::total(&posted.slices) {
+        let target = posted.slices.all();
+        if length > memory::total(target) {
             return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
         }
         {
-            let source = ours.domain.read();
-            let same = Arc::ptr_eq(&ours.domain, &theirs.domain);
-            let target = (!same).then(|| theirs.domain.read());
-            source.all_local(slices, false).map_err(|status| fails(status, Status::Flushed))?;
-            let found = target.as_ref().unwrap_or(&source).all_local(&posted.slices, true);
+            let tables = Tables::lock(&ours.domain, &theirs.domain, Domain::read);
+            tables.ours().all_local(slices, Use::Send).map_err(|status| fails(status, Status::Flushed))?;
+            let found = tables.theirs().all_local(target, Use::Receive);
             found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
             // SAFETY: found just now, under the locks that are held; the receive's slices are of a posted receive, which the
             // poster has promised to leave alone, and have room for the length.
             #[allow(unsafe_code, reason = "the promise of `post`")]
             unsafe {
-                memory::copy(slices, &posted.slices);
+                memory::copy(slices, target);
             }
         }
         if let Some(key) = invalidate
@@ -419,15 +463,9 @@ impl Link {
     fn write(&self, ours: &End, theirs: &End, slices: &[Slice], to: Remote) -> std::result::Result<(), Failure> {
         let length = self.reaches(slices)?;
         // The peer's table is locked for writing: two peers that write the same memory wait for each other.
-        let target = theirs.domain.write();
-        let same = Arc::ptr_eq(&ours.domain, &theirs.domain);
-        let source = (!same).then(|| ours.domain.read());
-        let found = match &source {
-            Some(source) => source.all_local(slices, false),
-            None => target.all_local(slices, false),
-        };
-        found?;
-        target.remote(to, length, true, theirs.number)?;
+        let tables = Tables::lock(&ours.domain, &theirs.domain, Domain::write);
+        tables.ours().all_local(slices, Use::Send)?;
+        tables.theirs().remote(to, length, true, theirs.number)?;
         // SAFETY: found just now, under the locks that are held, the peer's for writing.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
@@ -438,11 +476,10 @@ impl Link {
 
     fn read(&self, ours: &End, theirs: &End, slices: &[Slice], from: Remote) -> std::result::Result<(), Failure> {
         let length = self.reaches(slices)?;
-        let source = theirs.domain.read();
-        let same = Arc::ptr_eq(&ours.domain, &theirs.domain);
-        let target = (!same).then(|| ours.domain.read());
-        target.as_ref().unwrap_or(&source).all_local(slices, true)?;
-        source.remote(from, length, false, theirs.number)?;
+        let sink = if ours.capabilities.read_sink_is_exposed { Use::ExposedSink } else { Use::Receive };
+        let tables = Tables::lock(&ours.domain, &theirs.domain, Domain::read);
+        tables.ours().all_local(slices, sink)?;
+        tables.theirs().remote(from, length, false, theirs.number)?;
         // SAFETY: found just now, under the locks that are held; nobody writes the peer's memory without its lock for
         // writing, and ours was posted.
         #[allow(unsafe_code, reason = "the promise of `post`")]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::completion::{quiet, wake, waker};
+use super::completion::{invalid, quiet, wake, waker};
 use super::link::{End, Link, Receives};
 use super::{Fabric, QueuePair, SoftwareDevice};
 use crate::provider::{self, Cause, ConnectionEvent, PRIVATE_DATA, QueuePairConfig, Queues, Result, VerbError};
@@ -61,16 +61,21 @@ impl Manager {
         Ok(Self { device, notices: Arc::new(notices), listening: Vec::new() })
     }
 
-    fn end(&self, config: &QueuePairConfig, queues: Queues<'_, SoftwareDevice>) -> End {
+    fn end(&self, verb: &'static str, config: &QueuePairConfig, queues: Queues<'_, SoftwareDevice>) -> Result<End> {
+        if config.reads > self.device.capabilities.reads {
+            return Err(VerbError { verb, cause: Cause::Limit });
+        }
         let receives = match queues.receives {
+            Some(shared) if !Arc::ptr_eq(&shared.domain, &self.device.domain) => return Err(invalid(verb)),
             Some(shared) => Receives::Shared(shared.clone()),
             None => {
                 let most = config.receives as usize;
                 Receives::Own { queue: VecDeque::with_capacity(most), most }
             }
         };
-        let (domain, completions) = (self.device.domain.clone(), queues.completions.shared.clone());
-        End::new(self.device.fabric.next_number(), domain, completions, receives, self.notices.clone(), config.sends)
+        let (number, completions) = (self.device.fabric.next_number(), queues.completions.shared.clone());
+        let device = (self.device.domain.clone(), self.device.capabilities.clone());
+        Ok(End::new(number, device, completions, receives, self.notices.clone(), config.sends))
     }
 }
 
@@ -107,7 +112,7 @@ impl provider::Manager<SoftwareDevice> for Manager {
     ) -> Result<QueuePair> {
         fits("connect", private_data)?;
         let fabric: &Arc<Fabric> = &self.device.fabric;
-        let end = self.end(config, queues);
+        let end = self.end("connect", config, queues)?;
         let number = end.number;
         let link = Link::new(fabric.clone(), end);
         fabric.attach(&link);
@@ -129,7 +134,7 @@ impl provider::Manager<SoftwareDevice> for Manager {
         config: &QueuePairConfig,
         queues: Queues<'_, SoftwareDevice>,
     ) -> Result<QueuePair> {
-        let end = self.end(config, queues);
+        let end = self.end("prepare", config, queues)?;
         let number = end.number;
         if !request.link.join(end) {
             return Err(VerbError { verb: "prepare", cause: Cause::State });
@@ -137,13 +142,16 @@ impl provider::Manager<SoftwareDevice> for Manager {
         Ok(QueuePair { link: request.link.clone(), side: 1, number })
     }
 
-    fn accept(&mut self, mut request: Request, _: &QueuePair, private_data: &[u8]) -> Result<()> {
+    fn accept(&mut self, mut request: Request, queue_pair: &QueuePair, private_data: &[u8]) -> Result<()> {
         fits("accept", private_data)?;
-        request.answered = true;
-        let established = request.link.establish(|first, second| {
-            first.established(private_data);
-            second.established(&[]);
-        });
+        let prepared = Arc::ptr_eq(&queue_pair.link, &request.link) && queue_pair.side == 1;
+        let established = prepared
+            && request.link.establish(|first, second| {
+                first.established(private_data);
+                second.established(&[]);
+            });
+        // One that could not be accepted is rejected as it is dropped.
+        request.answered = established;
         if established { Ok(()) } else { Err(VerbError { verb: "accept", cause: Cause::State }) }
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "registered memory is reached by address, as a device would")]
 
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -57,6 +58,27 @@ impl Range {
     }
 }
 
+/// What a work request does with memory of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Use {
+    /// It sends it.
+    Send,
+    /// It receives or reads into it.
+    Receive,
+    /// It reads into it, on a device whose sinks the peer writes (iWARP).
+    ExposedSink,
+}
+
+impl Use {
+    const fn is_allowed(self, access: Access) -> bool {
+        match self {
+            Self::Send => true,
+            Self::Receive => access.local_write,
+            Self::ExposedSink => access.local_write && access.remote_write,
+        }
+    }
+}
+
 /// Bits of a key that are drawn anew whenever its number is let again.
 const TAG: u32 = 12;
 /// Those of them that a bind chooses.
@@ -105,6 +127,38 @@ impl Domain {
     }
 }
 
+/// The tables of the two ends of a connection, locked.
+pub(super) struct Tables<G> {
+    ours: G,
+    /// None if it is the same one.
+    theirs: Option<G>,
+}
+
+impl<G: Deref<Target = Table>> Tables<G> {
+    /// Locks the tables of two domains: always in the same order, so that two connections which are busy in opposite
+    /// directions, in two threads, never wait for each other.
+    pub(super) fn lock<'d>(ours: &'d Arc<Domain>, theirs: &'d Arc<Domain>, lock: impl Fn(&'d Domain) -> G) -> Self {
+        if Arc::ptr_eq(ours, theirs) {
+            return Self { ours: lock(ours), theirs: None };
+        }
+        if Arc::as_ptr(ours) < Arc::as_ptr(theirs) {
+            let ours = lock(ours);
+            Self { ours, theirs: Some(lock(theirs)) }
+        } else {
+            let theirs = lock(theirs);
+            Self { ours: lock(ours), theirs: Some(theirs) }
+        }
+    }
+
+    pub(super) fn ours(&self) -> &Table {
+        &self.ours
+    }
+
+    pub(super) fn theirs(&self) -> &Table {
+        self.theirs.as_ref().unwrap_or(&self.ours)
+    }
+}
+
 /// The number in a key.
 pub(super) const fn number(key: u32) -> u32 {
     key >> TAG
@@ -131,11 +185,9 @@ impl Table {
     }
 
     /// Memory of ours in a work request: to be written or read by the device.
-    fn local(&self, slice: &Slice, write: bool) -> std::result::Result<(), Status> {
+    fn local(&self, slice: &Slice, using: Use) -> std::result::Result<(), Status> {
         match self.find(slice.key).map(|entry| entry.kind) {
-            Some(Kind::Region(range))
-                if range.holds(slice.address, slice.length) && (range.access.local_write || !write) =>
-            {
+            Some(Kind::Region(range)) if range.holds(slice.address, slice.length) && using.is_allowed(range.access) => {
                 Ok(())
             }
             _ => Err(Status::LocalProtection),
@@ -143,8 +195,8 @@ impl Table {
     }
 
     /// Whether all slices may be used so.
-    pub(super) fn all_local(&self, slices: &[Slice], write: bool) -> std::result::Result<(), Status> {
-        slices.iter().try_for_each(|slice| self.local(slice, write))
+    pub(super) fn all_local(&self, slices: &[Slice], using: Use) -> std::result::Result<(), Status> {
+        slices.iter().try_for_each(|slice| self.local(slice, using))
     }
 
     /// Whether the peer, on this queue pair of ours, may reach so many octets.

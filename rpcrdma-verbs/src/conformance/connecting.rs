@@ -1,0 +1,206 @@
+//! Making connections, and ending them.
+
+use super::Bed;
+use super::world::{CONFIG, End, Event, Host, connected, octets, until};
+use crate::provider::{
+    Cause, ConnectionEvent, Device, Manager, Operation, PRIVATE_DATA, QueuePair, QueuePairConfig, Status,
+};
+
+fn hosts<D: Device>(bed: &Bed<D>) -> (Host<D>, Host<D>, std::net::SocketAddr) {
+    let (near, mut far) = (Host::new(&bed.near, 64), Host::new(&bed.far, 64));
+    let to = far.manager.listen(bed.address).expect("it listens");
+    (near, far, to)
+}
+
+/// A connection manager may fill up what it carries with zeros.
+fn is_padded(said: &[u8], meant: &[u8]) -> bool {
+    said.strip_prefix(meant).is_some_and(|rest| rest.iter().all(|octet| *octet == 0))
+}
+
+fn established<D: Device>(event: Event<D>, pair: &D::QueuePair) -> Box<[u8]> {
+    match event {
+        ConnectionEvent::Established { queue_pair, private_data } if queue_pair == pair.number() => private_data,
+        _ => panic!("it should be established"),
+    }
+}
+
+/// Whether the peer has rejected it, and what it says.
+fn failed<D: Device>(event: Event<D>, pair: &D::QueuePair) -> (bool, Box<[u8]>) {
+    match event {
+        ConnectionEvent::Failed { queue_pair, rejected, private_data } if queue_pair == pair.number() => {
+            (rejected, private_data)
+        }
+        _ => panic!("it should have failed"),
+    }
+}
+
+pub(super) fn private_data_of_every_size_arrives<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    for size in 0..=PRIVATE_DATA {
+        let (there, back) = (octets(size), octets(PRIVATE_DATA - size));
+        let first = near.connect(to, &there).expect("it begins");
+        let (request, said) = far.requested();
+        assert!(is_padded(&said, &there), "{size} octets there");
+        let second = far.prepare(&request).expect("a queue pair");
+        far.manager.accept(request, &second, &back).expect("it is accepted");
+        established::<D>(far.event(), &second);
+        let said = established::<D>(near.event(), &first);
+        assert!(is_padded(&said, &back), "{} octets back", back.len());
+        drop((first, second));
+        while near.manager.poll().is_some() || far.manager.poll().is_some() {}
+    }
+}
+
+pub(super) fn too_much_private_data_is_refused<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    let much = octets(PRIVATE_DATA + 1);
+    assert!(matches!(near.connect(to, &much).expect_err("too much").cause, Cause::PrivateData));
+    let first = near.connect(to, &[]).expect("it begins");
+    let (request, _) = far.requested();
+    let second = far.prepare(&request).expect("a queue pair");
+    let refused = far.manager.accept(request, &second, &much).expect_err("too much");
+    assert!(matches!(refused.cause, Cause::PrivateData));
+    assert!(failed::<D>(near.event(), &first).0, "what can't be accepted is rejected");
+}
+
+pub(super) fn a_rejection_is_told_with_its_data<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    for size in [0, 1, PRIVATE_DATA] {
+        let first = near.connect(to, &[]).expect("it begins");
+        let (request, _) = far.requested();
+        far.manager.reject(request, &octets(size));
+        let (rejected, said) = failed::<D>(near.event(), &first);
+        assert!(rejected && is_padded(&said, &octets(size)), "{size} octets");
+    }
+}
+
+pub(super) fn a_dropped_request_is_a_rejection<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    let first = near.connect(to, &[]).expect("it begins");
+    drop(far.requested());
+    assert!(failed::<D>(near.event(), &first).0);
+    // One that was not even taken goes with its manager.
+    let second = near.connect(to, &[]).expect("it begins");
+    until("a request", || far.manager.poll());
+    drop(far);
+    assert!(failed::<D>(near.event(), &second).0);
+}
+
+pub(super) fn nobody_listens<D: Device>(bed: &Bed<D>) {
+    let (mut near, far, to) = hosts(bed);
+    drop(far);
+    // The answer may come at once, or later.
+    match near.connect(to, &[]) {
+        Ok(pair) => assert!(!failed::<D>(near.event(), &pair).0, "there is nobody who could have rejected it"),
+        Err(error) => assert!(matches!(error.cause, Cause::Unreachable(_)), "{error}"),
+    }
+}
+
+pub(super) fn an_address_is_taken_once<D: Device>(bed: &Bed<D>) {
+    let (_near, far, to) = hosts(bed);
+    let mut other = Host::new(&bed.third, 64);
+    let refused = other.manager.listen(to).expect_err("it is taken");
+    assert!(matches!(refused.cause, Cause::AddressInUse(address) if address == to), "{refused}");
+    let free = other.manager.listen(bed.address).expect("any other");
+    assert_ne!(free, to);
+    drop(far);
+    assert_eq!(other.manager.listen(to).expect("it is free again"), to);
+}
+
+pub(super) fn a_request_is_prepared_once<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    let first = near.connect(to, &[]).expect("it begins");
+    let (request, _) = far.requested();
+    let second = far.prepare(&request).expect("a queue pair");
+    assert!(matches!(far.prepare(&request).expect_err("it has one").cause, Cause::State));
+    far.manager.accept(request, &second, &[]).expect("it is accepted");
+    established::<D>(near.event(), &first);
+}
+
+pub(super) fn a_request_is_accepted_with_its_own_queue_pair<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    let first = near.connect(to, &[]).expect("it begins");
+    let (one, _) = far.requested();
+    let another = near.connect(to, &[]).expect("it begins");
+    let (other, _) = far.requested();
+    let _mine = far.prepare(&one).expect("a queue pair");
+    let foreign = far.prepare(&other).expect("a queue pair");
+    assert!(far.manager.accept(one, &foreign, &[]).is_err());
+    assert!(failed::<D>(near.event(), &first).0);
+    far.manager.accept(other, &foreign, &[]).expect("its own");
+    established::<D>(near.event(), &another);
+}
+
+pub(super) fn what_the_acceptor_gives_up_is_rejected<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    for disconnects in [false, true] {
+        let first = near.connect(to, &[]).expect("it begins");
+        let (request, _) = far.requested();
+        let second = far.prepare(&request).expect("a queue pair");
+        if disconnects {
+            second.disconnect();
+        }
+        drop(second);
+        assert!(near.manager.poll().is_none(), "the request can still be answered");
+        drop(request);
+        assert!(failed::<D>(near.event(), &first).0);
+    }
+}
+
+pub(super) fn what_the_initiator_gives_up_is_not_accepted<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    for prepares_first in [false, true] {
+        let first = near.connect(to, &[]).expect("it begins");
+        let (request, _) = far.requested();
+        let early = prepares_first.then(|| far.prepare(&request).expect("a queue pair"));
+        drop(first);
+        let Some(second) = early.or_else(|| far.prepare(&request).ok()) else { continue };
+        // Told at once, or by its end: the news may still be on its way.
+        if far.manager.accept(request, &second, &[]).is_ok() {
+            until("its end", || {
+                far.manager.poll().filter(|event| {
+                    matches!(event, ConnectionEvent::Disconnected { .. } | ConnectionEvent::Failed { .. })
+                })
+            });
+        }
+    }
+}
+
+pub(super) fn work_waits_for_the_connection<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    let pair = near.connect(to, &[]).expect("it begins");
+    let mut first = End::new(pair, near);
+    first.receives(4, 1024);
+    let part = super::world::whole(first.host.buf(b"early"));
+    first.push(Operation::Send { invalidate: None }, std::slice::from_ref(&part), true);
+    assert!(matches!(first.endpoint.post().expect_err("not connected").cause, Cause::State));
+    let (request, _) = far.requested();
+    let pair = far.prepare(&request).expect("a queue pair");
+    let mut second = End::new(pair, far);
+    second.receives(4, 1024);
+    second.host.manager.accept(request, second.endpoint.pair(), &[]).expect("it is accepted");
+    established::<D>(first.host.event(), first.endpoint.pair());
+    let sent = first.request(Operation::Send { invalidate: None }, &[part]);
+    assert_eq!(*second.message().expect("it arrives").0, *b"early");
+    assert_eq!(first.done(sent), Status::Success);
+}
+
+pub(super) fn both_ends_are_told_of_the_end<D: Device>(bed: &Bed<D>) {
+    for by_drop in [false, true] {
+        let mut both = connected(bed);
+        if by_drop {
+            drop(both.near);
+        } else {
+            both.near.endpoint.pair().disconnect();
+            both.near.wait_for_end();
+        }
+        both.far.wait_for_end();
+    }
+}
+
+pub(super) fn more_reads_than_the_device_has_are_refused<D: Device>(bed: &Bed<D>) {
+    let (mut near, _far, to) = hosts(bed);
+    let config = QueuePairConfig { reads: bed.near.capabilities().reads + 1, ..CONFIG };
+    let queues = crate::provider::Queues { completions: &near.completions, receives: None };
+    assert!(near.manager.connect(to, &config, queues, &[]).is_err());
+}

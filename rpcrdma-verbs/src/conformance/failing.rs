@@ -1,0 +1,182 @@
+//! What ends a connection, and what is told of it.
+
+use std::collections::VecDeque;
+
+use super::Bed;
+use super::world::{Both, End, Host, Seen, connect_hosts, connected, octets, until, whole};
+use crate::memory::Lent;
+use crate::provider::{
+    Access, Cause, CompletionQueue as _, ConnectionEvent, Device, Manager as _, Operation, QueuePair as _, Remote,
+    Status,
+};
+use crate::queue::Part;
+
+const SEND: Operation = Operation::Send { invalidate: None };
+
+pub(super) fn a_message_without_a_receive_ends_both<D: Device>(bed: &Bed<D>) {
+    let Both { mut near, mut far } = connected(bed);
+    far.receives(1, 1024);
+    near.send(b"first");
+    let second = near.send(b"second");
+    assert_eq!(near.done(second), Status::ReceiverNotReady);
+    near.wait_for_end();
+    far.wait_for_end();
+    assert_eq!(*far.message().expect("it had arrived").0, *b"first");
+}
+
+pub(super) fn a_message_longer_than_its_receive_ends_both<D: Device>(bed: &Bed<D>) {
+    let Both { mut near, mut far } = connected(bed);
+    far.receives(3, 1024);
+    let sent = near.send(&octets(1025));
+    assert_eq!(near.done(sent), Status::RemoteInvalidRequest);
+    assert_eq!(far.message().map(|_| ()), Err(Status::LocalLength));
+    // The rest are flushed.
+    for _ in 0..2 {
+        assert_eq!(far.message().map(|_| ()), Err(Status::Flushed));
+    }
+    near.wait_for_end();
+    far.wait_for_end();
+}
+
+/// Waits for the end of all that was posted, and holds it against what is expected: in this order, each once.
+fn all_end<D: Device>(end: &mut End<D>, requests: &[(u32, Status)], receives: &[*const u8]) {
+    let (mut left, mut posted) = (requests.iter().collect::<VecDeque<_>>(), receives.iter().collect::<VecDeque<_>>());
+    while !(left.is_empty() && posted.is_empty()) {
+        match end.next() {
+            Seen::Request(number, status) => {
+                let expected = left.pop_front().expect("no more requests were posted");
+                assert_eq!((number, status), *expected);
+            }
+            Seen::Receive(buf, status, _) => {
+                assert_eq!(Some(&buf.as_ptr()), posted.pop_front(), "in the order of their posting");
+                assert_eq!(status, Status::Flushed);
+            }
+        }
+    }
+    assert_eq!(end.endpoint.under_way(), 0);
+    end.turn();
+    assert!(end.seen.is_empty(), "nothing ends twice");
+}
+
+/// Posts receives, and tells where they are.
+fn receives<D: Device>(end: &mut End<D>, count: usize) -> Vec<*const u8> {
+    let bufs: Vec<_> = (0..count).map(|_| end.host.pool.take(1024).expect("memory")).collect();
+    let places = bufs.iter().map(|buf| buf.as_ptr()).collect();
+    bufs.into_iter().for_each(|buf| end.endpoint.push_receive(buf));
+    end.post();
+    places
+}
+
+pub(super) fn what_was_posted_is_flushed_in_order<D: Device>(bed: &Bed<D>) {
+    for signals in [1, 4] {
+        let Both { mut near, mut far } = connected(bed);
+        let (ours, theirs) = (receives(&mut near, 5), receives(&mut far, 20));
+        // The first is refused; those after it were posted with it.
+        let nowhere = Remote { address: 0, key: 0xdead_beef };
+        let data = whole(near.host.buf(b"data"));
+        let first = near.push(Operation::Write { to: nowhere }, std::slice::from_ref(&data), true);
+        let mut expected = vec![(first, Status::RemoteAccess)];
+        for number in 1..=20 {
+            // What fails has a completion, whether it asked for one or not.
+            let number = near.push(SEND, std::slice::from_ref(&data), number % signals == 0);
+            expected.push((number, Status::Flushed));
+        }
+        near.post();
+        all_end(&mut near, &expected, &ours);
+        all_end(&mut far, &[], &theirs);
+        near.wait_for_end();
+        far.wait_for_end();
+    }
+}
+
+pub(super) fn what_is_posted_afterwards_is_flushed<D: Device>(bed: &Bed<D>) {
+    let Both { mut near, mut far } = connected(bed);
+    near.endpoint.pair().disconnect();
+    near.wait_for_end();
+    far.wait_for_end();
+    for end in [&mut near, &mut far] {
+        let receives = receives(end, 3);
+        let data = whole(end.host.buf(b"data"));
+        let numbers: Vec<u32> = (0..3).map(|_| end.push(SEND, std::slice::from_ref(&data), true)).collect();
+        end.post();
+        let expected: Vec<_> = numbers.into_iter().map(|number| (number, Status::Flushed)).collect();
+        all_end(end, &expected, &receives);
+        // Again is no more than once.
+        end.endpoint.pair().disconnect();
+    }
+}
+
+pub(super) fn teardown_under_load_gives_all_back<D: Device>(bed: &Bed<D>) {
+    for posted in 0..30 {
+        let Both { mut near, mut far } = connected(bed);
+        let (memory, sink) = (Lent::from(far.host.buf(&octets(4096))), whole(near.host.buf(&[0; 4096])));
+        let (exposed, at) = far.expose(&memory, Access::REMOTE_READ);
+        far.receives(30, 1024);
+        near.receives(10, 1024);
+        let note = whole(near.host.buf(b"note"));
+        for number in 0..posted {
+            let part = if number % 3 == 0 { &sink } else { &note };
+            let operation = if number % 3 == 0 { Operation::Read { from: at } } else { SEND };
+            near.push(operation, std::slice::from_ref(part), number % 4 == 0);
+        }
+        near.post();
+        let budgets = [near.host.budget.clone(), far.host.budget.clone()];
+        let (first, second): (Box<dyn FnOnce()>, Box<dyn FnOnce()>) =
+            (Box::new(move || drop((near, sink, note))), Box::new(move || drop((exposed, far, memory))));
+        if posted % 2 == 0 {
+            first();
+            second();
+        } else {
+            second();
+            first();
+        }
+        assert_eq!(budgets.map(|budget| budget.used()), [0, 0], "{posted} requests");
+    }
+}
+
+pub(super) fn nothing_of_a_dropped_queue_pair_is_touched<D: Device>(bed: &Bed<D>) {
+    let Both { mut near, mut far } = connected(bed);
+    let buf = far.host.buf(&[1; 1024]);
+    let place = buf.as_ptr();
+    far.endpoint.push_receive(buf);
+    far.post();
+    let End { endpoint, host, .. } = far;
+    assert_eq!(endpoint.close().count(), 0);
+    // What was posted is back in its pool, and nobody writes it any more.
+    let part = whole(near.host.buf(&[2; 1024]));
+    near.push(SEND, &[part], true);
+    let _ = near.endpoint.post();
+    let back = host.pool.take(1024).expect("memory");
+    assert_eq!(back.as_ptr(), place);
+    near.wait_for_end();
+    let mut back = back;
+    back.set_len(1024);
+    assert_eq!(*back, [1; 1024]);
+}
+
+pub(super) fn a_completion_queue_overruns<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far) = (Host::new(&bed.near, 256), Host::new(&bed.far, 4));
+    let to = far.manager.listen(bed.address).expect("it listens");
+    let (first, second) = connect_hosts(&mut near, &mut far, to);
+    let (mut near, mut far) = (End::new(first, near), End::new(second, far));
+    far.receives(64, 1024);
+    let note = Part { buf: Lent::from(near.host.buf(b"note")), from: 0, length: 4 };
+    // A device may have more room than it was asked for.
+    let overrun = until("the overrun", || {
+        for _ in 0..48 {
+            near.push(SEND, std::slice::from_ref(&note), true);
+        }
+        let _ = near.endpoint.post();
+        near.turn();
+        let mut taken = Vec::new();
+        far.host.completions.poll(&mut taken, 1).err()
+    });
+    assert!(matches!(overrun.cause, Cause::Overrun), "{overrun}");
+    assert!(far.host.completions.poll(&mut Vec::new(), 1).is_err(), "it stays so");
+    drop(far);
+    until("the news of it", || {
+        let mut taken = Vec::new();
+        near.host.completions.poll(&mut taken, 16).expect("the other queue has room");
+        near.host.manager.poll().filter(|event| matches!(event, ConnectionEvent::Disconnected { .. }))
+    });
+}

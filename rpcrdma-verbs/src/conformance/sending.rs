@@ -1,0 +1,215 @@
+//! Messages, receives, and the queues that they are posted to.
+
+use super::Bed;
+use super::world::{Both, CONFIG, End, Host, Seen, connected, octets, until, whole};
+use crate::provider::{
+    Cause, CompletionQueue as _, ConnectionEvent, Device, Manager as _, Operation, QueuePair as _, Queues, Status,
+};
+use crate::queue::{Part, SLICES, SharedQueue};
+
+const SEND: Operation = Operation::Send { invalidate: None };
+
+pub(super) fn messages_of_all_sizes_arrive<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    for size in [0, 1, 2, 3, 4, 5, 63, 64, 1023, 1024, 1025, 4095, 4096, 65_535, 65_536] {
+        both.far.receives(1, 1 << 16);
+        let sent = both.near.send(&octets(size));
+        let (message, invalidated) = both.far.message().expect("it arrives");
+        assert_eq!((&*message, invalidated), (&*octets(size), None), "{size} octets");
+        assert_eq!(both.near.done(sent), Status::Success);
+    }
+}
+
+pub(super) fn parts_are_gathered<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    let most = bed.near.capabilities().slices.min(SLICES);
+    for count in 1..=most {
+        both.far.receives(1, 4096);
+        let all = octets(count * 37);
+        let parts: Vec<Part> = all.chunks(37).map(|chunk| whole(both.near.host.buf(chunk))).collect();
+        let sent = both.near.request(SEND, &parts);
+        assert_eq!(*both.far.message().expect("it arrives").0, *all, "{count} parts");
+        assert_eq!(both.near.done(sent), Status::Success);
+    }
+    // Parts of one buffer, in another order.
+    both.far.receives(1, 4096);
+    let buf = whole(both.near.host.buf(b"worldhello ")).buf;
+    let part = |from, length| Part { buf: buf.clone(), from, length };
+    let parts = if most < 2 { vec![part(0, 5)] } else { vec![part(5, 6), part(0, 5)] };
+    both.near.request(SEND, &parts);
+    let message = both.far.message().expect("it arrives").0;
+    assert_eq!(&*message, if most < 2 { b"world".as_slice() } else { b"hello world" });
+}
+
+pub(super) fn more_slices_than_the_device_takes_are_refused<D: Device>(bed: &Bed<D>) {
+    let most = bed.near.capabilities().slices;
+    if most >= SLICES {
+        return;
+    }
+    let mut both = connected(bed);
+    let part = whole(both.near.host.buf(b"one"));
+    both.near.push(SEND, &vec![part; most + 1], true);
+    assert!(both.near.endpoint.post().is_err());
+}
+
+pub(super) fn messages_keep_their_order<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    both.far.receives(64, 1024);
+    for number in 0..64u8 {
+        let part = whole(both.near.host.buf(&[number]));
+        both.near.push(SEND, &[part], true);
+    }
+    both.near.post();
+    for number in 0..64u8 {
+        assert_eq!(*both.far.message().expect("it arrives").0, [number]);
+    }
+    for number in 1..=64 {
+        assert!(matches!(both.near.next(), Seen::Request(of, Status::Success) if of == number));
+    }
+}
+
+pub(super) fn receives_may_be_larger<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    both.far.receives(2, 4096);
+    both.near.send(b"short");
+    both.near.send(&octets(4096));
+    let message = both.far.message().expect("it arrives").0;
+    assert_eq!((message.len(), message.capacity()), (5, 4096));
+    assert_eq!(both.far.message().expect("it fits").0.len(), 4096);
+}
+
+pub(super) fn requests_without_completions_end_with_a_later_one<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    both.far.receives(10, 1024);
+    for number in 1..=10u8 {
+        let part = whole(both.near.host.buf(&[number]));
+        both.near.push(SEND, &[part], number == 10);
+    }
+    both.near.post();
+    for _ in 0..10 {
+        both.far.message().expect("it arrives");
+    }
+    let mut taken = Vec::new();
+    until("the one completion", || {
+        both.near.host.completions.poll(&mut taken, 16).expect("no overrun");
+        (!taken.is_empty()).then_some(())
+    });
+    assert_eq!(taken.len(), 1, "only the last has one");
+    both.near.complete(&taken[0]);
+    assert_eq!((both.near.seen.len(), both.near.endpoint.under_way()), (10, 0));
+}
+
+pub(super) fn a_send_queue_is_full_until_completions_are_polled<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    let message = whole(both.near.host.buf(b"message"));
+    let mut refused = 0;
+    // A device may have more places than it was asked for.
+    for _ in 0..8 * CONFIG.sends {
+        both.far.endpoint.push_receive(both.far.host.pool.take(1024).expect("memory"));
+        if both.far.endpoint.post().is_err() {
+            break;
+        }
+        both.near.push(SEND, std::slice::from_ref(&message), true);
+        if let Err(error) = both.near.endpoint.post() {
+            assert!(matches!(error.cause, Cause::Full), "{error}");
+            refused += 1;
+            break;
+        }
+        both.far.message().expect("it arrives: it was done, though nobody has polled its completion");
+    }
+    assert_eq!(refused, 1, "it never was full");
+    assert!(both.near.endpoint.under_way() >= CONFIG.sends as usize);
+    while both.near.endpoint.under_way() > 0 {
+        assert!(matches!(both.near.next(), Seen::Request(_, Status::Success)));
+    }
+    let sent = both.near.request(SEND, &[message]);
+    assert_eq!(both.near.done(sent), Status::Success, "there is room again");
+}
+
+pub(super) fn a_receive_queue_is_full<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    let mut posted = 0;
+    let refused = until("the receive queue to be full", || {
+        posted += 1;
+        both.far.endpoint.push_receive(both.far.host.pool.take(1024).expect("memory"));
+        both.far.endpoint.post().err()
+    });
+    assert!(matches!(refused.cause, Cause::Full), "{refused}");
+    assert!(posted > CONFIG.receives);
+    both.near.send(b"message");
+    assert_eq!(*both.far.message().expect("the queue still works").0, *b"message");
+    both.far.receives(1, 1024);
+}
+
+pub(super) fn shared_receives_serve_several_queue_pairs<D: Device>(bed: &Bed<D>) {
+    let mut far = Host::new(&bed.far, 256);
+    let to = far.manager.listen(bed.address).expect("it listens");
+    let mut shared: SharedQueue<D> = SharedQueue::new(bed.far.shared_receives(8).expect("a shared queue"));
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let mut near = Host::new(&bed.near, 64);
+        let first = near.connect(to, &[]).expect("it begins");
+        let (request, _) = far.requested();
+        let queues = Queues { completions: &far.completions, receives: Some(shared.queue()) };
+        let second = far.manager.prepare(&request, &CONFIG, queues).expect("a queue pair");
+        far.manager.accept(request, &second, &[]).expect("it is accepted");
+        assert!(matches!(far.event(), ConnectionEvent::Established { .. }));
+        assert!(matches!(near.event(), ConnectionEvent::Established { .. }));
+        ends.push((End::new(first, near), second));
+    }
+    for _ in 0..8 {
+        shared.post(far.buf(&[0; 1024])).expect("there is room");
+    }
+    assert!(shared.post(far.buf(&[0; 1024])).is_err(), "it is full");
+    let arrived = |shared: &mut SharedQueue<D>| {
+        let mut taken = Vec::new();
+        until("a message", || {
+            far.completions.poll(&mut taken, 1).expect("no overrun");
+            taken.first().filter(|completion| completion.status == Status::Success).copied()
+        });
+        (taken[0].queue_pair, shared.complete(&taken[0]).expect("it was posted").to_vec())
+    };
+    for (number, (near, pair)) in ends.iter_mut().enumerate() {
+        near.send(&octets(number + 1));
+        assert_eq!(arrived(&mut shared), (pair.number(), octets(number + 1)));
+    }
+    // The end of one leaves what is shared to the others.
+    let (gone, _) = ends.swap_remove(0);
+    drop(gone);
+    for (near, pair) in &mut ends {
+        near.send(b"still there");
+        assert_eq!(arrived(&mut shared), (pair.number(), b"still there".to_vec()));
+    }
+    // All are used before their memory goes.
+    for _ in 0..3 {
+        ends[0].0.send(b"last");
+        arrived(&mut shared);
+    }
+    ends[0].0.send(b"one too many");
+    assert!(matches!(ends[0].0.next(), Seen::Request(..)));
+    let last = ends[0].1.number();
+    until("the news of it", || {
+        let ended = |event: &_| matches!(event, ConnectionEvent::Disconnected { queue_pair } if *queue_pair == last);
+        far.manager.poll().filter(ended)
+    });
+}
+
+pub(super) fn memory_of_another_device_is_refused<D: Device>(bed: &Bed<D>) {
+    let third = Host::new(&bed.third, 16);
+    let Both { mut near, mut far } = connected(bed);
+    far.receives(4, 1024);
+    // Keys of two devices may happen to be alike: one that is not.
+    let mut ours = near.host.pool.take(1024).expect("memory");
+    ours.set_len(1024);
+    let ours = whole(ours);
+    let foreign = until("a key that is not ours", || {
+        let part = whole(Host::new(&bed.third, 16).buf(b"foreign"));
+        let key = |part: &Part| part.buf.slice(0, 1).map(|slice| slice.key);
+        (key(&part) != key(&ours)).then_some(part)
+    });
+    let sent = near.request(SEND, &[foreign]);
+    assert_eq!(near.done(sent), Status::LocalProtection);
+    near.wait_for_end();
+    far.wait_for_end();
+    drop(third);
+}

@@ -1,0 +1,289 @@
+//! Services that take their time: `async` handlers, in slots that are made once.
+//!
+//! A slot is a future that lives as long as the server: it waits for a call, lets the service answer it, and waits again. So a call
+//! allocates nothing, and the handlers that run at once are as many as there are slots; further calls wait for one.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use rpcrdma_proto::connection::{Config, Served};
+
+use crate::driver::{Driver, DriverError, Id, Message, Told, WriteError, Writer};
+use crate::provider::Device;
+use crate::rpc::{self, Call, Denial};
+use crate::server::{Arrival, denial_of};
+
+/// A service whose answers may take their time: the procedures of one program.
+pub trait AsyncService: 'static {
+    /// The program's number.
+    fn program(&self) -> u32;
+
+    /// The versions of it that are here.
+    fn versions(&self) -> RangeInclusive<u32>;
+
+    /// Whether a call says that its caller takes backward calls from now on (NFSv4.1's CREATE_SESSION does).
+    fn is_ready(&self, call: &Call<'_>) -> bool {
+        let _ = call;
+        false
+    }
+
+    /// Answers a call: writes its results, or says why not. `from` is the connection that it came by.
+    fn call(&self, from: Id, call: &Call<'_>, results: &mut Writer<'_>) -> impl Future<Output = Result<(), Denial>>;
+}
+
+/// A server whose handlers are futures, on a driver. [`Local::serve`](crate::local::Local::serve) takes it.
+pub struct AsyncServer<S> {
+    service: Rc<S>,
+    address: SocketAddr,
+    connections: Vec<Id>,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    /// Calls that wait for a slot.
+    waiting: VecDeque<(Id, Arrival)>,
+    runner: Arc<Runner>,
+}
+
+impl<S> fmt::Debug for AsyncServer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AsyncServer({}, {} slots)", self.address, self.slots.len())
+    }
+}
+
+/// One handler: its future, and what it is given and gives.
+struct Slot {
+    future: Pin<Box<dyn Future<Output = ()>>>,
+    desk: Rc<RefCell<Desk>>,
+    flag: Arc<Flag>,
+    waker: Waker,
+}
+
+/// What lies between a slot and its server.
+#[derive(Default)]
+struct Desk {
+    call: Option<(Id, Arrival)>,
+    /// The call that is answered, and the reply.
+    reply: Option<(Id, Served)>,
+    message: Message,
+}
+
+/// Who turns the server.
+#[derive(Default)]
+pub(crate) struct Runner(Mutex<Option<Waker>>);
+
+impl Runner {
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut runner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !runner.as_ref().is_some_and(|registered| registered.will_wake(waker)) {
+            *runner = Some(waker.clone());
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(runner) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            runner.wake();
+        }
+    }
+}
+
+/// Whether a slot has something to do: it may be told so from any thread.
+struct Flag {
+    ready: AtomicBool,
+    runner: Arc<Runner>,
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ready.store(true, Ordering::Release);
+        self.runner.wake();
+    }
+}
+
+impl<S: AsyncService> AsyncServer<S> {
+    /// A server at an address (port 0 asks for any), with so many handlers at once.
+    ///
+    /// # Errors
+    /// The settings make no sense, or the address can't be had.
+    pub fn bind<D: Device>(
+        driver: &mut Driver<D>,
+        address: SocketAddr,
+        config: Config,
+        service: S,
+        handlers: usize,
+    ) -> Result<Self, DriverError> {
+        let (service, runner) = (Rc::new(service), Arc::new(Runner::default()));
+        let slots: Vec<Slot> = (0..handlers.max(1)).map(|_| Slot::new(service.clone(), runner.clone())).collect();
+        let free = (0..slots.len()).rev().collect();
+        Ok(Self {
+            service,
+            address: driver.listen(address, config)?,
+            connections: Vec::new(),
+            slots,
+            free,
+            waiting: VecDeque::new(),
+            runner,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// Takes what has come since the last turn of the driver, and lets the handlers go on: how much has happened.
+    pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        let mut count = self.take(driver);
+        loop {
+            count += self.hand_out(driver);
+            let ended = self.poll(driver);
+            count += ended;
+            if ended == 0 || self.waiting.is_empty() {
+                return count;
+            }
+        }
+    }
+
+    /// The task that is to be woken when a handler can go on.
+    pub(crate) fn register(&self, runner: &Waker) {
+        self.runner.register(runner);
+    }
+
+    fn take<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        while let Some(id) = driver.accepted() {
+            self.connections.push(id);
+        }
+        let (mut count, mut at) = (0, 0);
+        while let Some(id) = self.connections.get(at).copied() {
+            at += 1;
+            while let Some(told) = driver.event(id) {
+                match told {
+                    Told::Arrived { call, xid, message } => {
+                        self.waiting.push_back((id, Arrival { call, xid, message }));
+                        count += 1;
+                    }
+                    Told::Closed { .. } => {
+                        driver.forget(id);
+                        at -= 1;
+                        self.connections.swap_remove(at);
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        count
+    }
+
+    /// Gives the calls that wait to slots that are free. What no service sees is answered at once.
+    fn hand_out<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        let mut count = 0;
+        while let (Some(free), false) = (self.free.last().copied(), self.waiting.is_empty()) {
+            let Some((id, arrival)) = self.waiting.pop_front() else { break };
+            count += 1;
+            let program = (self.service.program(), self.service.versions());
+            if denial_of(driver, id, &arrival, program, |call| self.service.is_ready(call)) {
+                continue;
+            }
+            self.free.pop();
+            if let Some(slot) = self.slots.get(free) {
+                slot.desk.borrow_mut().call = Some((id, arrival));
+                slot.flag.ready.store(true, Ordering::Release);
+            }
+        }
+        count
+    }
+
+    /// Lets the handlers go on that can: how many calls they have answered.
+    fn poll<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        let mut count = 0;
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            if !slot.flag.ready.swap(false, Ordering::AcqRel) {
+                continue;
+            }
+            // It never ends.
+            let _: Poll<()> = slot.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
+            let mut desk = slot.desk.borrow_mut();
+            if let Some((id, call)) = desk.reply.take() {
+                // The call may have ended meanwhile, with its connection.
+                let _ = driver.reply_with(id, call, &mut desk.message);
+                self.free.push(number);
+                count += 1;
+            }
+        }
+        count
+    }
+}
+
+impl Slot {
+    fn new<S: AsyncService>(service: Rc<S>, runner: Arc<Runner>) -> Self {
+        let desk = Rc::new(RefCell::new(Desk::default()));
+        let flag = Arc::new(Flag { ready: AtomicBool::new(false), runner });
+        let waker = Waker::from(flag.clone());
+        Self { future: Box::pin(handle(service, desk.clone())), desk, flag, waker }
+    }
+}
+
+/// What a slot does: one call after the other.
+async fn handle<S: AsyncService>(service: Rc<S>, desk: Rc<RefCell<Desk>>) {
+    loop {
+        let (id, arrival) = next(&desk).await;
+        let mut message = std::mem::take(&mut desk.borrow_mut().message);
+        let said = match arrival.read() {
+            Some(Ok(call)) => answer(&*service, id, arrival.xid, &call, &mut message).await,
+            // It was read before it was handed out.
+            Some(Err(denial)) => Err(denial),
+            None => Err(Denial::GarbageArguments),
+        };
+        if let Err(denial) = said {
+            message.forget();
+            // The header of a denial has nothing in it that can't be encoded.
+            let _ = rpc::write_reply(&mut Writer::new(&mut message), arrival.xid, Some(denial));
+        }
+        let mut desk = desk.borrow_mut();
+        desk.message = message;
+        desk.reply = Some((id, arrival.call));
+    }
+}
+
+async fn answer<S: AsyncService>(
+    service: &S,
+    from: Id,
+    xid: u32,
+    call: &Call<'_>,
+    message: &mut Message,
+) -> Result<(), Denial> {
+    message.forget();
+    let mut writer = Writer::new(message);
+    let begun: Result<(), WriteError> = rpc::write_reply(&mut writer, xid, None);
+    begun.map_err(|_| Denial::System)?;
+    service.call(from, call, &mut writer).await
+}
+
+/// The next call of a slot.
+async fn next(desk: &RefCell<Desk>) -> (Id, Arrival) {
+    std::future::poll_fn(|_| match desk.borrow_mut().call.take() {
+        Some(call) => Poll::Ready(call),
+        // The server sets its flag when there is one.
+        None => Poll::Pending,
+    })
+    .await
+}
