@@ -17,10 +17,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use rpcrdma_proto::connection::{Config, Served};
 
+use crate::calls::{Arrival, denial_of};
 use crate::driver::{Driver, DriverError, Id, Message, Told, WriteError, Writer};
 use crate::provider::Device;
 use crate::rpc::{self, Call, Denial};
-use crate::server::{Arrival, denial_of};
 
 /// A service whose answers may take their time: the procedures of one program.
 pub trait AsyncService: 'static {

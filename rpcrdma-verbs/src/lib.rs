@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 pub mod blocking;
+mod calls;
 pub mod client;
 #[doc(hidden)]
 pub mod conformance;

@@ -13,7 +13,6 @@ mod pool;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::rc::Rc;
 
 pub use block::Budget;
 use block::Place;
@@ -96,7 +95,7 @@ impl Buf {
     /// The budget is used up, or the device can't.
     pub fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
         let length = u32::try_from(memory.len()).map_err(|_| MemoryError::TooLarge(memory.len()))?;
-        let share = Share::new(Rc::new(Place::adopt(device, budget, memory)?));
+        let share = Share::adopted(Place::adopt(device, budget, memory)?);
         Ok(Self { share, length })
     }
 
@@ -139,6 +138,10 @@ impl Buf {
     /// The vector that it was made of, with its present octets; none if it is a pool's.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
+        // A pool's goes home.
+        if !self.share.is_adopted() {
+            return None;
+        }
         self.share.into_place()?.into_vec(self.length)
     }
 }

@@ -1,55 +1,17 @@
 //! A server: it accepts connections, and a service answers their calls.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use rpcrdma_proto::connection::{Config, Failure, Reason, ReplyError, Served};
+use rpcrdma_proto::connection::{Config, Failure, Reason};
 use rpcrdma_proto::rpc::AuthStat;
 
-use crate::client::{CallId, ClientError, ClientEvent, begin, event};
-use crate::driver::{Driver, DriverError, GivenBack, Id, Payload, Told, Unanswered, WriteError, Writer};
+use crate::calls::{self, CallId, ClientError, ClientEvent, answer, begin, denial_of, event};
+pub use crate::calls::{Arrival, ServeError};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Told, WriteError, Writer};
 use crate::provider::Device;
-use crate::rpc::{self, Call, Credentials, Denial};
-
-/// A call of a peer's that has come.
-#[derive(Debug)]
-pub struct Arrival {
-    /// The call.
-    pub call: Served,
-    /// Its XID.
-    pub xid: u32,
-    pub(crate) message: Payload,
-}
-
-impl Arrival {
-    /// What it says; none if it is not even the beginning of an RPC call, and is to be declined.
-    #[must_use]
-    pub fn read(&self) -> Option<Result<Call<'_>, Denial>> {
-        rpc::read_call(self.message.octets())
-    }
-}
-
-/// Why a call is not answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ServeError {
-    /// The transport: the call has ended, or there is no way for the reply.
-    Reply(ReplyError),
-    /// The reply could not be written.
-    Write(WriteError),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reply(error) => error.fmt(f),
-            Self::Write(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
+use crate::rpc::{Call, Credentials, Denial};
 
 /// A service: the procedures of one program.
 pub trait Service {
@@ -121,7 +83,7 @@ impl<S: Service> Server<S> {
         &self,
         driver: &mut Driver<D>,
         to: Id,
-        call: crate::client::Call,
+        call: calls::Call,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
     ) -> Result<CallId, GivenBack<ClientError>> {
         begin(driver, to, call, &Credentials::none(), write)
@@ -199,61 +161,6 @@ impl<S: Service> Server<S> {
             let _ = answer(driver, id, call, xid, Some(denial), |_| Ok(()));
         }
     }
-}
-
-/// Whether a call is answered already: it is malformed, or for another program or version. If it is not, and says that its
-/// caller takes backward calls, that is noted.
-pub(crate) fn denial_of<D: Device>(
-    driver: &mut Driver<D>,
-    id: Id,
-    arrival: &Arrival,
-    (program, versions): (u32, RangeInclusive<u32>),
-    is_ready: impl FnOnce(&Call<'_>) -> bool,
-) -> bool {
-    let denial = match arrival.read() {
-        None => {
-            if let Some(session) = driver.session_mut(id) {
-                // It has ended already if its connection is gone.
-                let _ = session.decline(arrival.call);
-            }
-            return true;
-        }
-        Some(Err(denial)) => denial,
-        Some(Ok(call)) if call.procedure.program != program => Denial::ProgramUnavailable,
-        Some(Ok(call)) if !versions.contains(&call.procedure.version) => {
-            Denial::ProgramMismatch { low: *versions.start(), high: *versions.end() }
-        }
-        Some(Ok(call)) => {
-            if is_ready(&call)
-                && let Some(session) = driver.session_mut(id)
-            {
-                session.peer_ready(arrival.call);
-            }
-            return false;
-        }
-    };
-    // It has ended already if its connection is gone.
-    let _ = answer(driver, id, arrival.call, arrival.xid, Some(denial), |_| Ok(()));
-    true
-}
-
-/// Answers a call: with what `write` writes, or with a denial.
-pub(crate) fn answer<D: Device>(
-    driver: &mut Driver<D>,
-    id: Id,
-    call: Served,
-    xid: u32,
-    denial: Option<Denial>,
-    write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-) -> Result<(), ServeError> {
-    let answered = driver.reply(id, call, |writer| {
-        rpc::write_reply(writer, xid, denial)?;
-        write(writer)
-    });
-    answered.map_err(|why| match why {
-        Unanswered::Reply(why) => ServeError::Reply(why),
-        Unanswered::Write(why) => ServeError::Write(why),
-    })
 }
 
 /// Credentials that are too weak.

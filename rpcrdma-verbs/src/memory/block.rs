@@ -10,7 +10,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::pool::Home;
 use super::{MemoryError, rights};
 use crate::provider::{Device, Region};
 
@@ -159,7 +158,6 @@ pub(super) struct Place {
     block: Arc<Block>,
     memory: NonNull<u8>,
     capacity: u32,
-    home: Home,
 }
 
 impl Place {
@@ -167,21 +165,22 @@ impl Place {
     ///
     /// # Safety
     /// It is within the block, and no other place has an octet of it.
-    pub(super) unsafe fn new(block: Arc<Block>, at: usize, capacity: u32, home: Home) -> Self {
+    pub(super) unsafe fn new(block: Arc<Block>, at: usize, capacity: u32) -> Self {
         // SAFETY: it is within the block, as the caller promises.
         let memory = unsafe { block.memory.add(at) };
-        Self { block, memory, capacity, home }
+        Self { block, memory, capacity }
     }
 
     pub(super) fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
         let capacity = u32::try_from(memory.capacity()).map_err(|_| MemoryError::TooLarge(memory.capacity()))?;
         let block = Block::adopt(device, budget, memory)?;
         let memory = block.memory;
-        Ok(Self { block, memory, capacity, home: Home::default() })
+        Ok(Self { block, memory, capacity })
     }
 
-    pub(super) fn home(&self) -> &Home {
-        &self.home
+    /// Whether it is a vector's, and no pool's.
+    pub(super) fn is_adopted(&self) -> bool {
+        matches!(self.block.owner, Owner::Vec)
     }
 
     pub(super) fn capacity(&self) -> u32 {
@@ -216,9 +215,9 @@ impl Place {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), length.min(self.capacity) as usize) }
     }
 
-    /// The vector that it was adopted from; none if it is a pool's.
+    /// The vector that it was adopted from; none if it was not.
     pub(super) fn into_vec(self, length: u32) -> Option<Vec<u8>> {
-        if !self.home.is_none() {
+        if !self.is_adopted() {
             return None;
         }
         let block = Arc::into_inner(self.block)?;

@@ -13,8 +13,8 @@ use crate::provider::Device;
 
 /// A pool of registered buffers for one core. Clones are of the same pool.
 ///
-/// Buffers have the sizes 1 KiB, 4 KiB, 16 KiB and so on by fours, up to 1 MiB and beyond, and come back when they are
-/// dropped. Small ones share blocks, which are registered once.
+/// Buffers have the sizes 256 octets, 1 KiB, 4 KiB, 16 KiB and so on by fours, up to 1 MiB and beyond, and come back when they
+/// are dropped. Small ones share blocks, which are registered once.
 #[derive(Clone, Debug)]
 pub struct Pool<D: Device> {
     device: D,
@@ -35,7 +35,10 @@ struct Shelves {
 pub(super) struct Home(Weak<Shelves>);
 
 /// A share in a place. The last one brings it home.
-pub(super) struct Share(ManuallyDrop<Rc<Place>>);
+pub(super) struct Share {
+    place: ManuallyDrop<Rc<Place>>,
+    home: Home,
+}
 
 /// What a pool has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,8 +50,8 @@ pub struct PoolStats {
 }
 
 /// Classes of size, and octets of the smallest.
-const CLASSES: usize = 11;
-const SMALLEST: u32 = 1024;
+const CLASSES: usize = 12;
+const SMALLEST: u32 = 256;
 /// Octets of a block of small buffers.
 const BLOCK: usize = 1 << 18;
 
@@ -58,11 +61,6 @@ fn class(octets: u32) -> Option<(usize, u32)> {
 }
 
 impl Home {
-    /// Whether it is no pool's.
-    pub(super) fn is_none(&self) -> bool {
-        self.0.ptr_eq(&Weak::new())
-    }
-
     fn back(&self, place: Rc<Place>) {
         if let (Some(shelves), Some((class, _))) = (self.0.upgrade(), class(place.capacity()))
             && let Some(shelf) = shelves.classes.get(class)
@@ -73,26 +71,29 @@ impl Home {
 }
 
 impl Share {
-    pub(super) fn new(place: Rc<Place>) -> Self {
-        Self(ManuallyDrop::new(place))
+    /// The only share in a place that is no pool's.
+    pub(super) fn adopted(place: Place) -> Self {
+        Self { place: ManuallyDrop::new(Rc::new(place)), home: Home::default() }
     }
 
     /// Whether nobody else has a share.
     pub(super) fn is_only(&self) -> bool {
-        Rc::strong_count(&self.0) == 1
+        Rc::strong_count(&self.place) == 1
     }
 
     /// The place, if nobody else has a share.
     pub(super) fn into_place(self) -> Option<Place> {
         let mut share = ManuallyDrop::new(self);
-        // SAFETY: the share is not dropped: its place is taken, once.
-        Rc::into_inner(unsafe { ManuallyDrop::take(&mut share.0) })
+        // SAFETY: the share is not dropped: what it has is taken here, once.
+        let (place, home) = unsafe { (ManuallyDrop::take(&mut share.place), std::ptr::read(&raw const share.home)) };
+        drop(home);
+        Rc::into_inner(place)
     }
 }
 
 impl Clone for Share {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { place: self.place.clone(), home: self.home.clone() }
     }
 }
 
@@ -100,17 +101,16 @@ impl Deref for Share {
     type Target = Place;
 
     fn deref(&self) -> &Place {
-        &self.0
+        &self.place
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         // SAFETY: it is taken once, as the share goes.
-        let place = unsafe { ManuallyDrop::take(&mut self.0) };
+        let place = unsafe { ManuallyDrop::take(&mut self.place) };
         if Rc::strong_count(&place) == 1 {
-            let home = place.home().clone();
-            home.back(place);
+            self.home.back(place);
         }
     }
 }
@@ -158,7 +158,8 @@ impl<D: Device> Pool<D> {
         }
         let place = shelf.borrow_mut().pop().ok_or(MemoryError::TooLarge(octets as usize))?;
         self.shelves.taken.set(self.shelves.taken.get() + 1);
-        Ok(Buf::of(Share::new(place)))
+        let home = Home(Rc::downgrade(&self.shelves));
+        Ok(Buf::of(Share { place: ManuallyDrop::new(place), home }))
     }
 
     /// Cuts a new block into places of one size.
@@ -169,10 +170,9 @@ impl<D: Device> Pool<D> {
         self.shelves.made.set(self.shelves.made.get() + 1);
         // All of them come back to this shelf, without growing it then.
         shelf.reserve(count);
-        let home = Home(Rc::downgrade(&self.shelves));
         shelf.extend((0..count).rev().map(|at| {
             // SAFETY: the block has room for `count` places of this size, and this is the only one at its number.
-            Rc::new(unsafe { Place::new(block.clone(), at * size, capacity, home.clone()) })
+            Rc::new(unsafe { Place::new(block.clone(), at * size, capacity) })
         }));
         Ok(())
     }

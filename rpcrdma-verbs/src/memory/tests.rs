@@ -67,3 +67,13 @@ fn a_vector_keeps_its_octets() {
     assert_eq!((back.as_slice(), back.as_ptr(), back.capacity()), (b"abcdef".as_slice(), address, 100));
     assert_eq!(budget.used(), 0);
 }
+
+#[test]
+fn a_pools_buffer_is_no_vector_and_goes_home() {
+    let device = Fabric::new().device();
+    let pool = Pool::new(&device, &Budget::new(1 << 20));
+    let buf = pool.take(1000).unwrap();
+    let address = buf.as_ptr();
+    assert_eq!(buf.into_vec(), None);
+    assert_eq!(pool.take(1000).unwrap().as_ptr(), address);
+}
