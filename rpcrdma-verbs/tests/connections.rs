@@ -16,7 +16,6 @@ use rpcrdma_verbs::rpc::Credentials;
 use rpcrdma_verbs::server::Server;
 use world::{Block, NULL, PROGRAM, call};
 
-const CONNECTIONS: usize = 1000;
 const CREDITS: u16 = 32;
 /// Octets of a page, on the machines that this is run on.
 const PAGE: usize = 4096;
@@ -29,7 +28,7 @@ fn resident() -> Option<usize> {
 
 /// Octets that are registered for one end, and octets in memory of one end, when each connection has had as many calls under
 /// way as it has credits.
-fn octets_per_end(client: &Config, server: Config) -> (usize, Option<usize>) {
+fn octets_per_end(connections: usize, client: &Config, server: Config) -> (usize, Option<usize>) {
     let fabric = Fabric::new();
     let budgets = [Budget::new(1 << 30), Budget::new(1 << 30)];
     let mut near = Driver::new(&fabric.device(), &budgets[0], 1 << 17).unwrap();
@@ -37,7 +36,7 @@ fn octets_per_end(client: &Config, server: Config) -> (usize, Option<usize>) {
     let block = Block::new(far.pool());
     let mut server = Server::bind(&mut far, SocketAddr::from(([127, 0, 0, 1], 0)), server, block).unwrap();
     let before = resident();
-    let clients: Vec<Client> = (0..CONNECTIONS)
+    let clients: Vec<Client> = (0..connections)
         .map(|_| Client::connect(&mut near, server.address(), client.clone(), Credentials::none()).unwrap())
         .collect();
     for client in &clients {
@@ -45,7 +44,7 @@ fn octets_per_end(client: &Config, server: Config) -> (usize, Option<usize>) {
             client.call(&mut near, call(NULL, 0), |_| Ok(())).unwrap();
         }
     }
-    let mut left = CONNECTIONS * usize::from(CREDITS);
+    let mut left = connections * usize::from(CREDITS);
     while left > 0 {
         near.turn().unwrap();
         far.turn().unwrap();
@@ -60,11 +59,11 @@ fn octets_per_end(client: &Config, server: Config) -> (usize, Option<usize>) {
             }
         }
     }
-    assert_eq!(server.connections().len(), CONNECTIONS);
+    assert_eq!(server.connections().len(), connections);
     let registered = budgets.each_ref().map(Budget::used);
-    let resident = resident().zip(before).map(|(after, before)| (after - before) / (2 * CONNECTIONS));
+    let resident = resident().zip(before).map(|(after, before)| (after - before) / (2 * connections));
     println!("registered octets of each end's driver: {registered:?}");
-    (registered.into_iter().max().unwrap() / CONNECTIONS, resident)
+    (registered.into_iter().max().unwrap() / connections, resident)
 }
 
 #[test]
@@ -74,10 +73,12 @@ fn a_thousand_connections_are_small() {
     let few = Config { segments: 8, limits, reserve: 2, ..Config::client() };
     let client = Config { calls: CREDITS, credits: CREDITS.into(), serve: 0, ..few.clone() };
     let server = Config { role: Role::Server, calls: 0, credits: 0, serve: CREDITS, ..few };
-    let (registered, resident) = octets_per_end(&client, server);
+    let (registered, resident) = octets_per_end(1000, &client, server);
     println!("{registered} octets registered for one end of a connection, {resident:?} in memory");
     assert!(registered < 160 << 10, "{registered}");
-    // With 8 backward calls as well.
-    let (registered, resident) = octets_per_end(&Config::client(), Config::server());
-    println!("with backward calls: {registered} octets registered, {resident:?} in memory");
+    // All that is in memory, what is registered included.
+    assert!(resident.is_none_or(|resident| resident < 288 << 10), "{resident:?}");
+    // As it is set up without being asked: 8 backward calls, and up to 256 segments in each call.
+    let (registered, resident) = octets_per_end(100, &Config::client(), Config::server());
+    println!("with the default settings: {registered} octets registered, {resident:?} in memory");
 }

@@ -35,6 +35,12 @@ pub(crate) struct Block {
     pub(crate) ready: Option<Id>,
 }
 
+impl Block {
+    pub(crate) fn new(pool: Pool<SoftwareDevice>) -> Self {
+        Self { pool, octets: (0..BLOCK).map(|at| (at / 7).to_le_bytes()[0]).collect(), ready: None }
+    }
+}
+
 impl Service for Block {
     fn program(&self) -> u32 {
         PROGRAM
@@ -95,8 +101,7 @@ impl World {
         let fabric = Fabric::new();
         let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 28), 1 << 14)?;
         let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 1 << 14)?;
-        let octets = (0..BLOCK).map(|at| (at / 7).to_le_bytes()[0]).collect();
-        let block = Block { pool: far.pool().clone(), octets, ready: None };
+        let block = Block::new(far.pool().clone());
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(&mut far, any, server, block)?;
         let client = Client::connect(&mut near, server.address(), client, Credentials::none())?;

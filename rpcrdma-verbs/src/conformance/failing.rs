@@ -121,14 +121,12 @@ pub(super) fn teardown_under_load_gives_all_back<D: Device>(bed: &Bed<D>) {
         }
         near.post();
         let budgets = [near.host.budget.clone(), far.host.budget.clone()];
-        let (first, second): (Box<dyn FnOnce()>, Box<dyn FnOnce()>) =
-            (Box::new(move || drop((near, sink, note))), Box::new(move || drop((exposed, far, memory))));
         if posted % 2 == 0 {
-            first();
-            second();
+            drop((near, sink, note));
+            drop((exposed, far, memory));
         } else {
-            second();
-            first();
+            drop((exposed, far, memory));
+            drop((near, sink, note));
         }
         assert_eq!(budgets.map(|budget| budget.used()), [0, 0], "{posted} requests");
     }

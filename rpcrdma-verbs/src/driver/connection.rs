@@ -91,10 +91,11 @@ pub(crate) enum Work {
 #[derive(Debug)]
 struct Ours<D: Device> {
     message: Message,
-    results: ArrayVec<Lent, RESULTS>,
+    // On the heap, once the place is used for them: most places of most connections never are.
+    results: Vec<Lent>,
     whole: Option<Lent>,
     reply: Option<Lent>,
-    exposed: ArrayVec<Exposed<D>, REGIONS>,
+    exposed: Vec<Exposed<D>>,
     span: Span,
     /// The call that has ended here, and whose memory was not taken, with what was written to its results.
     ended: Option<u32>,
@@ -199,10 +200,10 @@ impl<D: Device> Connection<D> {
         let config = session.config();
         let ours = |_| Ours {
             message: Message::default(),
-            results: ArrayVec::new(),
+            results: Vec::new(),
             whole: None,
             reply: None,
-            exposed: ArrayVec::new(),
+            exposed: Vec::new(),
             span: Span::none(),
             ended: None,
             written: ArrayVec::new(),
