@@ -285,7 +285,8 @@ fn there_is_a_receive_for_a_question() {
 // A grant beyond what was asked for let more calls go than there were receives for their replies.
 #[test]
 fn no_grant_lets_more_calls_go_than_there_are_receives_for() {
-    let (mut client, mut server) = settled(one(Config { calls: 64, credits: 4, ..Config::client() }), one(Config::server()));
+    let (mut client, mut server) =
+        settled(one(Config { calls: 64, credits: 4, ..Config::client() }), one(Config::server()));
     let xid = client.session.call(&NULL, None).unwrap();
     pass(&mut client, &mut server);
     client.receive(&pair::words(&[xid, 1, 1000, 0, 0, 0, 0, xid, 1]));
@@ -324,4 +325,18 @@ fn there_are_receives_for_the_answers_to_a_call_and_an_operation() {
     client.session.connected(0, Config::server().private_data()).unwrap();
     client.act();
     assert_eq!(client.session.posted(), 4);
+}
+
+// An update of any property ended what was asked for, as if it had told a size.
+#[test]
+fn an_update_of_something_else_does_not_lift_the_limit() {
+    let server = Config { receive_size: 16_384, ..Config::server() };
+    let (mut client, mut server) = settled(Config::client(), server);
+    works(&mut client, &mut server);
+    client.session.ask(Basic::ReceiveBufferSize(4096)).unwrap();
+    client.send().unwrap();
+    // ROPT_UPDPROP with Requester Remote Invalidation.
+    client.receive(&pair::words(&[77, 2, 1, 5, 0, 4, 16, 1, 2, 4, 1]));
+    client.session.call(&Call { length: 10_000, ..NULL }, None).unwrap();
+    assert!(client.send().unwrap().octets.len() < 4096);
 }

@@ -21,7 +21,7 @@ use simulation::script::{Act, CLIENT, Plan, SERVER, Sabotage, Step};
 use simulation::spec::Spec;
 
 /// Steps of a run among the other tests, and of one from which every fault is expected to be there often.
-const FEW: u64 = 300_000;
+const FEW: u64 = 1_000_000;
 const MANY: u64 = 100_000_000;
 const OFTEN: u64 = 1000;
 

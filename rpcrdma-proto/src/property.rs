@@ -72,7 +72,8 @@ impl Values {
         Self { receive_buffer_size: 4096, remote_invalidation: false, backward_support: Bkreqsup::Inline };
 
     /// The value of the same property as this one.
-    pub(crate) const fn get(&self, of: Basic) -> Basic {
+    #[must_use]
+    pub const fn get(&self, of: Basic) -> Basic {
         match of {
             Basic::ReceiveBufferSize(_) => Basic::ReceiveBufferSize(self.receive_buffer_size),
             Basic::RemoteInvalidation(_) => Basic::RemoteInvalidation(self.remote_invalidation),

@@ -53,8 +53,8 @@ pub(crate) struct End {
     /// A promise of the engine's that was made: errors that were told as events.
     pub(crate) peer_errors: u64,
     pub(crate) registered: bool,
-    /// The size of the peer's receives that this end has asked for, and whether the question was sent.
-    pub(crate) asked: Option<(u32, bool)>,
+    /// The size of the peer's receives that this end has asked for, whether the question was sent, and the size until then.
+    pub(crate) asked: Option<(u32, bool, u32)>,
 }
 
 /// A call of this end.

@@ -1,7 +1,5 @@
 //! Messages that no correct peer sends.
 
-use rpcrdma_proto::connection::Held;
-
 use super::end::End;
 use super::fault::Hostile;
 use super::message::{Message, Origin};
@@ -48,18 +46,7 @@ impl World {
         if let Some(key) = invalidate {
             let _ = self.pairs[pair].ends[to].memory.invalidate(key);
         }
-        self.forged(pair, to, at);
-    }
-
-    fn forged(&mut self, pair: usize, to: usize, at: usize) {
-        use rpcrdma_proto::connection::Buffer;
-        let message = self.messages.get(at);
-        let this = &mut self.pairs[pair].ends[to];
-        self.stats.steps += 1;
-        match this.session.received(Buffer(at as u64), message.octets(), message.invalidate) {
-            Held::Kept => this.kept.push(at),
-            Held::Free => self.messages.free(at),
-        }
+        self.hand_over(pair, to, at);
         self.poll(pair, to);
     }
 }

@@ -1,4 +1,20 @@
 //! The simulator: sessions of the engine on virtual links, with a virtual clock and faults, and the rules held after each step.
+//!
+//! A [`script::Plan`] is all that decides a run: settings, a list of what consumers do and which faults there are, and a seed
+//! for the rest. A [`world::World`] lets it happen. Headers are real octets, and of payloads the first two words; what else
+//! they hold is a place in a call or a reply, so that how messages are put together is checked octet by octet at no cost.
+//!
+//! After the last act all faults are healed: every call is to end, both ends are to know each other's properties, and the
+//! world is to come to rest. Then both sessions are drained, and nothing may be left.
+//!
+//! # What a forgery excuses
+//!
+//! A message that is corrupt or hostile taints its connection, until that is lost, which it is when faults are healed. On it
+//! the following is no defect: credits beyond a grant, a missing receive, octets beyond what the peer takes, access to memory that
+//! is not there (it breaks the connection, as it does in an RDMA device), a reply or a call that is not what was sent, a
+//! close for `Overrun`, `Invalidated` or `NoVersion`, a call that hangs until the connection is lost. All else holds: nothing
+//! panics or leaks, each call ends once, its memory is fenced and its Sends are done before, there is a receive for each call
+//! that waits for its reply, no call goes back before its peer is ready, and each close has its reason.
 
 pub(crate) mod chart;
 mod check;

@@ -142,7 +142,7 @@ impl World {
         };
         // What was asked for binds at once.
         let most = match this.asked {
-            Some((size, true)) if message.word(1) == 2 => most.min(size),
+            Some((size, true, _)) if message.word(1) == 2 => most.min(size),
             _ => most,
         };
         // What a forged message tells, or in which version it is answered, is not what the peer takes.
@@ -225,7 +225,7 @@ impl World {
     }
 
     /// Gives a message to the session.
-    fn hand_over(&mut self, pair: usize, to: usize, at: usize) {
+    pub(crate) fn hand_over(&mut self, pair: usize, to: usize, at: usize) {
         let message = self.messages.get(at);
         let this = &mut self.pairs[pair].ends[to];
         self.stats.steps += 1;

@@ -12,7 +12,8 @@ use super::serving::Serving;
 use crate::credit::Requester;
 use crate::property::{Answer, Basic, Decision, Disposition, Values, dispositions};
 use crate::v2::properties::{
-    Connprop, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
+    Connprop, PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop,
+    Updprop,
 };
 use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::{THRESHOLD_TWO, Version};
@@ -239,8 +240,10 @@ impl Exchange {
                 let updprop = Updprop::from_bytes(info)?;
                 link.peer.updated(&updprop)?;
                 self.keep(updprop.now.iter());
-                // An update to a larger size ends what we have asked for (decision D17).
-                link.asked_size = link.asked_size.filter(|asked| link.peer.values().receive_buffer_size <= *asked);
+                // An update to a larger size ends what we have asked for (decision D17); one of something else does not.
+                let of_size = updprop.now.iter().any(|value| value.which == PROP_RBSIZ);
+                let size = link.peer.values().receive_buffer_size;
+                link.asked_size = link.asked_size.filter(|asked| !of_size || size <= *asked);
                 Ok(Told::Changed)
             }
             _ => Ok(Told::Nothing),
