@@ -513,3 +513,23 @@ fn operations_of_an_experiment_reach_the_consumer() {
             .any(|event| matches!(event, Event::Operation { operation } if operation.xid == xid && !operation.call))
     );
 }
+
+/// An RPC message behind an operation that nobody here but the consumer knows has the operation's direction, or is refused.
+// spec: v2-4.2.2-d
+#[test]
+fn an_operation_has_the_direction_of_its_rpc_message() {
+    let (mut client, mut server) = settled(Config::client(), Config::server());
+    works(&mut client, &mut server);
+    server.session.register_operation(EXPERIMENT).unwrap();
+    for (xid, begin, direction, taken) in [(77, 77, CALL, true), (78, 78, 1, false), (79, 5, 1, true)] {
+        let mut octets = operation(xid, CALL, EXPERIMENT, &[1]);
+        octets.extend(words(&[begin, direction]));
+        server.receive(&octets);
+        let mine = |event: &Event| matches!(event, Event::Operation { operation } if operation.xid == xid);
+        assert_eq!(server.events.iter().any(mine), taken, "{xid}");
+    }
+    let refused = server.send().unwrap();
+    assert_eq!(refused.octets[..4], 78u32.to_be_bytes());
+    assert_eq!(refused.octets[12..20], [0, 0, 0, 4, 0, 0, 0, 2], "RDMA2_ERROR, RDMA2_ERR_BAD_HEADER");
+    works(&mut client, &mut server);
+}

@@ -30,6 +30,16 @@ struct Notice<'a> {
     payload: &'a [u8],
 }
 
+impl Notice<'_> {
+    /// Whether an RPC message that begins behind the operation, with its XID, has another direction. What begins otherwise is
+    /// another part of a message, which tells none.
+    // spec: v2-4.2.2-d
+    fn is_contradicted(&self) -> bool {
+        let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
+        [*a, *b, *c, *d] == self.xid.to_be_bytes() && i32::from_be_bytes(*mtype) != self.direction.value()
+    }
+}
+
 impl Session {
     /// There is a connection, whose peer has sent this private data.
     ///
@@ -285,6 +295,10 @@ impl Session {
             self.spoken(Version::Two);
         }
         if self.exchange.is_registered(told.code) {
+            if told.is_contradicted() {
+                self.malformed(told);
+                return Held::Free;
+            }
             return self.hand_over(told, buffer, message);
         }
         if !self.exchange.knows(told.code) {
