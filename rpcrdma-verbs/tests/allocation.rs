@@ -1,6 +1,7 @@
 //! What an RPC costs: allocations, copies, work requests and completions, counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 mod world;
 

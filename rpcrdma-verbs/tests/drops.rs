@@ -2,6 +2,7 @@
 //! touched. Under AddressSanitizer (`.ci/asan`) this shows that nothing is used after it is freed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 mod world;
 

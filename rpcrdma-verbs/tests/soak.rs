@@ -3,6 +3,7 @@
 //! `RPCRDMA_SOAK_SECONDS` says how long each takes, 3 if it does not; `RPCRDMA_SOAK_SEED` where the random numbers begin.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 mod world;
 
@@ -441,4 +442,40 @@ fn threads_do_not_wait_for_each_other() {
         }
     });
     assert!(answered.into_inner() > 100);
+}
+
+/// What is delayed goes on although both ends wait, each in its thread.
+#[test]
+fn delays_hold_up_nobody_who_waits() {
+    let fabric = Fabric::new();
+    fabric.inject(Faults { seed: 5, delay: 6, ..Faults::default() });
+    let began = Instant::now();
+    let done = AtomicBool::new(false);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let (fabric, done) = (&fabric, &done);
+        scope.spawn(move || {
+            let mut host = Host::new(fabric, SocketAddr::from(([127, 0, 0, 1], 0)));
+            tell.send(host.server.address()).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                host.driver.wait(PATIENCE).unwrap();
+                host.server.serve(&mut host.driver);
+            }
+        });
+        let mut caller = Caller::new(fabric, told.recv().unwrap(), 0, 5);
+        for _ in 0..50 {
+            let id = caller.client.call(&mut caller.driver, call(NULL, 0), |_| Ok(())).unwrap();
+            caller.open.insert(id, Open { expected: Expected::Nothing, timed: false, cancelled: false });
+            while !caller.open.is_empty() {
+                caller.driver.wait(PATIENCE).unwrap();
+                caller.take();
+                caller.assert_moving();
+            }
+        }
+        // The end of the connection wakes the server.
+        done.store(true, Ordering::Relaxed);
+        drop(caller);
+    });
+    assert!(fabric.injected().delays > 0);
+    assert!(began.elapsed() < PATIENCE, "somebody has waited as long as it was allowed to");
 }

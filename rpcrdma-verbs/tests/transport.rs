@@ -172,3 +172,32 @@ fn denials_are_told() {
         assert!(matches!(why, rpcrdma_verbs::client::ClientError::Reply(_)), "{why}");
     }
 }
+
+/// A call that gets the place of one that was cancelled, before anybody is told of that, keeps its message.
+#[test]
+fn a_cancelled_call_takes_nothing_along() {
+    let mut world = World::new(Config::client(), Config::server());
+    let cancelled = world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    assert!(world.client.cancel(&mut world.near, cancelled));
+    let echo = |writer: &mut Writer<'_>| {
+        writer.octets(b"octets..");
+        Ok(())
+    };
+    let begun = world.client.call(&mut world.near, Call::to(PROGRAM, 1, ECHO), echo).unwrap();
+    let mut failed = 0;
+    loop {
+        match world.next() {
+            ClientEvent::Failed { call, .. } => {
+                assert_eq!(call, cancelled);
+                assert!(world.client.take_memory(&mut world.near, call).items.is_empty());
+                failed += 1;
+            }
+            ClientEvent::Answered { call, answer } => {
+                assert_eq!((call, answer.results(), failed), (begun, b"octets..".as_slice(), 1));
+                return;
+            }
+            ClientEvent::Ready(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -201,12 +201,18 @@ impl Fabric {
         if !self.is_faulty() {
             return;
         }
-        let links: Vec<Arc<Link>> = {
-            let mut chaos = self.chaos();
-            chaos.links.retain(|link| link.strong_count() > 0);
-            chaos.links.iter().filter_map(Weak::upgrade).collect()
-        };
-        links.iter().for_each(|link| link.progress());
+        self.links().iter().for_each(|link| link.progress());
+    }
+
+    /// Whether anything waits for time to pass.
+    fn has_delayed(&self) -> bool {
+        self.is_faulty() && self.links().iter().any(|link| link.has_delayed())
+    }
+
+    fn links(&self) -> Vec<Arc<Link>> {
+        let mut chaos = self.chaos();
+        chaos.links.retain(|link| link.strong_count() > 0);
+        chaos.links.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn attach(&self, link: &Arc<Link>) {

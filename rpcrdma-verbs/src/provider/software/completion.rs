@@ -111,6 +111,10 @@ impl provider::CompletionQueue for CompletionQueue {
 
     fn arm(&self) -> Result<()> {
         self.shared.lock().armed = true;
+        // What is delayed goes on with polls: who is to wait is woken to poll, or all might wait for ever.
+        if self.shared.fabric.has_delayed() {
+            wake(&self.shared.wake);
+        }
         Ok(())
     }
 

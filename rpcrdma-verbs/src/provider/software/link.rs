@@ -347,6 +347,10 @@ impl Link {
         self.execute(ends, side, request, slices);
     }
 
+    pub(super) fn has_delayed(&self) -> bool {
+        self.lock().iter().flatten().any(|end| !end.delayed.is_empty())
+    }
+
     /// Lets a poll's worth of time pass for what was delayed.
     pub(super) fn progress(&self) {
         let mut ends = self.lock();
