@@ -69,8 +69,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// 256 segments and 16 MiB: more than any NFS implementation offers.
-    pub const DEFAULT: Self = Self { segments: 256, octets: 1 << 24 };
+    /// 64 segments and 16 MiB: as many segments as a call of ours has at most, and more than Linux offers.
+    pub const DEFAULT: Self = Self { segments: 64, octets: 1 << 24 };
 }
 
 impl Default for Limits {

@@ -98,6 +98,8 @@ impl Answered {
 pub enum ClientError {
     /// It could not begin.
     Call(CallError),
+    /// The client has not said that it takes backward calls, or they can't go by this connection.
+    NotReady,
     /// Its message could not be written.
     Write(WriteError),
     /// The transport.
@@ -110,6 +112,9 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(error) => error.fmt(f),
+            Self::NotReady => {
+                f.write_str("the client takes no backward calls now: wait for the call by which it says so")
+            }
             Self::Write(error) => error.fmt(f),
             Self::Transport(error) => error.fmt(f),
             Self::Reply(error) => error.fmt(f),

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod exposure;
 mod handle;
 mod message;
+mod told;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +22,11 @@ use rpcrdma_proto::private_data::PrivateData;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use connection::{Connection, Wish};
-pub use connection::{Counters, GivenBack, Memory, Payload};
-pub(crate) use connection::{Refused, Request, Told, Unanswered};
 pub use handle::Handle;
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
+pub use told::{Counters, GivenBack, Memory, Payload};
+pub(crate) use told::{Refused, Request, Told, Unanswered};
 
 use crate::memory::{Budget, MemoryError, Pool};
 use crate::provider::{

@@ -9,7 +9,7 @@ use rpcrdma_proto::rpc::AuthStat;
 
 use crate::calls::{self, CallId, ClientError, ClientEvent, answer, begin, denial_of, event};
 pub use crate::calls::{Arrival, ServeError};
-use crate::driver::{Driver, DriverError, GivenBack, Id, Told, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, Told, WriteError, Writer};
 use crate::provider::Device;
 use crate::rpc::{Call, Credentials, Denial};
 
@@ -78,7 +78,7 @@ impl<S: Service> Server<S> {
     /// Calls a client back, which has said that it takes that ([`Service::is_ready`]). `event` tells how it ends.
     ///
     /// # Errors
-    /// It can't begin.
+    /// It can't begin: the client has not said so on this connection, for example.
     pub fn call_back<D: Device>(
         &self,
         driver: &mut Driver<D>,
@@ -86,6 +86,10 @@ impl<S: Service> Server<S> {
         call: calls::Call,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
     ) -> Result<CallId, GivenBack<ClientError>> {
+        if driver.session(to).is_some_and(|session| !session.is_peer_ready()) {
+            let memory = Box::new(Memory { results: call.results, ..Memory::default() });
+            return Err(GivenBack { why: ClientError::NotReady, memory });
+        }
         begin(driver, to, call, &Credentials::none(), write)
     }
 

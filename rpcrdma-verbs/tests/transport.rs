@@ -201,3 +201,13 @@ fn a_cancelled_call_takes_nothing_along() {
         }
     }
 }
+
+#[test]
+fn nobody_is_called_back_who_has_not_said_that_it_takes_that() {
+    let mut world = World::new(Config::client(), Config::server());
+    world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    world.answer();
+    let to = world.server.connections()[0];
+    let refused = world.server.call_back(&mut world.far, to, Call::to(1, 1, 0), |_| Ok(())).unwrap_err();
+    assert!(matches!(refused.why, rpcrdma_verbs::client::ClientError::NotReady), "{refused}");
+}

@@ -120,7 +120,7 @@ impl World {
                 }
                 self.pairs[pair].ends[end].calls.push(call);
             }
-            Err(CallError::Full | CallError::Closed | CallError::NotReady) => {}
+            Err(CallError::Full | CallError::Closed) => {}
         }
         self.poll(pair, end);
     }

@@ -59,8 +59,6 @@ pub enum CallError {
     Full,
     /// The session has ended, or is to end.
     Closed,
-    /// The peer's consumer has not said that it takes backward calls.
-    NotReady,
 }
 
 impl core::fmt::Display for CallError {
@@ -68,7 +66,6 @@ impl core::fmt::Display for CallError {
         f.write_str(match self {
             Self::Full => "as many calls are open as there may be",
             Self::Closed => "the session has ended",
-            Self::NotReady => "the peer's consumer has not said that it takes backward calls",
         })
     }
 }

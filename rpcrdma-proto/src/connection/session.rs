@@ -300,6 +300,12 @@ impl Session {
         self.peer_ready
     }
 
+    /// Whether the peer's consumer takes backward calls on this connection: others wait until it does.
+    #[must_use]
+    pub fn is_peer_ready(&self) -> bool {
+        self.peer_ready && self.link.calls(&self.config).is_some()
+    }
+
     /// The consumer of the peer takes no more backward calls.
     pub fn peer_unready(&mut self) {
         self.peer_ready = false;

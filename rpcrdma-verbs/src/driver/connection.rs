@@ -1,22 +1,20 @@
 //! One session and its queue pair: the engine's actions become work requests, and completions go into the engine.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::{Piece, Segment};
 use rpcrdma_proto::connection::{
-    Action, Buffer, CallError, Event, Exposure, Failure, Held, Message as Place, Reason, Region, ReplyError, Sent,
-    Served, Session, Transmit,
+    Action, Buffer, Event, Exposure, Held, Message as Place, Reason, Region, ReplyError, Sent, Served, Session,
+    Transmit,
 };
 use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
-use rpcrdma_proto::version::Version;
-
 use tracing::{Span, debug, debug_span};
 
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
+use super::told::{Counters, GivenBack, Memory, Payload, Refused, Request, Told, Unanswered};
 use crate::memory::{Buf, Lent, Pool};
 use crate::provider::{Access, Completion, Device, Operation, Remote, Status};
 use crate::queue::{Done, Endpoint, Part};
@@ -50,21 +48,6 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) stalled: bool,
     pub(crate) events: VecDeque<Told>,
     pub(crate) counters: Counters,
-}
-
-/// What a connection's transport has done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counters {
-    /// Messages sent.
-    pub sends: u64,
-    /// RDMA Reads.
-    pub reads: u64,
-    /// RDMA Writes.
-    pub writes: u64,
-    /// Regions exposed to the peer.
-    pub exposed: u64,
-    /// Octets of messages that were copied into send buffers or out of receive buffers. Items that are moved apart are not.
-    pub copied: u64,
 }
 
 /// What the driver is to do about a connection.
@@ -110,89 +93,6 @@ struct Theirs {
     reply: Message,
     /// The reply, where it goes to the Reply chunk.
     long: Option<Lent>,
-}
-
-/// What a consumer is told.
-#[derive(Debug)]
-pub(crate) enum Told {
-    Ready(Version),
-    Arrived { call: Served, xid: u32, message: Payload },
-    Ended,
-    Replied { xid: u32, message: Payload },
-    Failed { xid: u32, why: Failure },
-    Properties,
-    Closed { why: Reason, last: bool },
-}
-
-/// An RPC message that has come.
-#[derive(Debug)]
-pub struct Payload {
-    buf: Buf,
-    octets: Range<usize>,
-}
-
-impl Payload {
-    /// Its octets.
-    #[must_use]
-    pub fn octets(&self) -> &[u8] {
-        self.buf.get(self.octets.clone()).unwrap_or_default()
-    }
-}
-
-/// A call's memory, given back.
-#[derive(Debug, Default)]
-pub struct Memory {
-    /// Its items.
-    pub items: ArrayVec<Buf, ITEMS>,
-    /// The memory for its results.
-    pub results: ArrayVec<Buf, RESULTS>,
-}
-
-/// Something that was refused, and the memory that was to be used for it.
-#[derive(Debug)]
-pub struct GivenBack<E> {
-    /// Why.
-    pub why: E,
-    /// The memory.
-    pub memory: Box<Memory>,
-}
-
-impl<E> GivenBack<E> {
-    /// The same for another reason.
-    pub(crate) fn map<F>(self, f: impl FnOnce(E) -> F) -> GivenBack<F> {
-        GivenBack { why: f(self.why), memory: self.memory }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for GivenBack<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.why.fmt(f)
-    }
-}
-
-impl<E: fmt::Debug + fmt::Display> std::error::Error for GivenBack<E> {}
-
-/// What a call needs beside its message.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) results: ArrayVec<Buf, RESULTS>,
-    pub(crate) largest_reply: u32,
-    pub(crate) reducible: bool,
-    pub(crate) deadline: Option<u64>,
-}
-
-/// Why a call could not be begun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refused {
-    Call(CallError),
-    Write(WriteError),
-}
-
-/// Why a call could not be answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unanswered {
-    Reply(ReplyError),
-    Write(WriteError),
 }
 
 impl<D: Device> Connection<D> {
