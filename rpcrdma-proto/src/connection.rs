@@ -53,8 +53,8 @@ mod link;
 mod output;
 mod queues;
 mod receives;
-mod requests;
-mod serving;
+mod requester;
+mod responder;
 mod session;
 mod slots;
 
@@ -64,5 +64,5 @@ pub use life::{Change, Life, Service, Stage, Step, Turn};
 pub use output::{
     Action, Buffer, Event, Exposure, Failure, Message, Operation, Reason, Region, Reply, Sent, Served, Transmit, Write,
 };
-pub use requests::CallError;
+pub use requester::CallError;
 pub use session::{ConnectError, Counters, Held, ReplyError, Session, SetError};

@@ -7,8 +7,8 @@ use arrayvec::ArrayVec;
 
 use super::config::Config;
 use super::link::Link;
-use super::requests::Requests;
-use super::serving::Serving;
+use super::requester::Requests;
+use super::responder::Serving;
 use crate::credit::Requester;
 use crate::property::{Answer, Basic, Decision, Disposition, Values, dispositions};
 use crate::v2::properties::{

@@ -7,7 +7,7 @@ use crate::travel;
 use crate::v2::properties::Bkreqsup;
 use crate::version::{Negotiation, THRESHOLD_ONE, THRESHOLD_TWO, Version};
 
-use super::serving::Terms;
+use super::responder::Terms;
 
 /// The present connection.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use super::Session;
 use crate::connection::config::Role;
 use crate::connection::life::Stage;
 use crate::connection::output::{Action, Event, Sent, Transmit};
-use crate::connection::requests::{Kind, NEVER};
+use crate::connection::requester::{Kind, NEVER};
 use crate::error::PeerError;
 use crate::version::{Event as Turn, Negotiation, Version};
 

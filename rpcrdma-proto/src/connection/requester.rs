@@ -1,4 +1,4 @@
-//! Calls of ours: from the consumer's wish to the end that it is told of.
+//! The requester: calls of ours, from the consumer's wish to the end that it is told of.
 
 mod request;
 

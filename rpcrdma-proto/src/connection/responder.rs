@@ -1,4 +1,4 @@
-//! Calls of the peer's: from their arrival to the end of their replies.
+//! The responder: calls of the peer's, from their arrival to the end of their replies.
 
 mod call;
 
