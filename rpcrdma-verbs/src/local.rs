@@ -1,6 +1,6 @@
 //! Calls as futures, on one thread: for any runtime that can wait for a descriptor.
 //!
-//! A [`Local`] owns a driver. Whoever runs it turns it when it is woken: [`tokio`](crate::tokio) does. Nothing crosses threads, so
+//! A [`Local`] owns a driver. Whoever runs it turns it when it is woken: `tokio::run` does (feature `tokio`). Nothing crosses threads, so
 //! that a future of a call takes no lock and wakes nobody but its own task.
 
 use std::cell::RefCell;
