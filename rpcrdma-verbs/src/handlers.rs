@@ -18,7 +18,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use rpcrdma_proto::connection::{Config, Served};
 
 use crate::calls::{Arrival, denial_of};
-use crate::driver::{Driver, DriverError, Id, Message, Told, WriteError, Writer};
+use crate::driver::{Driver, DriverError, Id, Message, WriteError, Writer};
+use crate::peers::Peers;
 use crate::provider::Device;
 use crate::rpc::{self, Call, Denial};
 
@@ -44,7 +45,7 @@ pub trait AsyncService: 'static {
 pub struct AsyncServer<S> {
     service: Rc<S>,
     address: SocketAddr,
-    connections: Vec<Id>,
+    peers: Peers,
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Calls that wait for a slot.
@@ -129,7 +130,7 @@ impl<S: AsyncService> AsyncServer<S> {
         Ok(Self {
             service,
             address: driver.listen(address, config)?,
-            connections: Vec::new(),
+            peers: Peers::default(),
             slots,
             free,
             waiting: VecDeque::new(),
@@ -151,7 +152,8 @@ impl<S: AsyncService> AsyncServer<S> {
 
     /// Takes what has come since the last turn of the driver, and lets the handlers go on: how much has happened.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
-        let mut count = self.take(driver);
+        let Self { peers, waiting, .. } = self;
+        let mut count = peers.take(driver, |_, id, arrival| waiting.push_back((id, arrival)));
         loop {
             count += self.hand_out(driver);
             let ended = self.poll(driver);
@@ -165,32 +167,6 @@ impl<S: AsyncService> AsyncServer<S> {
     /// The task that is to be woken when a handler can go on.
     pub(crate) fn register(&self, runner: &Waker) {
         self.runner.register(runner);
-    }
-
-    fn take<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
-        while let Some(id) = driver.accepted() {
-            self.connections.push(id);
-        }
-        let (mut count, mut at) = (0, 0);
-        while let Some(id) = self.connections.get(at).copied() {
-            at += 1;
-            while let Some(told) = driver.event(id) {
-                match told {
-                    Told::Arrived { call, xid, message } => {
-                        self.waiting.push_back((id, Arrival { call, xid, message }));
-                        count += 1;
-                    }
-                    Told::Closed { .. } => {
-                        driver.forget(id);
-                        at -= 1;
-                        self.connections.swap_remove(at);
-                        break;
-                    }
-                    _ => {}
-                }
-            }
-        }
-        count
     }
 
     /// Gives the calls that wait to slots that are free. What no service sees is answered at once.

@@ -16,6 +16,7 @@ pub mod handlers;
 pub mod local;
 pub mod measure;
 pub mod memory;
+mod peers;
 pub mod provider;
 mod queue;
 pub mod rpc;
