@@ -55,6 +55,7 @@ mod queues;
 mod receives;
 mod requester;
 mod responder;
+mod rows;
 mod session;
 mod slots;
 

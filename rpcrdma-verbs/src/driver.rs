@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod exposure;
 mod handle;
 mod message;
+mod shared;
 mod told;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use rpcrdma_proto::private_data::PrivateData;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use connection::{Connection, Wish};
+use shared::Shared;
 pub use handle::Handle;
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
@@ -33,7 +35,7 @@ use crate::provider::{
     Completion, CompletionQueue as _, ConnectionEvent, Device, Manager as _, QueuePair as _, QueuePairConfig, Queues,
     VerbError,
 };
-use crate::queue::{Endpoint, tag};
+use crate::queue::{Batch, Endpoint, is_shared, tag};
 
 /// A connection of a driver's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,13 +50,15 @@ pub struct Driver<D: Device> {
     by_pair: HashMap<u32, Id>,
     manager: D::Manager,
     completions: D::CompletionQueue,
+    /// The receives of all connections, where they share them.
+    shared: Option<Shared<D>>,
     pool: Pool<D>,
     device: D,
     listening: HashMap<SocketAddr, Config>,
     accepts: Option<Config>,
     /// Connections that were accepted and not told yet.
     accepted: Vec<Id>,
-    scratch: Box<[u8]>,
+    scratch: Scratch,
     taken: Vec<Completion>,
     /// Connections with something to do.
     dirty: Vec<Id>,
@@ -70,7 +74,17 @@ struct Slot<D: Device> {
     generation: u16,
     dirty: bool,
     server: Option<SocketAddr>,
+    /// The number of its last queue pair.
+    pair: Option<u32>,
     connection: Option<Box<Connection<D>>>,
+}
+
+/// Memory that one connection after the other uses.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// For the header of a message.
+    pub(crate) header: Box<[u8]>,
+    pub(crate) batch: Batch,
 }
 
 /// Is shown each message that is sent: its octets, of which the header can be read by [`dump`](crate::dump).
@@ -97,6 +111,15 @@ pub enum DriverError {
     Memory(MemoryError),
     /// The connection has ended for good, or never was.
     Gone,
+    /// Receives can't be shared: there are connections already, or the device has no RNR retry.
+    NotShared,
+    /// Receives are shared, and have another size than these settings.
+    SharedSize {
+        /// Octets of each.
+        size: u32,
+    },
+    /// As many connections as one driver can have.
+    Full,
 }
 
 impl fmt::Display for DriverError {
@@ -106,6 +129,13 @@ impl fmt::Display for DriverError {
             Self::Device(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),
             Self::Gone => f.write_str("the connection has ended for good"),
+            Self::NotShared => f.write_str(
+                "receives can be shared before there are connections, and on a device with RNR retry: not on this one now",
+            ),
+            Self::SharedSize { size } => {
+                write!(f, "receives are shared, of {size} octets each: receive_size and receive_size_most must be that")
+            }
+            Self::Full => write!(f, "a driver has {MOST} connections at most: use another for more"),
         }
     }
 }
@@ -132,6 +162,8 @@ impl From<MemoryError> for DriverError {
 
 /// Completions taken at once.
 const BATCH: usize = 256;
+/// Connections of one driver.
+const MOST: u32 = 1 << 16;
 /// Work requests that one queue pair may have under way.
 const REQUESTS: u32 = 1024;
 
@@ -153,12 +185,13 @@ impl<D: Device> Driver<D> {
             by_pair: HashMap::new(),
             manager: device.manager()?,
             completions: device.completion_queue(completions)?,
+            shared: None,
             pool: Pool::new(device, budget),
             device: device.clone(),
             listening: HashMap::new(),
             accepts: None,
             accepted: Vec::new(),
-            scratch: vec![0; 1 << 16].into(),
+            scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
             taken: Vec::with_capacity(BATCH),
             dirty: Vec::new(),
             next_due: u64::MAX,
@@ -192,6 +225,25 @@ impl<D: Device> Driver<D> {
         Handle::new(self.handles.clone())
     }
 
+    /// Lets all connections take what they receive from one queue of so many buffers, each of `size` octets: an idle one takes
+    /// none then. To be said before there are connections, whose settings must have this size as their `receive_size`, and as
+    /// `receive_size_most`.
+    ///
+    /// There may be fewer buffers than all peers together have credits for: while all are used, the peers' messages wait, by
+    /// RNR retry. So the device must have that.
+    ///
+    /// # Errors
+    /// The device has no shared queues or no RNR retry, or there are connections already, or the budget is used up.
+    pub fn share_receives(&mut self, count: u32, size: u32) -> Result<(), DriverError> {
+        if !self.connections.is_empty() || !self.device.capabilities().rnr_retry {
+            return Err(DriverError::NotShared);
+        }
+        let mut shared = Shared::new(&self.device, count, size)?;
+        shared.fill(&self.pool)?;
+        self.shared = Some(shared);
+        Ok(())
+    }
+
     /// Shows each message that is sent from now on.
     pub fn watch(&mut self, watcher: impl FnMut(Id, &[u8]) + 'static) {
         self.watcher = Some(Watcher(Box::new(watcher)));
@@ -202,7 +254,7 @@ impl<D: Device> Driver<D> {
     /// # Errors
     /// The settings make no sense, or the address can't be had.
     pub fn listen(&mut self, address: SocketAddr, config: Config) -> Result<SocketAddr, DriverError> {
-        config.check()?;
+        self.check(&config)?;
         let address = self.manager.listen(address)?;
         self.listening.insert(address, config.clone());
         self.accepts = Some(config);
@@ -216,8 +268,19 @@ impl<D: Device> Driver<D> {
     pub fn connect(&mut self, server: SocketAddr, config: Config) -> Result<Id, DriverError> {
         // XIDs of two clients of one server should not be alike.
         let seed = if config.seed == 0 { (RandomState::new().hash_one(server) >> 32) as u32 } else { config.seed };
+        self.check(&config)?;
         let session = Session::new(Config { role: Role::Client, seed, ..config })?;
-        Ok(self.insert(session, Some(server)))
+        self.insert(session, Some(server)).ok_or(DriverError::Full)
+    }
+
+    fn check(&self, config: &Config) -> Result<(), DriverError> {
+        config.check()?;
+        match self.shared.as_ref().map(Shared::size) {
+            Some(size) if size != config.receive_size || size != config.receive_size_most => {
+                Err(DriverError::SharedSize { size })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A connection that was accepted since the last time.
@@ -300,7 +363,9 @@ impl<D: Device> Driver<D> {
         let Some(slot) = self.slot(id) else { return };
         slot.connection = None;
         slot.generation = slot.generation.wrapping_add(1);
-        self.by_pair.retain(|_, other| *other != id);
+        if let Some(number) = slot.pair.take() {
+            self.by_pair.remove(&number);
+        }
         self.free.push(id.0 & 0xffff);
     }
 
@@ -319,6 +384,10 @@ impl<D: Device> Driver<D> {
         let polled = self.completions.poll(&mut taken, BATCH);
         for completion in &taken {
             self.complete(completion);
+        }
+        if let Some(shared) = &mut self.shared {
+            // What can't be had now may be had later: until then the peers' messages wait.
+            let _ = shared.fill(&self.pool);
         }
         count += taken.len();
         self.taken = taken;
@@ -387,7 +456,7 @@ impl<D: Device> Driver<D> {
         sessions.filter_map(|connection| connection.session.poll_timeout()).min()
     }
 
-    fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Id {
+    fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Option<Id> {
         let connection = Some(Box::new(Connection::new(session, REQUESTS as usize)));
         let at = match self.free.pop() {
             Some(at) => {
@@ -397,14 +466,16 @@ impl<D: Device> Driver<D> {
                 at
             }
             None => {
-                self.connections.push(Slot { generation: 0, dirty: false, server, connection });
-                u32::try_from(self.connections.len() - 1).unwrap_or(u32::MAX)
+                // The last number of the last generation would be the tag of shared receives.
+                let at = u32::try_from(self.connections.len()).ok().filter(|at| *at < MOST - 1)?;
+                self.connections.push(Slot { generation: 0, dirty: false, server, pair: None, connection });
+                at
             }
         };
         let generation = self.connections.get(at as usize).map_or(0, |slot| slot.generation);
         let id = Id(u32::from(generation) << 16 | at);
         self.touch(id);
-        id
+        Some(id)
     }
 
     fn slot(&mut self, id: Id) -> Option<&mut Slot<D>> {
@@ -429,9 +500,17 @@ impl<D: Device> Driver<D> {
     }
 
     fn complete(&mut self, completion: &Completion) {
-        let id = Id(tag(completion.id));
-        self.touch(id);
-        let failed = self.get_mut(id).is_some_and(|connection| !connection.complete(completion));
+        let (id, failed) = if is_shared(completion.id) {
+            let buf = self.shared.as_ref().and_then(|shared| shared.complete(completion));
+            let id = self.by_pair.get(&completion.queue_pair).copied();
+            let (Some(buf), Some(id)) = (buf, id) else { return };
+            self.touch(id);
+            (id, self.get_mut(id).is_some_and(|connection| !connection.complete_shared(completion, buf)))
+        } else {
+            let id = Id(tag(completion.id));
+            self.touch(id);
+            (id, self.get_mut(id).is_some_and(|connection| !connection.complete(completion)))
+        };
         if failed {
             let now = self.now();
             if let Some(connection) = self.get_mut(id) {
@@ -502,8 +581,9 @@ impl<D: Device> Driver<D> {
         else {
             return;
         };
-        let queues = Queues { completions: &self.completions, receives: None };
-        let begun = self.manager.connect(server, &pair_config(&config), queues, &config.private_data().encode());
+        let queues = Queues { completions: &self.completions, receives: self.shared.as_ref().map(Shared::queue) };
+        let config_of_pair = pair_config(&config, self.shared.is_some());
+        let begun = self.manager.connect(server, &config_of_pair, queues, &config.private_data().encode());
         match begun {
             Ok(pair) => self.attach(id, pair, &config),
             Err(_) => {
@@ -516,12 +596,18 @@ impl<D: Device> Driver<D> {
     }
 
     fn attach(&mut self, id: Id, pair: D::QueuePair, config: &Config) {
-        // Its earlier queue pairs are gone.
-        self.by_pair.retain(|_, other| *other != id);
-        self.by_pair.insert(pair.number(), id);
-        let receives = pair_config(config).receives as usize;
+        let number = pair.number();
+        // Its earlier queue pair is gone.
+        if let Some(earlier) = self.slot(id).and_then(|slot| slot.pair.replace(number)) {
+            self.by_pair.remove(&earlier);
+        }
+        self.by_pair.insert(number, id);
+        let endpoint = match &self.shared {
+            Some(shared) => shared.endpoint(pair, id.0, REQUESTS as usize),
+            None => Endpoint::new(pair, id.0, REQUESTS as usize, pair_config(config, false).receives as usize),
+        };
         if let Some(connection) = self.get_mut(id) {
-            connection.endpoint = Some(Endpoint::new(pair, id.0, REQUESTS as usize, receives));
+            connection.endpoint = Some(endpoint);
         }
     }
 
@@ -567,11 +653,12 @@ impl<D: Device> Driver<D> {
     /// Accepts a connection: its receives are posted first.
     fn accept(&mut self, request: <D::Manager as crate::provider::Manager<D>>::Request, private_data: &[u8], now: u64) {
         let Some(config) = self.accepts.clone() else { return };
-        let queues = Queues { completions: &self.completions, receives: None };
-        let Ok(pair) = self.manager.prepare(&request, &pair_config(&config), queues) else { return };
+        let queues = Queues { completions: &self.completions, receives: self.shared.as_ref().map(Shared::queue) };
+        let config_of_pair = pair_config(&config, self.shared.is_some());
+        let Ok(pair) = self.manager.prepare(&request, &config_of_pair, queues) else { return };
         let ours = config.private_data().encode();
         let Ok(session) = Session::new(Config { role: Role::Server, ..config.clone() }) else { return };
-        let id = self.insert(session, None);
+        let Some(id) = self.insert(session, None) else { return };
         self.attach(id, pair, &config);
         if let Some(connection) = self.get_mut(id) {
             let _ = connection.session.connected(now, PrivateData::find(private_data));
@@ -593,8 +680,8 @@ impl<D: Device> Driver<D> {
 }
 
 /// What a queue pair needs for these settings.
-fn pair_config(config: &Config) -> QueuePairConfig {
+fn pair_config(config: &Config, shares: bool) -> QueuePairConfig {
     // Twice what the session posts: those of the old size may still be there when it is raised.
     let receives = 2 * (config.credits + u32::from(config.serve) + config.reserve);
-    QueuePairConfig { sends: REQUESTS, receives, reads: 16 }
+    QueuePairConfig { sends: REQUESTS, receives: if shares { 0 } else { receives }, reads: 16, rnr_retry: shares }
 }

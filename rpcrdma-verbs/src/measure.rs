@@ -22,7 +22,7 @@ struct End<D: Device> {
 
 /// After so many requests one is signaled, as a driver does it.
 const SIGNAL: u32 = 16;
-const CONFIG: QueuePairConfig = QueuePairConfig { sends: 1024, receives: 256, reads: 1 };
+const CONFIG: QueuePairConfig = QueuePairConfig { sends: 1024, receives: 256, reads: 1, rnr_retry: false };
 
 impl<D: Device> End<D> {
     fn new(device: &D) -> Result<Self, DriverError> {

@@ -35,6 +35,8 @@ pub struct Capabilities {
     pub message: u32,
     /// Whether the sink of an RDMA Read needs remote write access (iWARP).
     pub read_sink_is_exposed: bool,
+    /// Whether a Send can wait until the peer has a receive for it (InfiniBand's RNR retry; iWARP has none).
+    pub rnr_retry: bool,
 }
 
 /// Memory of ours in a work request.
@@ -235,6 +237,8 @@ pub struct QueuePairConfig {
     pub receives: u32,
     /// RDMA Reads of ours, and of the peer's, that may be under way.
     pub reads: u32,
+    /// Whether the peer's Sends are tried again, without end, while there is no receive here. They fail at once if not.
+    pub rnr_retry: bool,
 }
 
 /// An RDMA device, with a protection domain of its own.

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "posting is a promise about memory, which is kept here by owning it")]
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-
-use arrayvec::ArrayVec;
+use std::rc::Rc;
 
 use crate::memory::{Buf, Lent};
 use crate::provider::{
@@ -33,15 +33,59 @@ pub(crate) struct Endpoint<D: Device, T> {
     /// Requests in the order of their posting, from `first` on.
     flights: VecDeque<Flight<T>>,
     first: u32,
-    /// Receives by their numbers.
-    receives: Vec<Option<Lent>>,
-    free: Vec<u32>,
+    receives: Receives<D>,
     batch: Batch,
 }
 
-/// What is to be posted next.
+/// Where what is received comes from.
+#[derive(Debug)]
+enum Receives<D: Device> {
+    Own(Posted),
+    /// From a queue of several queue pairs, which stays at least as long as any of them.
+    Shared { _queue: SharedQueue<D> },
+}
+
+/// Receives that were posted, by their numbers.
+#[derive(Debug)]
+struct Posted {
+    buffers: Vec<Option<Lent>>,
+    free: Vec<u32>,
+}
+
+impl Posted {
+    fn new(most: usize) -> Self {
+        Self { buffers: Vec::with_capacity(most), free: Vec::with_capacity(most) }
+    }
+
+    /// Lends a buffer to a receive: its number, and all of it as a slice.
+    fn lend(&mut self, buf: Buf) -> Option<(u32, Slice)> {
+        let buf = Lent::from(buf);
+        let slice = buf.slice(0, buf.capacity())?;
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(None);
+            self.buffers.len() as u32 - 1
+        });
+        *self.buffers.get_mut(number as usize)? = Some(buf);
+        Some((number, slice))
+    }
+
+    /// A receive is done, or was not posted: its buffer.
+    fn take(&mut self, id: u64) -> Option<Buf> {
+        let number = id as u32 & (RECEIVE as u32 - 1);
+        let buf = self.buffers.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        buf.into_buf().ok()
+    }
+
+    /// How many are posted.
+    fn len(&self) -> usize {
+        self.buffers.len() - self.free.len()
+    }
+}
+
+/// What is to be posted next. Its memory goes from one endpoint to the next.
 #[derive(Debug, Default)]
-struct Batch {
+pub(crate) struct Batch {
     requests: Vec<WorkRequest>,
     receives: Vec<Receive>,
     slices: Vec<Slice>,
@@ -52,7 +96,9 @@ struct Batch {
 #[derive(Debug)]
 struct Flight<T> {
     what: T,
-    _parts: ArrayVec<Lent, SLICES>,
+    _first: Option<Lent>,
+    // On the heap, where there are any: most requests have one part at most.
+    _more: Vec<Lent>,
 }
 
 /// Requests for which there is room at the beginning. More is made when more are under way, which most connections never
@@ -85,10 +131,20 @@ impl<D: Device, T> Endpoint<D, T> {
             tag,
             flights: VecDeque::with_capacity(requests.min(BEGIN)),
             first: 0,
-            receives: Vec::with_capacity(receives),
-            free: Vec::with_capacity(receives),
+            receives: Receives::Own(Posted::new(receives)),
             batch: Batch::default(),
         }
+    }
+
+    /// One whose queue pair was made with a shared queue.
+    pub(crate) fn sharing(pair: D::QueuePair, tag: u32, requests: usize, queue: &SharedQueue<D>) -> Self {
+        Self { receives: Receives::Shared { _queue: queue.clone() }, ..Self::new(pair, tag, requests, 0) }
+    }
+
+    /// Exchanges the memory of its batch, which is empty but between [`Self::push`] and [`Self::post`].
+    pub(crate) fn exchange(&mut self, batch: &mut Batch) {
+        debug_assert!(batch.requests.is_empty() && !self.has_batch(), "all that was pushed is posted");
+        std::mem::swap(&mut self.batch, batch);
     }
 
     pub(crate) fn pair(&self) -> &D::QueuePair {
@@ -100,40 +156,36 @@ impl<D: Device, T> Endpoint<D, T> {
     pub(crate) fn push(&mut self, operation: Operation, parts: &[Part], signaled: bool, what: T) -> bool {
         let binds = matches!(operation, Operation::Bind { .. });
         let from = self.batch.slices.len();
-        let mut lent = ArrayVec::new();
         for part in parts {
-            let slice = part.buf.slice(part.from, part.length);
-            let kept = binds || lent.try_push(part.buf.clone()).is_ok();
-            let (Some(slice), true) = (slice, kept) else {
+            let Some(slice) = part.buf.slice(part.from, part.length).filter(|_| parts.len() <= SLICES) else {
                 self.batch.slices.truncate(from);
                 return false;
             };
             self.batch.slices.push(slice);
         }
+        let mut lent = parts.iter().filter(|_| !binds).map(|part| part.buf.clone());
+        let (first, more) = (lent.next(), lent.collect());
         let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
         let slices = (from as u32, parts.len() as u32);
         self.batch.requests.push(WorkRequest { id, signaled, slices, operation });
-        self.flights.push_back(Flight { what, _parts: lent });
+        self.flights.push_back(Flight { what, _first: first, _more: more });
         true
     }
 
-    /// Adds a receive to the batch.
+    /// Adds a receive to the batch; nothing is added where receives are shared.
     pub(crate) fn push_receive(&mut self, buf: Buf) {
-        let buf = Lent::from(buf);
-        let capacity = buf.capacity();
-        let Some(slice) = buf.slice(0, capacity) else { return };
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.receives.push(None);
-            self.receives.len() as u32 - 1
-        });
-        if let Some(place) = self.receives.get_mut(number as usize) {
-            *place = Some(buf);
-        }
+        let Receives::Own(posted) = &mut self.receives else { return };
+        let Some((number, slice)) = posted.lend(buf) else { return };
         let id = u64::from(self.tag) << 32 | RECEIVE | u64::from(number);
         let slices = (self.batch.receive_slices.len() as u32, 1);
         self.batch.receive_slices.push(slice);
         self.batch.receives.push(Receive { id, slices });
+    }
+
+    /// Whether its receives are shared with others.
+    pub(crate) fn shares(&self) -> bool {
+        matches!(self.receives, Receives::Shared { .. })
     }
 
     /// Posts the receives of the batch, then its requests.
@@ -141,34 +193,37 @@ impl<D: Device, T> Endpoint<D, T> {
     /// # Errors
     /// The queue pair refuses them: it is not connected, or its queues are full. What was not posted is given up.
     pub(crate) fn post(&mut self) -> Result<()> {
-        let batch = &mut self.batch;
-        if !batch.receives.is_empty() {
-            // SAFETY: every slice is of a buffer that is lent to `receives` until its completion, or until the endpoint is
-            // dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
-            let posted = unsafe { self.pair.post_receives(&batch.receives, &batch.receive_slices) };
-            if posted.is_err() {
-                for receive in &batch.receives {
-                    let number = receive.id as u32 & (RECEIVE as u32 - 1);
-                    self.receives.get_mut(number as usize).and_then(Option::take);
-                    self.free.push(number);
-                }
-            }
-            batch.receives.clear();
-            batch.receive_slices.clear();
-            posted?;
+        let done = self.post_receives().and_then(|()| self.post_requests());
+        let Batch { requests, receives, slices, receive_slices } = &mut self.batch;
+        if done.is_err() {
+            self.flights.truncate(self.flights.len() - requests.len());
         }
-        if !batch.requests.is_empty() {
-            // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
-            // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
-            let posted = unsafe { self.pair.post(&batch.requests, &batch.slices) };
-            if posted.is_err() {
-                self.flights.truncate(self.flights.len() - batch.requests.len());
-            }
-            batch.requests.clear();
-            batch.slices.clear();
-            posted?;
+        (requests.clear(), receives.clear(), slices.clear(), receive_slices.clear());
+        done
+    }
+
+    fn post_receives(&mut self) -> Result<()> {
+        let batch = &self.batch;
+        if batch.receives.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // SAFETY: every slice is of a buffer that is lent to `receives` until its completion, or until the endpoint is
+        // dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
+        let done = unsafe { self.pair.post_receives(&batch.receives, &batch.receive_slices) };
+        if let (Err(_), Receives::Own(posted)) = (&done, &mut self.receives) {
+            batch.receives.iter().for_each(|receive| drop(posted.take(receive.id)));
+        }
+        done
+    }
+
+    fn post_requests(&self) -> Result<()> {
+        let batch = &self.batch;
+        if batch.requests.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
+        // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
+        unsafe { self.pair.post(&batch.requests, &batch.slices) }
     }
 
     /// Whether anything waits to be posted.
@@ -189,10 +244,8 @@ impl<D: Device, T> Endpoint<D, T> {
         }
         let number = completion.id as u32;
         if completion.id & RECEIVE != 0 {
-            let number = number & (RECEIVE as u32 - 1);
-            let lent = self.receives.get_mut(number as usize).and_then(Option::take);
-            let Some(Ok(mut buf)) = lent.map(Lent::into_buf) else { return Done::Unknown };
-            self.free.push(number);
+            let Receives::Own(posted) = &mut self.receives else { return Done::Unknown };
+            let Some(mut buf) = posted.take(completion.id) else { return Done::Unknown };
             buf.set_len(completion.length);
             return Done::Receive(buf, completion.status);
         }
@@ -218,53 +271,70 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 }
 
-/// A receive queue that several queue pairs share, and what was posted to it.
+/// A receive queue that several queue pairs share, and what was posted to it. Clones are of the same.
+///
+/// Every endpoint whose queue pair was made with it has a clone, which it drops after its queue pair: so what was posted is
+/// freed when no queue pair takes from it any more.
 #[derive(Debug)]
-pub(crate) struct SharedQueue<D: Device> {
+pub(crate) struct SharedQueue<D: Device>(Rc<SharedQueueInner<D>>);
+
+/// The fields are dropped in this order: first the queue.
+#[derive(Debug)]
+struct SharedQueueInner<D: Device> {
     queue: D::SharedReceives,
-    /// What was posted, by its number.
-    buffers: Vec<Option<Lent>>,
+    posted: RefCell<Posted>,
+}
+
+impl<D: Device> Clone for SharedQueue<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// The tag in the ids of shared receives, which is no endpoint's.
+const SHARED: u32 = u32::MAX;
+
+/// Whether a completion is of a shared receive.
+pub(crate) const fn is_shared(id: u64) -> bool {
+    tag(id) == SHARED
 }
 
 impl<D: Device> SharedQueue<D> {
     pub(crate) fn new(queue: D::SharedReceives) -> Self {
-        Self { queue, buffers: Vec::new() }
+        Self(Rc::new(SharedQueueInner { queue, posted: RefCell::new(Posted::new(0)) }))
     }
 
+    /// The queue, to make a queue pair with, which then belongs into [`Endpoint::sharing`].
     pub(crate) fn queue(&self) -> &D::SharedReceives {
-        &self.queue
+        &self.0.queue
+    }
+
+    /// How many receives are posted.
+    pub(crate) fn len(&self) -> usize {
+        self.0.posted.borrow().len()
     }
 
     /// Posts a receive.
     ///
     /// # Errors
     /// It is full, or the device refuses.
-    pub(crate) fn post(&mut self, buf: Buf) -> Result<()> {
-        let buf = Lent::from(buf);
-        let Some(slice) = buf.slice(0, buf.capacity()) else { return Ok(()) };
-        let receive = Receive { id: RECEIVE | self.buffers.len() as u64, slices: (0, 1) };
-        self.buffers.push(Some(buf));
-        // SAFETY: the slice is of a buffer that is lent to `buffers` until its completion, or for good: see `drop`. Nobody
-        // can reach the octets of what is lent.
-        let posted = unsafe { self.queue.post(&[receive], &[slice]) };
-        if posted.is_err() {
-            self.buffers.pop();
+    pub(crate) fn post(&self, buf: Buf) -> Result<()> {
+        let mut posted = self.0.posted.borrow_mut();
+        let Some((number, slice)) = posted.lend(buf) else { return Ok(()) };
+        let receive = Receive { id: u64::from(SHARED) << 32 | RECEIVE | u64::from(number), slices: (0, 1) };
+        // SAFETY: the slice is of a buffer that is lent to `posted` until its completion, or until this goes: after every
+        // queue pair that takes from it. Nobody can reach the octets of what is lent.
+        let done = unsafe { self.0.queue.post(&[receive], &[slice]) };
+        if done.is_err() {
+            posted.take(receive.id);
         }
-        posted
+        done
     }
 
     /// The buffer of a completion.
-    pub(crate) fn complete(&mut self, completion: &Completion) -> Option<Buf> {
-        let number = (completion.id & (RECEIVE - 1)) as usize;
-        let mut buf = self.buffers.get_mut(number)?.take()?.into_buf().ok()?;
+    pub(crate) fn complete(&self, completion: &Completion) -> Option<Buf> {
+        let mut buf = self.0.posted.borrow_mut().take(completion.id)?;
         buf.set_len(completion.length);
         Some(buf)
-    }
-}
-
-impl<D: Device> Drop for SharedQueue<D> {
-    fn drop(&mut self) {
-        // Queue pairs that live on may still take what is posted: it is leaked rather than freed.
-        self.buffers.drain(..).for_each(std::mem::forget);
     }
 }

@@ -2,9 +2,7 @@
 
 mod request;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -13,6 +11,7 @@ use super::config::SEGMENTS;
 use super::life::{Life, Turn};
 use super::output::{Action, Event, Exposure, Failure, Reason, Region, Reply, Sent, Transmit};
 use super::queues::Queues;
+use super::rows::Rows;
 use super::slots::Slots;
 use crate::chunk::{self, Fault, Limits, Segment};
 use crate::credit::Requester;
@@ -32,9 +31,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Requests {
     slots: Slots<Request>,
-    /// The segments that the transport has exposed: so many for each slot.
-    segments: Box<[Segment]>,
-    stride: usize,
+    /// The segments that the transport has exposed, and how many a call may have.
+    segments: Rows<Segment>,
+    most_segments: usize,
     waiting: VecDeque<u32>,
     ready: VecDeque<u32>,
     pub(super) credits: Requester,
@@ -86,11 +85,10 @@ impl Requests {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
         // One more than the consumer's, for the properties.
         let places = u32::from(calls) + 1;
-        let stride = usize::from(segments);
         Self {
             slots: Slots::new(places, seed),
-            segments: vec![Segment::default(); stride * places as usize].into(),
-            stride,
+            segments: Rows::new(places),
+            most_segments: segments.into(),
             waiting: VecDeque::with_capacity(places as usize),
             ready: VecDeque::with_capacity(places as usize),
             credits: Requester::new(credits),
@@ -242,19 +240,18 @@ impl Requests {
     ) {
         let index = self.slots.index(xid);
         let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Exposing) else { return };
-        let Some(place) = self.segments.get_mut(index * self.stride..(index + 1) * self.stride) else { return };
         request.exposed.clear();
-        let mut filled = 0;
+        self.segments.clear(index);
         for region in regions {
-            let Some(mine) = place.get_mut(filled..filled + region.len()) else {
+            if self.segments.get(index).len() + region.len() > self.most_segments {
                 return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
-            };
-            mine.copy_from_slice(region);
-            filled += region.len();
-            // No more than the stride, of 16 bits.
+            }
+            self.segments.extend(index, region.iter().copied());
+            // No more than there may be, of 16 bits.
             let counted = request.exposed.try_push(u16::try_from(region.len()).unwrap_or(u16::MAX));
             debug_assert!(counted.is_ok(), "more regions than a call has");
         }
+        let place = self.segments.get(index);
         let octets = request.header(link, place).saturating_add(request.inline());
         let fits = octets <= link.call_threshold && request.reply_header(link, place) <= link.reply_threshold;
         if request.exposures().count() != request.exposed.len() || !fits {
@@ -306,7 +303,7 @@ impl Requests {
                 // It has no RPC message, and waits for the replies before it.
                 return None;
             }
-            let segments = self.segments.get(index * self.stride..(index + 1) * self.stride).unwrap_or_default();
+            let segments = self.segments.get(index);
             // What the peer takes may have changed since.
             if request.header(link, segments).saturating_add(request.inline()) > link.call_threshold {
                 self.ready.pop_front();
@@ -359,7 +356,7 @@ impl Requests {
         let Answered { xid, grant, chunks, mut reply, invalidated } = answered;
         let index = self.slots.index(xid);
         let request = self.slots.get_mut(xid)?;
-        let segments = self.segments.get(index * self.stride..(index + 1) * self.stride).unwrap_or_default();
+        let segments = self.segments.get(index);
         if let Some(key) = invalidated {
             if !request.regions(segments).any(|(_, mine)| mine.iter().any(|segment| segment.handle == key)) {
                 return None;

@@ -2,9 +2,7 @@
 
 mod call;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -13,8 +11,9 @@ use hashbrown::HashTable;
 use super::life::{Service, Step};
 use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
 use super::queues::Queues;
+use super::rows::Rows;
 use super::slots::Slots;
-use crate::chunk::{Fault, Limits, Pieces, ReadPlan, Segment, WriteChunk};
+use crate::chunk::{Fault, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
 use crate::credit::{Overrun, Responder};
 use crate::header::{Chunks, Outgoing};
 use crate::travel::{self, Answer, Cannot, Item, RESULTS};
@@ -31,9 +30,9 @@ pub(super) struct Serving {
     /// The keys of calls without a reply, by their XIDs.
     index: HashTable<u32>,
     seed: u32,
-    /// The segments that calls have offered: so many for each slot.
-    reads: Box<[v2::ReadSegment]>,
-    writes: Box<[v2::Segment]>,
+    /// The segments that calls have offered.
+    reads: Rows<v2::ReadSegment>,
+    writes: Rows<v2::Segment>,
     limits: Limits,
     replies: VecDeque<u32>,
     pub(super) credits: Responder,
@@ -85,14 +84,12 @@ impl Serving {
     pub(super) fn new(most: u16, reserve: u32, limits: Limits, seed: u32) -> Self {
         // As many calls, and replies whose Sends have not given back their memory.
         let places = 2 * u32::from(most);
-        let segments = limits.segments as usize * places as usize;
-        let target = v2::Segment::from(Segment::default());
         Self {
             slots: Slots::new(places, seed),
             index: HashTable::with_capacity(2 * usize::from(most)),
             seed,
-            reads: vec![v2::ReadSegment { position: 0, target }; segments].into(),
-            writes: vec![target; segments].into(),
+            reads: Rows::new(places),
+            writes: Rows::new(places),
             limits,
             replies: VecDeque::with_capacity(usize::from(most)),
             credits: Responder::new(most.into(), reserve),
@@ -222,30 +219,20 @@ impl Serving {
 
     /// Keeps the segments that a call offers.
     fn store(&mut self, key: u32, arrival: &Arrival<'_>) {
-        let range = self.range(key);
-        let places = self.reads.get_mut(range.clone()).unwrap_or_default();
-        for (place, segment) in places.iter_mut().zip(arrival.chunks.reads().iter()) {
-            *place = v2::ReadSegment { position: segment.position, target: segment.target.into() };
-        }
+        let place = self.slots.index(key);
+        let reads = arrival.chunks.reads().iter();
+        let read = |segment: ReadSegment| v2::ReadSegment { position: segment.position, target: segment.target.into() };
+        self.reads.clear(place);
+        self.reads.extend(place, reads.map(read));
         let chunks = arrival.chunks.writes(&self.limits).chain(arrival.chunks.reply(&self.limits).transpose());
-        let segments = chunks.flatten().flat_map(|chunk| chunk.segments());
-        let places = self.writes.get_mut(range).unwrap_or_default();
-        for (place, segment) in places.iter_mut().zip(segments) {
-            *place = segment.into();
-        }
-    }
-
-    /// The places of a call's segments.
-    fn range(&self, key: u32) -> Range<usize> {
-        let stride = self.limits.segments as usize;
-        let from = self.slots.index(key) * stride;
-        from..from + stride
+        self.writes.clear(place);
+        self.writes.extend(place, chunks.flatten().flat_map(|chunk| chunk.segments()).map(v2::Segment::from));
     }
 
     /// How a call is put together.
     pub(super) fn pieces(&self, served: Served) -> Option<Pieces<'_>> {
         let call = self.slots.get(served.0)?;
-        let reads = self.reads.get(self.range(served.0))?.get(..usize::from(call.reads))?;
+        let reads = self.reads.get(self.place(served)).get(..usize::from(call.reads))?;
         let reads = List::from(reads).into();
         let plan = match &call.inline {
             Some(inline) => ReadPlan::inline(reads, inline.len(), &self.limits),
@@ -277,9 +264,9 @@ impl Serving {
         results: &[Item],
         terms: Terms,
     ) -> Option<Result<(), Cannot>> {
-        let range = self.range(served.0);
+        let place = self.place(served);
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
-        let segments = self.writes.get_mut(range).unwrap_or_default();
+        let segments = self.writes.get_mut(place);
         let mut capacities = ArrayVec::<Option<u32>, WRITES>::new();
         let mut reply_chunk = None;
         for (count, mine) in call.chunks(segments) {
@@ -326,13 +313,13 @@ impl Serving {
         if self.slots.len() - self.index.len() >= usize::from(self.most) {
             return None;
         }
-        let range = self.range(key);
+        let place = self.slots.index(key);
         let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
             self.replies.pop_front();
             return None;
         };
         let credits = self.credits.next(call.asked);
-        let header = write(call, self.writes.get(range).unwrap_or_default(), credits, buffer)?;
+        let header = write(call, self.writes.get(place), credits, buffer)?;
         let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
         call.step(Step::Transmitted);
         self.credits.reply(call.asked);
@@ -348,7 +335,7 @@ impl Serving {
 
     /// What is written of a reply before it is sent.
     pub(super) fn writes(&self, served: Served) -> impl Iterator<Item = Write> + use<'_> {
-        let segments = self.writes.get(self.range(served.0)).unwrap_or_default();
+        let segments = self.writes.get(self.place(served));
         self.slots.get(served.0).into_iter().flat_map(move |call| call.writes(segments))
     }
 

@@ -12,7 +12,7 @@ use crate::provider::{
 };
 use crate::queue::{Done, Endpoint, Part};
 
-pub(super) const CONFIG: QueuePairConfig = QueuePairConfig { sends: 64, receives: 64, reads: 8 };
+pub(super) const CONFIG: QueuePairConfig = QueuePairConfig { sends: 64, receives: 64, reads: 8, rnr_retry: false };
 /// How long anything may take on the slowest device.
 const PATIENCE: Duration = Duration::from_secs(20);
 

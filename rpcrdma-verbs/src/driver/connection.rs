@@ -12,11 +12,12 @@ use rpcrdma_proto::connection::{
 use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
 use tracing::{Span, debug, debug_span};
 
+use super::Scratch;
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
 use super::told::{Counters, GivenBack, Memory, Payload, Refused, Request, Told, Unanswered};
 use crate::memory::{Buf, Lent, Pool};
-use crate::provider::{Access, Completion, Device, Operation, Remote, Status};
+use crate::provider::{Access, Completion, Device, Operation, QueuePair as _, Remote, Status};
 use crate::queue::{Done, Endpoint, Part};
 
 /// Regions that one call exposes.
@@ -206,10 +207,13 @@ impl<D: Device> Connection<D> {
         &mut self,
         device: &D,
         pool: &Pool<D>,
-        scratch: &mut [u8],
+        scratch: &mut Scratch,
         now: u64,
         watch: &mut impl FnMut(&[u8]),
     ) {
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.exchange(&mut scratch.batch);
+        }
         // What has ended goes first: its place may be another's by now, for which actions wait.
         self.take_events();
         loop {
@@ -221,19 +225,20 @@ impl<D: Device> Connection<D> {
                 self.act(action, device, pool);
             }
             while self.has_room()
-                && let Some(transmit) = self.session.poll_transmit(now, scratch)
+                && let Some(transmit) = self.session.poll_transmit(now, &mut scratch.header)
             {
                 idle = false;
-                self.transmit(transmit, pool, scratch, watch);
+                self.transmit(transmit, pool, &scratch.header, watch);
             }
             if idle {
                 break;
             }
         }
-        if let Some(endpoint) = self.endpoint.as_mut().filter(|endpoint| endpoint.has_batch())
-            && endpoint.post().is_err()
-        {
-            self.wish = Some(Wish::Close(Reason::Lost));
+        if let Some(endpoint) = &mut self.endpoint {
+            if endpoint.has_batch() && endpoint.post().is_err() {
+                self.wish = Some(Wish::Close(Reason::Lost));
+            }
+            endpoint.exchange(&mut scratch.batch);
         }
         self.take_events();
     }
@@ -255,6 +260,8 @@ impl<D: Device> Connection<D> {
         match action {
             Action::Connect => self.wish = Some(Wish::Connect),
             Action::Close { why } => self.wish = Some(Wish::Close(why)),
+            // What is shared the driver posts.
+            Action::PostReceives { .. } if self.endpoint.as_ref().is_some_and(Endpoint::shares) => {}
             Action::PostReceives { count, size } => {
                 for _ in 0..count {
                     let (Ok(buf), Some(endpoint)) = (pool.take(size), &mut self.endpoint) else {
@@ -508,6 +515,20 @@ impl<D: Device> Connection<D> {
             }
             Done::Unknown => true,
         }
+    }
+
+    /// A completion of a shared receive, by which this connection has received. False if the queue pair has failed.
+    pub(crate) fn complete_shared(&mut self, completion: &Completion, buf: Buf) -> bool {
+        // It may be left of an earlier queue pair.
+        let ours = |endpoint: &&Endpoint<D, Work>| endpoint.pair().number() == completion.queue_pair;
+        if self.endpoint.as_ref().filter(ours).is_none() {
+            return true;
+        }
+        let done = completion.status == Status::Success;
+        if done {
+            self.received(buf, completion.invalidated);
+        }
+        done
     }
 
     fn retired(&mut self, work: Work, done: bool) {

@@ -90,7 +90,8 @@ impl<'a> Writer<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) head: Vec<u8>,
-    items: ArrayVec<(Item, Lent), ITEMS>,
+    // On the heap, once there are any: most messages have none. At most `ITEMS`.
+    items: Vec<(Item, Lent)>,
 }
 
 impl Message {
@@ -99,7 +100,11 @@ impl Message {
     pub(crate) fn push(&mut self, position: u32, data: Lent) -> bool {
         let end = self.items.last().map_or(0, |(item, _)| end(item));
         let item = Item { position, length: data.len() };
-        position.is_multiple_of(4) && position >= end && self.items.try_push((item, data)).is_ok()
+        let fits = position.is_multiple_of(4) && position >= end && self.items.len() < ITEMS;
+        if fits {
+            self.items.push((item, data));
+        }
+        fits
     }
 
     /// The items, for the engine.

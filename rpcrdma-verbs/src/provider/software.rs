@@ -119,6 +119,7 @@ impl Fabric {
             reads: 128,
             message: 1 << 30,
             read_sink_is_exposed: false,
+            rnr_retry: true,
         })
     }
 

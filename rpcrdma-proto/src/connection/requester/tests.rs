@@ -45,7 +45,7 @@ fn a_header_has_what_was_exposed() {
             let xid = requests.call(Kind::Rpc, call, NEVER, |_| false).unwrap();
             requests.admit(&link, None, &mut out);
             let regions = exposed(&mut requests, xid, &link, &mut out);
-            let counted = requests.slots.get(xid).unwrap().header(&link, &requests.segments);
+            let counted = requests.slots.get(xid).unwrap().header(&link, requests.segments.get(0));
             let mut octets = [0; 1024];
             let sent = requests.transmit(&mut octets, &link, &mut out).unwrap();
             assert_eq!(sent.header, counted as usize);
@@ -97,7 +97,7 @@ fn segments_are_of_one_call() {
         requests.exposed(*xid, core::iter::once(region.as_slice()), &link, &mut out);
     }
     for (xid, region) in calls.iter().zip(&mine) {
-        let at = requests.slots.index(*xid) * requests.stride;
-        assert_eq!(requests.segments[at], region[0]);
+        let at = requests.slots.index(*xid);
+        assert_eq!(requests.segments.get(at), region);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arrayvec::ArrayVec;
 
@@ -11,8 +11,8 @@ use super::completion::{Entry, Shared as Completions};
 use super::manager::Notices;
 use super::memory::{self, Domain, Tables, Use};
 use crate::provider::{
-    Capabilities, Cause, Completion, ConnectionEvent, Operation, Receive, Remote, Result, Slice, Status, VerbError,
-    WorkRequest,
+    Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Remote, Result, Slice, Status,
+    VerbError, WorkRequest,
 };
 
 /// Slices of one work request.
@@ -22,6 +22,7 @@ pub(super) const SLICES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Link {
     fabric: Arc<Fabric>,
+    me: Weak<Self>,
     ends: Mutex<[Option<End>; 2]>,
 }
 
@@ -34,6 +35,8 @@ pub(super) struct End {
     capabilities: Arc<Capabilities>,
     completions: Arc<Completions>,
     receives: Receives,
+    /// Whether the peer's Sends wait for a receive.
+    rnr_retry: bool,
     notices: Arc<Notices>,
     /// Work requests that were posted, and those of them whose places are free again.
     posted: u32,
@@ -41,7 +44,7 @@ pub(super) struct End {
     most: u32,
     /// Requests without a completion of their own, since the last that has one.
     unsignaled: u32,
-    /// Requests that a fault delays, with what is left of the delay.
+    /// Requests that a fault delays, with what is left of the delay; or that wait for a receive of the peer's.
     delayed: VecDeque<Delayed>,
 }
 
@@ -100,24 +103,57 @@ pub(super) enum Receives {
 /// A receive queue of the software fabric that several queue pairs share.
 #[derive(Clone, Debug)]
 pub struct SharedReceives {
-    queue: Arc<Mutex<VecDeque<Posted>>>,
+    queue: Arc<Mutex<SharedState>>,
     pub(super) domain: Arc<Domain>,
     most: usize,
     slices: usize,
 }
 
+#[derive(Debug)]
+struct SharedState {
+    posted: VecDeque<Posted>,
+    /// Links with a Send that waits for a receive.
+    waiting: VecDeque<Weak<Link>>,
+}
+
 impl SharedReceives {
     pub(super) fn new(domain: Arc<Domain>, most: u32, slices: usize) -> Self {
         let most = most as usize;
-        Self { queue: Arc::new(Mutex::new(VecDeque::with_capacity(most))), domain, most, slices }
+        let state = SharedState { posted: VecDeque::with_capacity(most), waiting: VecDeque::new() };
+        Self { queue: Arc::new(Mutex::new(state)), domain, most, slices }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Posted>> {
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
-        enqueue(&mut self.lock(), (self.most, self.slices), receives, slices)
+        enqueue(&mut self.lock().posted, (self.most, self.slices), receives, slices)?;
+        while let Some(link) = self.next_waiting() {
+            link.progress();
+        }
+        Ok(())
+    }
+
+    /// A link with a Send that can go on. The lock is not held then: links have their own, which come first.
+    fn next_waiting(&self) -> Option<Arc<Link>> {
+        let mut state = self.lock();
+        while !state.posted.is_empty() {
+            if let Some(link) = state.waiting.pop_front()?.upgrade() {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    /// Takes a receive; if there is none, and the link wants to wait, it is told of the next.
+    fn take(&self, waits: Option<&Weak<Link>>) -> Option<Posted> {
+        let mut state = self.lock();
+        let posted = state.posted.pop_front();
+        if let (None, Some(link)) = (&posted, waits) {
+            state.waiting.push_back(link.clone());
+        }
+        posted
     }
 }
 
@@ -156,7 +192,7 @@ impl End {
         completions: Arc<Completions>,
         receives: Receives,
         notices: Arc<Notices>,
-        sends: u32,
+        config: &QueuePairConfig,
     ) -> Self {
         Self {
             number,
@@ -165,10 +201,11 @@ impl End {
             capabilities,
             completions,
             receives,
+            rnr_retry: config.rnr_retry,
             notices,
             posted: 0,
             retired: Arc::default(),
-            most: sends,
+            most: config.sends,
             unsignaled: 0,
             delayed: VecDeque::new(),
         }
@@ -188,10 +225,10 @@ impl End {
         &self.notices
     }
 
-    fn take_receive(&mut self) -> Option<Posted> {
+    fn take_receive(&mut self, link: &Weak<Link>) -> Option<Posted> {
         match &mut self.receives {
             Receives::Own { queue, .. } => queue.pop_front(),
-            Receives::Shared(shared) => shared.lock().pop_front(),
+            Receives::Shared(shared) => shared.take(self.rnr_retry.then_some(link)),
         }
     }
 
@@ -239,7 +276,7 @@ const fn other(side: usize) -> usize {
 
 impl Link {
     pub(super) fn new(fabric: Arc<Fabric>, first: End) -> Arc<Self> {
-        Arc::new(Self { fabric, ends: Mutex::new([Some(first), None]) })
+        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), ends: Mutex::new([Some(first), None]) })
     }
 
     fn lock(&self) -> MutexGuard<'_, [Option<End>; 2]> {
@@ -304,10 +341,12 @@ impl Link {
             receives.iter().for_each(|receive| end.received(receive.id, Status::Flushed, 0, None));
             return Ok(());
         }
-        match &mut end.receives {
-            Receives::Own { queue, most } => enqueue(queue, (*most, end.capabilities.slices), receives, slices),
-            Receives::Shared(_) => Err(gone),
+        let Receives::Own { queue, most } = &mut end.receives else { return Err(gone) };
+        enqueue(queue, (*most, end.capabilities.slices), receives, slices)?;
+        if end.rnr_retry {
+            self.advance(&mut ends, other(side));
         }
+        Ok(())
     }
 
     pub(super) fn post(&self, side: usize, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
@@ -344,7 +383,12 @@ impl Link {
             end.delayed.push_back(Delayed { polls, request: request.clone(), slices });
             return;
         }
-        self.execute(ends, side, request, slices);
+        if !self.execute(ends, side, request, slices)
+            && let Some(end) = &mut ends[side]
+        {
+            let slices = slices.iter().copied().collect();
+            end.delayed.push_back(Delayed { polls: 0, request: request.clone(), slices });
+        }
     }
 
     pub(super) fn has_delayed(&self) -> bool {
@@ -355,25 +399,36 @@ impl Link {
     pub(super) fn progress(&self) {
         let mut ends = self.lock();
         for side in 0..2 {
-            while let Some(end) = &mut ends[side] {
-                let Some(first) = end.delayed.front_mut() else { break };
-                if first.polls > 0 {
-                    first.polls -= 1;
-                    break;
+            self.advance(&mut ends, side);
+        }
+    }
+
+    /// Does what was delayed on one side and can be done now.
+    fn advance(&self, ends: &mut [Option<End>; 2], side: usize) {
+        while let Some(end) = &mut ends[side] {
+            let Some(first) = end.delayed.front_mut() else { break };
+            if first.polls > 0 {
+                first.polls -= 1;
+                break;
+            }
+            let Some(delayed) = end.delayed.pop_front() else { break };
+            if !self.execute(ends, side, &delayed.request, &delayed.slices) {
+                if let Some(end) = &mut ends[side] {
+                    end.delayed.push_front(delayed);
                 }
-                if let Some(Delayed { request, slices, .. }) = end.delayed.pop_front() {
-                    self.execute(&mut ends, side, &request, &slices);
-                }
+                break;
             }
         }
     }
 
-    fn execute(&self, ends: &mut [Option<End>; 2], side: usize, request: &WorkRequest, slices: &[Slice]) {
+    /// Does a request; false if it has to wait for a receive.
+    fn execute(&self, ends: &mut [Option<End>; 2], side: usize, request: &WorkRequest, slices: &[Slice]) -> bool {
         let (first, second) = ends.split_at_mut(1);
         let (ours, theirs) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
-        let Some(ours) = ours else { return };
+        let Some(ours) = ours else { return true };
         if ours.state == State::Failed {
-            return ours.complete(request, Status::Flushed);
+            ours.complete(request, Status::Flushed);
+            return true;
         }
         let done = match theirs {
             None => Err(Failure::of(Status::Retry)),
@@ -381,6 +436,9 @@ impl Link {
         };
         match done {
             Ok(()) => ours.complete(request, Status::Success),
+            Err(Failure { status: Status::ReceiverNotReady, .. }) if theirs.as_ref().is_some_and(|end| end.rnr_retry) => {
+                return false;
+            }
             Err(Failure { status, receive }) => {
                 if let (Some((id, status)), Some(theirs)) = (receive, theirs.as_ref()) {
                     theirs.received(id, status, 0, None);
@@ -392,6 +450,7 @@ impl Link {
                 }
             }
         }
+        true
     }
 
     fn done(
@@ -431,10 +490,10 @@ impl Link {
         slices: &[Slice],
         invalidate: Option<u32>,
     ) -> std::result::Result<(), Failure> {
-        if self.fabric.is_not_ready() {
+        if !theirs.rnr_retry && self.fabric.is_not_ready() {
             return Err(Failure::of(Status::ReceiverNotReady));
         }
-        let Some(posted) = theirs.take_receive() else { return Err(Failure::of(Status::ReceiverNotReady)) };
+        let Some(posted) = theirs.take_receive(&self.me) else { return Err(Failure::of(Status::ReceiverNotReady)) };
         let length = memory::total(slices);
         let fails = |status, at_theirs| Failure { status, receive: Some((posted.id, at_theirs)) };
         let target = posted.slices.all();

@@ -62,7 +62,8 @@ impl Manager {
     }
 
     fn end(&self, verb: &'static str, config: &QueuePairConfig, queues: Queues<'_, SoftwareDevice>) -> Result<End> {
-        if config.reads > self.device.capabilities.reads {
+        let capabilities = &self.device.capabilities;
+        if config.reads > capabilities.reads || (config.rnr_retry && !capabilities.rnr_retry) {
             return Err(VerbError { verb, cause: Cause::Limit });
         }
         let receives = match queues.receives {
@@ -75,7 +76,7 @@ impl Manager {
         };
         let (number, completions) = (self.device.fabric.next_number(), queues.completions.shared.clone());
         let device = (self.device.domain.clone(), self.device.capabilities.clone());
-        Ok(End::new(number, device, completions, receives, self.notices.clone(), config.sends))
+        Ok(End::new(number, device, completions, receives, self.notices.clone(), config))
     }
 }
 
