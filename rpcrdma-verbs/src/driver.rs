@@ -11,7 +11,7 @@ mod message;
 mod shared;
 mod told;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -62,6 +62,9 @@ pub struct Driver<D: Device> {
     taken: Vec<Completion>,
     /// Connections with something to do.
     dirty: Vec<Id>,
+    /// Connections with something to be told: of clients, and those that were accepted.
+    ready: VecDeque<Id>,
+    ready_accepted: VecDeque<Id>,
     /// No deadline of any connection is before this.
     next_due: u64,
     watcher: Option<Watcher>,
@@ -73,6 +76,8 @@ pub struct Driver<D: Device> {
 struct Slot<D: Device> {
     generation: u16,
     dirty: bool,
+    /// Whether it is among those with something to be told.
+    ready: bool,
     server: Option<SocketAddr>,
     /// The number of its last queue pair.
     pair: Option<u32>,
@@ -194,6 +199,8 @@ impl<D: Device> Driver<D> {
             scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
             taken: Vec::with_capacity(BATCH),
             dirty: Vec::new(),
+            ready: VecDeque::new(),
+            ready_accepted: VecDeque::new(),
             next_due: u64::MAX,
             watcher: None,
             handles: handle::Shared::new()?,
@@ -281,6 +288,29 @@ impl<D: Device> Driver<D> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A client's connection that something has happened to: [`Client::event`](crate::client::Client::event) says what, and is
+    /// to be asked until it says nothing. So nobody has to ask all clients.
+    pub fn ready(&mut self) -> Option<Id> {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(slot) = self.slot(id) {
+                slot.ready = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The same for connections that were accepted.
+    pub(crate) fn ready_accepted(&mut self) -> Option<Id> {
+        while let Some(id) = self.ready_accepted.pop_front() {
+            if let Some(slot) = self.slot(id) {
+                slot.ready = false;
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// A connection that was accepted since the last time.
@@ -461,14 +491,14 @@ impl<D: Device> Driver<D> {
         let at = match self.free.pop() {
             Some(at) => {
                 if let Some(slot) = self.connections.get_mut(at as usize) {
-                    (slot.server, slot.connection, slot.dirty) = (server, connection, false);
+                    (slot.server, slot.connection, slot.dirty, slot.ready) = (server, connection, false, false);
                 }
                 at
             }
             None => {
                 // The last number of the last generation would be the tag of shared receives.
                 let at = u32::try_from(self.connections.len()).ok().filter(|at| *at < MOST - 1)?;
-                self.connections.push(Slot { generation: 0, dirty: false, server, pair: None, connection });
+                self.connections.push(Slot { generation: 0, dirty: false, ready: false, server, pair: None, connection });
                 at
             }
         };
@@ -564,6 +594,11 @@ impl<D: Device> Driver<D> {
         };
         connection.drive(&self.device, &self.pool, &mut self.scratch, now, &mut watch);
         self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
+        if !connection.events.is_empty() && !slot.ready {
+            slot.ready = true;
+            let ready = if slot.server.is_some() { &mut self.ready } else { &mut self.ready_accepted };
+            ready.push_back(id);
+        }
         match connection.wish.take() {
             None => {}
             Some(Wish::Connect) => self.begin(id, now),

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use rpcrdma_proto::connection::{Config, Session};
 
 use crate::client::{self, Answered, Call, CallId, ClientError, ClientEvent};
-use crate::driver::{Driver, DriverError, GivenBack, Memory, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, WriteError, Writer};
 use crate::handlers::{AsyncServer, AsyncService};
 use crate::memory::Pool;
 use crate::provider::Device;
@@ -35,6 +35,8 @@ impl<D: Device> Clone for Local<D> {
 struct Shared<D: Device> {
     driver: Driver<D>,
     clients: Vec<Waiting>,
+    /// Which client a connection is of.
+    by_id: HashMap<Id, usize>,
     server: Option<Box<dyn Serves<D>>>,
     /// Who turns the driver, when it sleeps.
     runner: Option<Waker>,
@@ -86,7 +88,7 @@ impl<D: Device> Local<D> {
     /// Owns a driver.
     #[must_use]
     pub fn new(driver: Driver<D>) -> Self {
-        Self(Rc::new(RefCell::new(Shared { driver, clients: Vec::new(), server: None, runner: None })))
+        Self(Rc::new(RefCell::new(Shared { driver, clients: Vec::new(), by_id: HashMap::new(), server: None, runner: None })))
     }
 
     /// A client of the server at an address. It connects by itself, and again when the connection is lost.
@@ -101,8 +103,9 @@ impl<D: Device> Local<D> {
     ) -> Result<Client<D>, DriverError> {
         let mut shared = self.0.borrow_mut();
         let client = client::Client::connect(&mut shared.driver, server, config, credentials)?;
+        let number = shared.clients.len();
+        shared.by_id.insert(client.id(), number);
         shared.clients.push(Waiting { client, calls: HashMap::new() });
-        let number = shared.clients.len() - 1;
         shared.wake();
         Ok(Client { local: self.clone(), number })
     }
@@ -160,7 +163,12 @@ impl<D: Device> Shared<D> {
     /// Tells the futures what has become of their calls.
     fn tell(&mut self) -> usize {
         let mut count = 0;
-        for Waiting { client, calls } in &mut self.clients {
+        while let Some(id) = self.driver.ready() {
+            // Others may have made clients, too, by `with_driver`.
+            let number = self.by_id.get(&id).copied();
+            let Some(Waiting { client, calls }) = number.and_then(|number| self.clients.get_mut(number)) else {
+                continue;
+            };
             while let Some(event) = client.event(&mut self.driver) {
                 count += 1;
                 let (call, result) = match event {

@@ -35,9 +35,8 @@ impl Peers {
         while let Some(id) = driver.accepted() {
             self.connections.push(id);
         }
-        let (mut count, mut at) = (0, 0);
-        while let Some(id) = self.connections.get(at).copied() {
-            at += 1;
+        let mut count = 0;
+        while let Some(id) = driver.ready_accepted() {
             while let Some(told) = driver.event(id) {
                 match told {
                     Told::Arrived { call, xid, message } => {
@@ -47,8 +46,7 @@ impl Peers {
                     // A client's next connection is a session of its own.
                     Told::Closed { why, .. } => {
                         self.closed(driver, id, why);
-                        at -= 1;
-                        self.connections.swap_remove(at);
+                        self.connections.retain(|connection| *connection != id);
                         break;
                     }
                     told => {

@@ -39,11 +39,16 @@ struct Octets {
 }
 
 /// What each end has when each connection has had as many calls under way as it has credits.
-fn octets_per_end(connections: usize, client: &Config, server: Config) -> Octets {
+fn octets_per_end(connections: usize, client: &Config, server: Config, shared: Option<u32>) -> Octets {
     let fabric = Fabric::new();
     let budgets = [Budget::new(1 << 30), Budget::new(1 << 30)];
     let mut near = Driver::new(&fabric.device(), &budgets[0], 1 << 17).unwrap();
     let mut far = Driver::new(&fabric.device(), &budgets[1], 1 << 17).unwrap();
+    for driver in [&mut near, &mut far] {
+        if let Some(count) = shared {
+            driver.share_receives(count, client.receive_size).unwrap();
+        }
+    }
     let block = Block::new(far.pool());
     let mut server = Server::bind(&mut far, SocketAddr::from(([127, 0, 0, 1], 0)), server, block).unwrap();
     let before = resident();
@@ -95,13 +100,26 @@ fn a_thousand_connections_are_small() {
     let few = Config { segments: 8, limits, reserve: 2, ..Config::client() };
     let client = Config { calls: CREDITS, credits: CREDITS.into(), serve: 0, ..few.clone() };
     let server = Config { role: Role::Server, calls: 0, credits: 0, serve: CREDITS, ..few };
-    let Octets { registered, allocated, resident } = octets_per_end(1000, &client, server);
+    let Octets { registered, allocated, resident } = octets_per_end(1000, &client, server, None);
     println!(
         "octets of one end of a connection: {registered} registered, {allocated} allocated, {resident:?} in memory"
     );
     assert!(registered < 160 << 10);
     assert!(allocated < 256 << 10);
     // As it is set up without being asked: 8 backward calls, and up to 256 segments in each call.
-    let Octets { registered, allocated, .. } = octets_per_end(100, &Config::client(), Config::server());
+    let Octets { registered, allocated, .. } = octets_per_end(100, &Config::client(), Config::server(), None);
     println!("with the default settings: {registered} registered, {allocated} allocated");
+}
+
+#[test]
+fn a_thousand_connections_that_share_their_receives_are_smaller() {
+    let limits = Limits { segments: 8, ..Limits::DEFAULT };
+    let few = Config { segments: 8, limits, reserve: 2, receive_size_most: 4096, ..Config::client() };
+    let client = Config { calls: CREDITS, credits: CREDITS.into(), serve: 0, ..few.clone() };
+    let server = Config { role: Role::Server, calls: 0, credits: 0, serve: CREDITS, ..few };
+    let Octets { registered, allocated, resident } = octets_per_end(1000, &client, server, Some(1024));
+    println!(
+        "octets of one end that shares: {registered} registered, {allocated} allocated, {resident:?} in memory"
+    );
+    assert!(registered < 32 << 10);
 }

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{IsTerminal, Write};
+use std::iter;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
-use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::driver::{Driver, Id};
 use rpcrdma_verbs::measure::ping_pong;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
@@ -29,6 +30,9 @@ pub(crate) struct Options {
     /// Connections on each thread.
     #[arg(long, default_value_t = 1)]
     connections: u32,
+    /// Receive buffers that all connections of one end share; 0: each has its own.
+    #[arg(long, default_value_t = 0)]
+    shared_receives: u32,
     /// Threads, each with clients and a server of its own.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -125,6 +129,9 @@ struct Ends {
     far: Driver<SoftwareDevice>,
     server: Server<Block>,
     clients: Vec<(Client, u32)>,
+    by_id: HashMap<Id, usize>,
+    /// Clients that may begin a call, each as often as it may.
+    idle: Vec<usize>,
     arguments: Vec<u8>,
     depth: u32,
     /// When each call began, where that is wanted.
@@ -163,15 +170,25 @@ impl Ends {
         let fabric = Fabric::new();
         let mut near = Driver::new(&fabric.device(), near, completions)?;
         let mut far = Driver::new(&fabric.device(), far, completions)?;
-        let client = Config { calls: depth.saturating_add(16), credits: depth.into(), ..Config::client() };
-        let server = Config { serve: depth, ..Config::server() };
+        let mut client = Config { calls: depth.saturating_add(16), credits: depth.into(), ..Config::client() };
+        let mut server = Config { serve: depth, ..Config::server() };
+        if options.shared_receives > 0 {
+            for (driver, config) in [(&mut near, &mut client), (&mut far, &mut server)] {
+                driver.share_receives(options.shared_receives, config.receive_size)?;
+                config.receive_size_most = config.receive_size;
+            }
+        }
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let block = Block::new(far.pool().clone());
         let server = Server::bind(&mut far, any, server, block)?;
         let connect = |_| Client::connect(&mut near, server.address(), client.clone(), Credentials::none());
         let clients: Result<Vec<_>, _> = (0..connections).map(connect).collect();
+        let clients = clients?;
+        let all = || clients.iter().enumerate();
         Ok(Self {
-            clients: clients?.into_iter().map(|client| (client, 0)).collect(),
+            by_id: all().map(|(number, client)| (client.id(), number)).collect(),
+            idle: all().flat_map(|(number, _)| iter::repeat_n(number, depth.into())).collect(),
+            clients: clients.into_iter().map(|client| (client, 0)).collect(),
             near,
             far,
             server,
@@ -204,8 +221,8 @@ impl Ends {
     fn round(&mut self, begin: bool) -> Result<u64, Box<dyn Error>> {
         let largest_results = u32::try_from(self.arguments.len())?;
         let mut done = 0;
-        for (number, (client, open)) in self.clients.iter_mut().enumerate() {
-            while begin && *open < self.depth {
+        while begin && let Some(number) = self.idle.pop() {
+            if let Some((client, open)) = self.clients.get_mut(number) {
                 let call = Call { largest_results, ..Call::to(PROGRAM, 1, ECHO) };
                 let arguments = &self.arguments;
                 let call = client.call(&mut self.near, call, |writer| {
@@ -221,13 +238,16 @@ impl Ends {
         self.near.turn()?;
         self.far.turn()?;
         self.server.serve(&mut self.far);
-        for (number, (client, open)) in self.clients.iter_mut().enumerate() {
+        while let Some(id) = self.near.ready() {
+            let Some(number) = self.by_id.get(&id).copied() else { continue };
+            let Some((client, open)) = self.clients.get_mut(number) else { continue };
             while let Some(event) = client.event(&mut self.near) {
                 match event {
                     ClientEvent::Answered { call, .. } => {
                         let began = self.begun.as_mut().and_then(|begun| begun.remove(&(number, call)));
                         self.latencies.extend(began.map(|began| began.elapsed().as_nanos() as f64 / 1000.0));
                         (*open, done) = (*open - 1, done + 1);
+                        self.idle.push(number);
                     }
                     ClientEvent::Failed { why, .. } => return Err(why.into()),
                     _ => {}
