@@ -207,22 +207,22 @@ pub(crate) fn event(told: Told) -> Option<ClientEvent> {
     })
 }
 
-/// Whether a call is answered already: it is malformed, or for another program or version. If it is not, and says that its
+/// What a call says; none if it is answered already: it is malformed, or for another program or version. If it says that its
 /// caller takes backward calls, that is noted.
-pub(crate) fn denial_of<D: Device>(
+pub(crate) fn admitted<'a, D: Device>(
     driver: &mut Driver<D>,
     id: Id,
-    arrival: &Arrival,
+    arrival: &'a Arrival,
     (program, versions): (u32, RangeInclusive<u32>),
     is_ready: impl FnOnce(&rpc::Call<'_>) -> bool,
-) -> bool {
+) -> Option<rpc::Call<'a>> {
     let denial = match arrival.read() {
         None => {
             if let Some(session) = driver.session_mut(id) {
                 // It has ended already if its connection is gone.
                 let _ = session.decline(arrival.call);
             }
-            return true;
+            return None;
         }
         Some(Err(denial)) => denial,
         Some(Ok(call)) if call.procedure.program != program => Denial::ProgramUnavailable,
@@ -235,12 +235,12 @@ pub(crate) fn denial_of<D: Device>(
             {
                 session.peer_ready(arrival.call);
             }
-            return false;
+            return Some(call);
         }
     };
     // It has ended already if its connection is gone.
     let _ = answer(driver, id, arrival.call, arrival.xid, Some(denial), |_| Ok(()));
-    true
+    None
 }
 
 /// Answers a call: with what `write` writes, or with a denial.

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use rpcrdma_proto::connection::{Config, Served};
 
-use crate::calls::{Arrival, denial_of};
+use crate::calls::{Arrival, admitted};
 use crate::driver::{Driver, DriverError, Id, Message, WriteError, Writer};
 use crate::peers::Peers;
 use crate::provider::Device;
@@ -176,7 +176,7 @@ impl<S: AsyncService> AsyncServer<S> {
             let Some((id, arrival)) = self.waiting.pop_front() else { break };
             count += 1;
             let program = (self.service.program(), self.service.versions());
-            if denial_of(driver, id, &arrival, program, |call| self.service.is_ready(call)) {
+            if admitted(driver, id, &arrival, program, |call| self.service.is_ready(call)).is_none() {
                 continue;
             }
             self.free.pop();

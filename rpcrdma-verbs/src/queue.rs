@@ -58,6 +58,7 @@ impl Posted {
     }
 
     /// Lends a buffer to a receive: its number, and all of it as a slice.
+    #[inline]
     fn lend(&mut self, buf: Buf) -> Option<(u32, Slice)> {
         let buf = Lent::from(buf);
         let slice = buf.slice(0, buf.capacity())?;

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::rpc::AuthStat;
 
-use crate::calls::{self, CallId, ClientError, ClientEvent, answer, denial_of};
+use crate::calls::{self, CallId, ClientError, ClientEvent, admitted, answer};
 pub use crate::calls::{Arrival, ServeError};
 use crate::driver::{Driver, DriverError, GivenBack, Id, WriteError, Writer};
 use crate::peers::{Peers, call_back};
@@ -103,13 +103,10 @@ impl<S: Service> Server<S> {
 fn serve_one<D: Device, S: Service>(service: &mut S, driver: &mut Driver<D>, id: Id, arrival: &Arrival) {
     let Arrival { call, xid, .. } = *arrival;
     let program = (service.program(), service.versions());
-    if denial_of(driver, id, arrival, program, |call| service.is_ready(call)) {
-        return;
-    }
-    let Some(Ok(call_)) = arrival.read() else { return };
+    let Some(asked) = admitted(driver, id, arrival, program, |call| service.is_ready(call)) else { return };
     let mut said = Ok(());
     let sent = answer(driver, id, call, xid, None, |writer| {
-        said = service.call(id, &call_, writer);
+        said = service.call(id, &asked, writer);
         said.map_err(|_| WriteError::Denied)
     });
     if let (Err(denial), Err(ServeError::Write(_))) = (said, sent) {

@@ -158,6 +158,7 @@ pub(super) struct Place {
     block: Arc<Block>,
     memory: NonNull<u8>,
     capacity: u32,
+    key: u32,
 }
 
 impl Place {
@@ -168,14 +169,15 @@ impl Place {
     pub(super) unsafe fn new(block: Arc<Block>, at: usize, capacity: u32) -> Self {
         // SAFETY: it is within the block, as the caller promises.
         let memory = unsafe { block.memory.add(at) };
-        Self { block, memory, capacity }
+        let key = block.key;
+        Self { block, memory, capacity, key }
     }
 
     pub(super) fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
         let capacity = u32::try_from(memory.capacity()).map_err(|_| MemoryError::TooLarge(memory.capacity()))?;
         let block = Block::adopt(device, budget, memory)?;
-        let memory = block.memory;
-        Ok(Self { block, memory, capacity })
+        let (memory, key) = (block.memory, block.key);
+        Ok(Self { block, memory, capacity, key })
     }
 
     /// Whether it is a vector's, and no pool's.
@@ -192,7 +194,7 @@ impl Place {
     }
 
     pub(super) fn key(&self) -> u32 {
-        self.block.key
+        self.key
     }
 
     /// Its first octets.

@@ -25,20 +25,21 @@ pub struct Pool<D: Device> {
 #[derive(Debug)]
 struct Shelves {
     budget: Budget,
-    classes: [RefCell<Vec<Rc<Place>>>; CLASSES],
+    classes: [RefCell<Vec<Rc<Kept>>>; CLASSES],
     taken: Cell<u64>,
     made: Cell<u64>,
 }
 
-/// Where a place goes when no buffer has it any more: nowhere, once the pool is gone, or if it is no pool's.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Home(Weak<Shelves>);
+/// A place, and where it goes when no buffer has it any more: nowhere, once the pool is gone, or if it is no pool's.
+#[derive(Debug)]
+struct Kept {
+    place: Place,
+    home: Weak<Shelves>,
+    class: usize,
+}
 
 /// A share in a place. The last one brings it home.
-pub(super) struct Share {
-    place: ManuallyDrop<Rc<Place>>,
-    home: Home,
-}
+pub(super) struct Share(ManuallyDrop<Rc<Kept>>);
 
 /// What a pool has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,61 +57,77 @@ const SMALLEST: u32 = 256;
 const BLOCK: usize = 1 << 18;
 
 /// The class of buffers that have room for so many octets, and what they have room for.
+#[inline]
 fn class(octets: u32) -> Option<(usize, u32)> {
-    (0..CLASSES).map(|class| (class, SMALLEST << (2 * class))).find(|(_, size)| *size >= octets)
+    // Bits of the smallest size that are not enough, two of which are a class.
+    let bits = u32::BITS - (octets.max(1) - 1).leading_zeros();
+    let class = bits.saturating_sub(SMALLEST.trailing_zeros()).div_ceil(2) as usize;
+    (class < CLASSES).then(|| (class, SMALLEST << (2 * class)))
 }
 
-impl Home {
-    fn back(&self, place: Rc<Place>) {
-        if let (Some(shelves), Some((class, _))) = (self.0.upgrade(), class(place.capacity()))
-            && let Some(shelf) = shelves.classes.get(class)
-        {
-            shelf.borrow_mut().push(place);
-        }
+#[cfg(test)]
+#[test]
+fn a_class_is_the_smallest_that_has_room() {
+    for (octets, size) in [(0, 256), (1, 256), (256, 256), (257, 1024), (1024, 1024), (1025, 4096), (1 << 30, 1 << 30)] {
+        assert_eq!(class(octets).map(|(_, size)| size), Some(size), "{octets}");
+    }
+    assert_eq!(class((1 << 30) + 1), None);
+}
+
+/// Brings a place home.
+#[inline]
+fn bring_home(kept: Rc<Kept>) {
+    if let Some(shelves) = kept.home.upgrade()
+        && let Some(shelf) = shelves.classes.get(kept.class)
+    {
+        shelf.borrow_mut().push(kept);
     }
 }
 
 impl Share {
     /// The only share in a place that is no pool's.
     pub(super) fn adopted(place: Place) -> Self {
-        Self { place: ManuallyDrop::new(Rc::new(place)), home: Home::default() }
+        Self(ManuallyDrop::new(Rc::new(Kept { place, home: Weak::new(), class: 0 })))
     }
 
     /// Whether nobody else has a share.
+    #[inline]
     pub(super) fn is_only(&self) -> bool {
-        Rc::strong_count(&self.place) == 1
+        Rc::strong_count(&self.0) == 1
     }
 
     /// The place, if nobody else has a share.
     pub(super) fn into_place(self) -> Option<Place> {
         let mut share = ManuallyDrop::new(self);
         // SAFETY: the share is not dropped: what it has is taken here, once.
-        let (place, home) = unsafe { (ManuallyDrop::take(&mut share.place), std::ptr::read(&raw const share.home)) };
-        drop(home);
-        Rc::into_inner(place)
+        let kept = unsafe { ManuallyDrop::take(&mut share.0) };
+        Rc::into_inner(kept).map(|kept| kept.place)
     }
 }
 
 impl Clone for Share {
+    #[inline]
     fn clone(&self) -> Self {
-        Self { place: self.place.clone(), home: self.home.clone() }
+        Self(self.0.clone())
     }
 }
 
 impl Deref for Share {
     type Target = Place;
 
+    #[inline]
     fn deref(&self) -> &Place {
-        &self.place
+        &self.0.place
     }
 }
 
 impl Drop for Share {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: it is taken once, as the share goes.
-        let place = unsafe { ManuallyDrop::take(&mut self.place) };
-        if Rc::strong_count(&place) == 1 {
-            self.home.back(place);
+        let kept = unsafe { ManuallyDrop::take(&mut self.0) };
+        if Rc::strong_count(&kept) == 1 {
+            bring_home(kept);
         }
     }
 }
@@ -150,20 +167,22 @@ impl<D: Device> Pool<D> {
     ///
     /// # Errors
     /// The budget is used up, or the device can't register more.
+    #[inline]
     pub fn take(&self, octets: u32) -> Result<Buf, MemoryError> {
-        let (class, size) = class(octets).ok_or(MemoryError::TooLarge(octets as usize))?;
+        let Some((class, size)) = class(octets) else { return Err(MemoryError::TooLarge(octets as usize)) };
         let Some(shelf) = self.shelves.classes.get(class) else { return Err(MemoryError::TooLarge(octets as usize)) };
-        if shelf.borrow().is_empty() {
-            self.fill(&mut shelf.borrow_mut(), size)?;
+        let mut shelf = shelf.borrow_mut();
+        if shelf.is_empty() {
+            self.fill(&mut shelf, class, size)?;
         }
-        let place = shelf.borrow_mut().pop().ok_or(MemoryError::TooLarge(octets as usize))?;
+        let Some(kept) = shelf.pop() else { return Err(MemoryError::TooLarge(octets as usize)) };
         self.shelves.taken.set(self.shelves.taken.get() + 1);
-        let home = Home(Rc::downgrade(&self.shelves));
-        Ok(Buf::of(Share { place: ManuallyDrop::new(place), home }))
+        Ok(Buf::of(Share(ManuallyDrop::new(kept))))
     }
 
     /// Cuts a new block into places of one size.
-    fn fill(&self, shelf: &mut Vec<Rc<Place>>, capacity: u32) -> Result<(), MemoryError> {
+    #[cold]
+    fn fill(&self, shelf: &mut Vec<Rc<Kept>>, class: usize, capacity: u32) -> Result<(), MemoryError> {
         let size = capacity as usize;
         let count = (BLOCK / size).max(1);
         let block = Block::allocate(&self.device, &self.shelves.budget, count * size)?;
@@ -172,7 +191,8 @@ impl<D: Device> Pool<D> {
         shelf.reserve(count);
         shelf.extend((0..count).rev().map(|at| {
             // SAFETY: the block has room for `count` places of this size, and this is the only one at its number.
-            Rc::new(unsafe { Place::new(block.clone(), at * size, capacity) })
+            let place = unsafe { Place::new(block.clone(), at * size, capacity) };
+            Rc::new(Kept { place, home: Rc::downgrade(&self.shelves), class })
         }));
         Ok(())
     }

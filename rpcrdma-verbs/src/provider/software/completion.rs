@@ -76,14 +76,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a completion. One that has no room is lost, and the queue with it.
-    pub(super) fn push(&self, entry: Entry) {
-        let mut state = self.lock();
-        if state.entries.len() == state.most {
-            state.overrun = true;
-        } else {
-            state.entries.push_back(entry);
+    /// Takes completions over. Those that have no room are lost, and the queue with them.
+    pub(super) fn extend(&self, entries: &mut Vec<Entry>) {
+        if entries.is_empty() {
+            return;
         }
+        let mut state = self.lock();
+        let room = state.most - state.entries.len();
+        state.overrun |= entries.len() > room;
+        entries.truncate(room);
+        state.entries.extend(entries.drain(..));
         if state.armed && !self.fabric.loses_wakeup() {
             state.armed = false;
             drop(state);

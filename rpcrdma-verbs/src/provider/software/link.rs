@@ -1,6 +1,7 @@
 //! Two queue pairs and what is between them: work requests are done here, in their order.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -34,6 +35,8 @@ pub(super) struct End {
     pub(super) domain: Arc<Domain>,
     capabilities: Arc<Capabilities>,
     completions: Arc<Completions>,
+    /// Completions that are not in their queue yet: they go there together, before the lock of the link is let go.
+    told: Vec<Entry>,
     receives: Receives,
     /// Whether the peer's Sends wait for a receive.
     rnr_retry: bool,
@@ -160,7 +163,7 @@ impl SharedReceives {
 /// The slices of a request in the table that was posted with it.
 fn of<'a>((from, count): (u32, u32), slices: &'a [Slice], verb: &'static str) -> Result<&'a [Slice]> {
     let from = from as usize;
-    slices.get(from..from + count as usize).ok_or(VerbError { verb, cause: Cause::Limit })
+    slices.get(from..from + count as usize).ok_or_else(|| VerbError { verb, cause: Cause::Limit })
 }
 
 /// Adds all receives to a queue, or none: it has so many places, and each of them so many slices.
@@ -200,6 +203,7 @@ impl End {
             domain,
             capabilities,
             completions,
+            told: Vec::new(),
             receives,
             rnr_retry: config.rnr_retry,
             notices,
@@ -240,12 +244,12 @@ impl End {
         }
         let retires = Some((self.retired.clone(), std::mem::take(&mut self.unsignaled)));
         let completion = Completion { id: request.id, queue_pair: self.number, status, length: 0, invalidated: None };
-        self.completions.push(Entry { completion, retires });
+        self.told.push(Entry { completion, retires });
     }
 
-    fn received(&self, id: u64, status: Status, length: u32, invalidated: Option<u32>) {
+    fn received(&mut self, id: u64, status: Status, length: u32, invalidated: Option<u32>) {
         let completion = Completion { id, queue_pair: self.number, status, length, invalidated };
-        self.completions.push(Entry { completion, retires: None });
+        self.told.push(Entry { completion, retires: None });
     }
 
     /// Fails, and flushes all that was posted. Shared receives stay for the others.
@@ -269,6 +273,31 @@ impl End {
     }
 }
 
+/// Both queue pairs, locked. What has completed is in its queue when the lock is let go.
+struct Ends<'a>(MutexGuard<'a, [Option<End>; 2]>);
+
+impl Deref for Ends<'_> {
+    type Target = [Option<End>; 2];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Ends<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        for end in self.0.iter_mut().flatten() {
+            end.completions.extend(&mut end.told);
+        }
+    }
+}
+
 /// What is the other side of a side.
 const fn other(side: usize) -> usize {
     1 - side
@@ -279,8 +308,8 @@ impl Link {
         Arc::new_cyclic(|me| Self { fabric, me: me.clone(), ends: Mutex::new([Some(first), None]) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Option<End>; 2]> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Ends<'_> {
+        Ends(self.ends.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Adds the second queue pair; false if the first is gone, or there is a second one already.
@@ -440,7 +469,7 @@ impl Link {
                 return false;
             }
             Err(Failure { status, receive }) => {
-                if let (Some((id, status)), Some(theirs)) = (receive, theirs.as_ref()) {
+                if let (Some((id, status)), Some(theirs)) = (receive, theirs.as_mut()) {
                     theirs.received(id, status, 0, None);
                 }
                 ours.complete(request, status);
