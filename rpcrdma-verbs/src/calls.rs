@@ -188,9 +188,9 @@ pub(crate) fn begin<D: Device>(
 /// Octets of the header of a reply with results, whose verifier is empty.
 const REPLY: u32 = 24;
 
-/// What a consumer of calls is told; none of what is the transport's own.
-pub(crate) fn event(told: Told) -> Option<ClientEvent> {
-    Some(match told {
+/// What a consumer of calls is told.
+pub(crate) fn event(told: Told) -> ClientEvent {
+    match told {
         Told::Ready(version) => ClientEvent::Ready(version),
         Told::Replied { xid, message } => {
             let call = CallId(xid);
@@ -203,8 +203,7 @@ pub(crate) fn event(told: Told) -> Option<ClientEvent> {
         Told::Failed { xid, why } => ClientEvent::Failed { call: CallId(xid), why: ClientError::Transport(why) },
         Told::Arrived { call, xid, message } => ClientEvent::CalledBack(Arrival { call, xid, message }),
         Told::Closed { why, last } => ClientEvent::Closed { why, last },
-        Told::Ended | Told::Properties => return None,
-    })
+    }
 }
 
 /// What a call says; none if it is answered already: it is malformed, or for another program or version. If it says that its

@@ -77,12 +77,7 @@ impl Client {
 
     /// What it is to be told next.
     pub fn event<D: Device>(&self, driver: &mut Driver<D>) -> Option<ClientEvent> {
-        loop {
-            let told = driver.event(self.id)?;
-            if let Some(event) = event(told) {
-                return Some(event);
-            }
-        }
+        driver.event(self.id).map(event)
     }
 
     /// The engine of its connection: version, properties, counters.

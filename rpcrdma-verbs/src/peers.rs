@@ -50,10 +50,10 @@ impl Peers {
                         break;
                     }
                     told => {
-                        let answered = |event: &ClientEvent| {
-                            matches!(event, ClientEvent::Answered { .. } | ClientEvent::Failed { .. })
-                        };
-                        self.events.extend(event(told).filter(answered).map(|event| (id, event)));
+                        let event = event(told);
+                        if matches!(event, ClientEvent::Answered { .. } | ClientEvent::Failed { .. }) {
+                            self.events.push_back((id, event));
+                        }
                     }
                 }
             }
@@ -66,11 +66,11 @@ impl Peers {
         driver.finish(id);
         while let Some(told) = driver.event(id) {
             let ended = match event(told) {
-                Some(ClientEvent::Failed { call, why: ClientError::Transport(Failure::Closed(_)) }) => {
+                ClientEvent::Failed { call, why: ClientError::Transport(Failure::Closed(_)) } => {
                     let why = ClientError::Transport(Failure::Closed(reason));
                     ClientEvent::Failed { call, why }
                 }
-                Some(event @ (ClientEvent::Answered { .. } | ClientEvent::Failed { .. })) => event,
+                event @ (ClientEvent::Answered { .. } | ClientEvent::Failed { .. }) => event,
                 _ => continue,
             };
             self.events.push_back((id, ended));

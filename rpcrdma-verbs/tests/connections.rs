@@ -118,8 +118,6 @@ fn a_thousand_connections_that_share_their_receives_are_smaller() {
     let client = Config { calls: CREDITS, credits: CREDITS.into(), serve: 0, ..few.clone() };
     let server = Config { role: Role::Server, calls: 0, credits: 0, serve: CREDITS, ..few };
     let Octets { registered, allocated, resident } = octets_per_end(1000, &client, server, Some(1024));
-    println!(
-        "octets of one end that shares: {registered} registered, {allocated} allocated, {resident:?} in memory"
-    );
+    println!("octets of one end that shares: {registered} registered, {allocated} allocated, {resident:?} in memory");
     assert!(registered < 32 << 10);
 }

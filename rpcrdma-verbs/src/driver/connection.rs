@@ -413,7 +413,8 @@ impl<D: Device> Connection<D> {
     fn transmit(&mut self, transmit: Transmit, pool: &Pool<D>, scratch: &[u8], watch: &mut impl FnMut(&[u8])) {
         let Transmit { what, header, invalidate } = transmit;
         self.trace(what);
-        let inline: u32 = self.session.parts(what).map(|part| part.end - part.start).sum();
+        let parts: ArrayVec<Range<u32>, { ITEMS + 1 }> = self.session.parts(what).collect();
+        let inline: u32 = parts.iter().map(|part| part.end - part.start).sum();
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
         let Ok(mut buf) = pool.take(total) else {
             self.wish = Some(Wish::Close(Reason::Lost));
@@ -429,7 +430,7 @@ impl<D: Device> Connection<D> {
         };
         let mut at = header;
         if let Some(message) = message {
-            for part in self.session.parts(what) {
+            for part in parts {
                 let end = at + (part.end - part.start) as usize;
                 message.copy(part, buf.as_full_mut().get_mut(at..end).unwrap_or_default());
                 at = end;
@@ -579,7 +580,7 @@ impl<D: Device> Connection<D> {
                     (theirs.whole, theirs.long) = (None, None);
                     theirs.reply.forget();
                 }
-                Some(Told::Ended)
+                None
             }
             Event::ReplyArrived { xid, reply } => self.replied(xid, reply),
             Event::CallFailed { xid, why } => {
@@ -589,8 +590,7 @@ impl<D: Device> Connection<D> {
                 self.done(xid, &[]);
                 Some(Told::Failed { xid, why })
             }
-            Event::PropertiesChanged | Event::PropertyAnswered { .. } => Some(Told::Properties),
-            Event::PeerError { .. } => None,
+            Event::PropertiesChanged | Event::PropertyAnswered { .. } | Event::PeerError { .. } => None,
             Event::Operation { operation } => {
                 self.give_back(operation.buffer);
                 None
@@ -600,7 +600,9 @@ impl<D: Device> Connection<D> {
                 Some(Told::Closed { why, last })
             }
         };
-        self.events.extend(told);
+        if let Some(told) = told {
+            self.events.push_back(told);
+        }
     }
 
     fn arrived(&mut self, call: Served, xid: u32, message: Place) -> Option<Told> {

@@ -133,6 +133,13 @@ impl Message {
     /// Copies a range of the whole to the beginning of `out`. Items that something uses are left out: none is, when a message
     /// is to be copied.
     pub(crate) fn copy(&mut self, range: Range<u32>, out: &mut [u8]) {
+        if self.items.is_empty() {
+            let octets = self.head.get(range.start as usize..range.end as usize).unwrap_or_default();
+            if let Some(out) = out.get_mut(..octets.len()) {
+                out.copy_from_slice(octets);
+            }
+            return;
+        }
         let mut head = 0u32;
         let mut at = 0u32;
         let put = |out: &mut [u8], whole: Range<u32>, from: &[u8]| {
@@ -199,11 +206,17 @@ mod tests {
         let whole =
             [0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 0, 0, 0, 8, 9, 10, 11, 200, 201, 0, 0, 12, 13, 14, 15];
         assert_eq!(message.length() as usize, whole.len());
+        every_range(&mut message, &whole);
+        every_range(&mut Message { head: whole.to_vec(), ..Message::default() }, &whole);
+    }
+
+    /// Copies every range to the beginning of something larger.
+    fn every_range(message: &mut Message, whole: &[u8]) {
         for from in 0..whole.len() {
             for to in from..=whole.len() {
-                let mut out = vec![0xff; to - from];
+                let mut out = vec![0xff; to - from + 1];
                 message.copy(from as u32..to as u32, &mut out);
-                assert_eq!(out, &whole[from..to], "{from}..{to}");
+                assert_eq!(out, [&whole[from..to], &[0xff]].concat(), "{from}..{to}");
             }
         }
     }

@@ -31,10 +31,8 @@ pub struct Counters {
 pub(crate) enum Told {
     Ready(Version),
     Arrived { call: Served, xid: u32, message: Payload },
-    Ended,
     Replied { xid: u32, message: Payload },
     Failed { xid: u32, why: Failure },
-    Properties,
     Closed { why: Reason, last: bool },
 }
 

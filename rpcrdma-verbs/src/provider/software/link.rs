@@ -10,10 +10,10 @@ use arrayvec::ArrayVec;
 use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
 use super::manager::Notices;
-use super::memory::{self, Domain, Tables, Use};
+use super::memory::{self, Domain, Reading, Tables, Use};
 use crate::provider::{
-    Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Remote, Result, Slice, Status,
-    VerbError, WorkRequest,
+    Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Remote, Result, Slice,
+    Status, VerbError, WorkRequest,
 };
 
 /// Slices of one work request.
@@ -298,6 +298,13 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// The domains of a side, which is there, and of the other; the same again if that is gone.
+fn domains(ends: &[Option<End>; 2], side: usize) -> Option<[Arc<Domain>; 2]> {
+    let ours = ends[side].as_ref()?;
+    let theirs = ends[other(side)].as_ref().unwrap_or(ours);
+    Some([ours.domain.clone(), theirs.domain.clone()])
+}
+
 /// What is the other side of a side.
 const fn other(side: usize) -> usize {
     1 - side
@@ -396,15 +403,24 @@ impl Link {
         }
         // No more than the queue has places, of 32 bits.
         end.posted = end.posted.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX));
+        let Some(domains) = domains(&ends, side) else { return Ok(()) };
+        let mut reading = Reading::new(&domains);
         for request in requests {
             let mine = of(request.slices, slices, verb)?;
-            self.begin(&mut ends, side, request, mine);
+            self.begin(&mut ends, side, &mut reading, request, mine);
         }
         Ok(())
     }
 
     /// Does a request, or lets it wait where faults are on.
-    fn begin(&self, ends: &mut [Option<End>; 2], side: usize, request: &WorkRequest, slices: &[Slice]) {
+    fn begin(
+        &self,
+        ends: &mut [Option<End>; 2],
+        side: usize,
+        reading: &mut Reading<'_>,
+        request: &WorkRequest,
+        slices: &[Slice],
+    ) {
         let Some(end) = &mut ends[side] else { return };
         let polls = self.fabric.delay();
         if (polls > 0 || !end.delayed.is_empty()) && end.state == State::Ready {
@@ -412,7 +428,7 @@ impl Link {
             end.delayed.push_back(Delayed { polls, request: request.clone(), slices });
             return;
         }
-        if !self.execute(ends, side, request, slices)
+        if !self.execute(ends, side, reading, request, slices)
             && let Some(end) = &mut ends[side]
         {
             let slices = slices.iter().copied().collect();
@@ -434,6 +450,8 @@ impl Link {
 
     /// Does what was delayed on one side and can be done now.
     fn advance(&self, ends: &mut [Option<End>; 2], side: usize) {
+        let Some(domains) = domains(ends, side) else { return };
+        let mut reading = Reading::new(&domains);
         while let Some(end) = &mut ends[side] {
             let Some(first) = end.delayed.front_mut() else { break };
             if first.polls > 0 {
@@ -441,7 +459,7 @@ impl Link {
                 break;
             }
             let Some(delayed) = end.delayed.pop_front() else { break };
-            if !self.execute(ends, side, &delayed.request, &delayed.slices) {
+            if !self.execute(ends, side, &mut reading, &delayed.request, &delayed.slices) {
                 if let Some(end) = &mut ends[side] {
                     end.delayed.push_front(delayed);
                 }
@@ -451,7 +469,14 @@ impl Link {
     }
 
     /// Does a request; false if it has to wait for a receive.
-    fn execute(&self, ends: &mut [Option<End>; 2], side: usize, request: &WorkRequest, slices: &[Slice]) -> bool {
+    fn execute(
+        &self,
+        ends: &mut [Option<End>; 2],
+        side: usize,
+        reading: &mut Reading<'_>,
+        request: &WorkRequest,
+        slices: &[Slice],
+    ) -> bool {
         let (first, second) = ends.split_at_mut(1);
         let (ours, theirs) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
         let Some(ours) = ours else { return true };
@@ -461,11 +486,13 @@ impl Link {
         }
         let done = match theirs {
             None => Err(Failure::of(Status::Retry)),
-            Some(theirs) => self.done(ours, theirs, request, slices),
+            Some(theirs) => self.done(ours, theirs, reading, request, slices),
         };
         match done {
             Ok(()) => ours.complete(request, Status::Success),
-            Err(Failure { status: Status::ReceiverNotReady, .. }) if theirs.as_ref().is_some_and(|end| end.rnr_retry) => {
+            Err(Failure { status: Status::ReceiverNotReady, .. })
+                if theirs.as_ref().is_some_and(|end| end.rnr_retry) =>
+            {
                 return false;
             }
             Err(Failure { status, receive }) => {
@@ -486,6 +513,7 @@ impl Link {
         &self,
         ours: &mut End,
         theirs: &mut End,
+        reading: &mut Reading<'_>,
         request: &WorkRequest,
         slices: &[Slice],
     ) -> std::result::Result<(), Failure> {
@@ -497,10 +525,13 @@ impl Link {
         if moves && memory::total(slices) > ours.capabilities.message.into() {
             return Err(Failure::of(Status::LocalLength));
         }
+        if !matches!(request.operation, Operation::Send { .. } | Operation::Read { .. }) {
+            reading.pause();
+        }
         match request.operation {
-            Operation::Send { invalidate } => self.send(ours, theirs, slices, invalidate),
+            Operation::Send { invalidate } => self.send(theirs, reading, slices, invalidate),
             Operation::Write { to } => self.write(ours, theirs, slices, to),
-            Operation::Read { from } => self.read(ours, theirs, slices, from),
+            Operation::Read { from } => self.read(ours, theirs, reading, slices, from),
             Operation::Bind { window, key, access } => {
                 let Some(slice) = slices.first() else { return Err(Failure::of(Status::Bind)) };
                 Ok(ours.domain.write().bind(window, key, slice, access, ours.number)?)
@@ -514,8 +545,8 @@ impl Link {
 
     fn send(
         &self,
-        ours: &End,
         theirs: &mut End,
+        reading: &mut Reading<'_>,
         slices: &[Slice],
         invalidate: Option<u32>,
     ) -> std::result::Result<(), Failure> {
@@ -529,22 +560,21 @@ impl Link {
         if length > memory::total(target) {
             return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
         }
-        {
-            let tables = Tables::lock(&ours.domain, &theirs.domain, Domain::read);
-            tables.ours().all_local(slices, Use::Send).map_err(|status| fails(status, Status::Flushed))?;
-            let found = tables.theirs().all_local(target, Use::Receive);
-            found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
-            // SAFETY: found just now, under the locks that are held; the receive's slices are of a posted receive, which the
-            // poster has promised to leave alone, and have room for the length.
-            #[allow(unsafe_code, reason = "the promise of `post`")]
-            unsafe {
-                memory::copy(slices, target);
-            }
+        let tables = reading.tables();
+        tables.ours().all_local(slices, Use::Send).map_err(|status| fails(status, Status::Flushed))?;
+        let found = tables.theirs().all_local(target, Use::Receive);
+        found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
+        // SAFETY: found just now, under the locks that are held; the receive's slices are of a posted receive, which the
+        // poster has promised to leave alone, and have room for the length.
+        #[allow(unsafe_code, reason = "the promise of `post`")]
+        unsafe {
+            memory::copy(slices, target);
         }
-        if let Some(key) = invalidate
-            && !theirs.domain.write().invalidate(key, Some(theirs.number))
-        {
-            return Err(fails(Status::RemoteInvalidRequest, Status::RemoteInvalidRequest));
+        if let Some(key) = invalidate {
+            reading.pause();
+            if !theirs.domain.write().invalidate(key, Some(theirs.number)) {
+                return Err(fails(Status::RemoteInvalidRequest, Status::RemoteInvalidRequest));
+            }
         }
         // No longer than a message, of 32 bits.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -566,10 +596,17 @@ impl Link {
         Ok(())
     }
 
-    fn read(&self, ours: &End, theirs: &End, slices: &[Slice], from: Remote) -> std::result::Result<(), Failure> {
+    fn read(
+        &self,
+        ours: &End,
+        theirs: &End,
+        reading: &mut Reading<'_>,
+        slices: &[Slice],
+        from: Remote,
+    ) -> std::result::Result<(), Failure> {
         let length = self.reaches(slices)?;
         let sink = if ours.capabilities.read_sink_is_exposed { Use::ExposedSink } else { Use::Receive };
-        let tables = Tables::lock(&ours.domain, &theirs.domain, Domain::read);
+        let tables = reading.tables();
         tables.ours().all_local(slices, sink)?;
         tables.theirs().remote(from, length, false, theirs.number)?;
         // SAFETY: found just now, under the locks that are held; nobody writes the peer's memory without its lock for

@@ -159,6 +159,28 @@ impl<G: Deref<Target = Table>> Tables<G> {
     }
 }
 
+/// The tables of two domains, to be read: locked once for a batch of requests, which mostly do nothing else with them.
+pub(super) struct Reading<'d> {
+    domains: &'d [Arc<Domain>; 2],
+    tables: Option<Tables<RwLockReadGuard<'d, Table>>>,
+}
+
+impl<'d> Reading<'d> {
+    pub(super) fn new(domains: &'d [Arc<Domain>; 2]) -> Self {
+        Self { domains, tables: None }
+    }
+
+    pub(super) fn tables(&mut self) -> &Tables<RwLockReadGuard<'d, Table>> {
+        let [ours, theirs] = self.domains;
+        self.tables.get_or_insert_with(|| Tables::lock(ours, theirs, Domain::read))
+    }
+
+    /// Lets go of the locks: to be done before a table is locked in any other way.
+    pub(super) fn pause(&mut self) {
+        self.tables = None;
+    }
+}
+
 /// The number in a key.
 pub(super) const fn number(key: u32) -> u32 {
     key >> TAG
