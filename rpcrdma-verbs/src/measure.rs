@@ -1,14 +1,36 @@
 //! What a provider takes for messages alone: the measure for what RPCs add to it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::driver::DriverError;
-use crate::memory::{Budget, Pool};
+use crate::driver::exposure::Exposed;
+use crate::memory::{Budget, Lent, Pool};
 use crate::provider::{
-    CompletionQueue as _, ConnectionEvent, Device, Manager as _, Operation, QueuePairConfig, Queues, Status,
+    Access, CompletionQueue as _, ConnectionEvent, Device, Manager as _, Operation, QueuePairConfig, Queues, Remote,
+    Status,
 };
 use crate::queue::{Done, Endpoint, Part};
+
+/// What is measured.
+#[derive(Debug)]
+pub struct Ends<D: Device> {
+    /// The device that connects.
+    pub near: D,
+    /// The device that listens.
+    pub far: D,
+    /// Where: at any port.
+    pub address: SocketAddr,
+}
+
+/// How data is moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// By RDMA Read.
+    Read,
+    /// By RDMA Write.
+    Write,
+}
 
 /// One end of a connection without a protocol.
 struct End<D: Device> {
@@ -30,7 +52,7 @@ impl<D: Device> End<D> {
             endpoint: None,
             completions: device.completion_queue(4096)?,
             manager: device.manager()?,
-            pool: Pool::new(device, &Budget::new(1 << 28)),
+            pool: Pool::new(device, &Budget::new(1 << 32)),
             taken: Vec::with_capacity(256),
             sent: 0,
         })
@@ -83,6 +105,37 @@ impl<D: Device> End<D> {
         Ok(messages)
     }
 
+    /// So many buffers, all of whose octets have been written.
+    fn buffers(&self, octets: u32, count: u32) -> Result<Vec<Lent>, DriverError> {
+        let buffer = |_| {
+            let mut buf = self.pool.take(octets)?;
+            buf.as_full_mut().fill(0x5a);
+            Ok(Lent::from(buf))
+        };
+        (0..count).map(buffer).collect()
+    }
+
+    /// Takes requests that are done: how many.
+    fn retire(&mut self) -> Result<u32, DriverError> {
+        self.taken.clear();
+        self.completions.poll(&mut self.taken, 256)?;
+        let Some(endpoint) = &mut self.endpoint else { return Err(DriverError::Gone) };
+        let mut count = 0;
+        for completion in &self.taken {
+            match endpoint.complete(completion) {
+                Done::Requests(done, Status::Success) => {
+                    count += done;
+                    for _ in 0..done {
+                        endpoint.retire();
+                    }
+                }
+                Done::Unknown => {}
+                Done::Requests(..) | Done::Receive(..) => return Err(DriverError::Gone),
+            }
+        }
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     fn post(&mut self) -> Result<(), DriverError> {
         match &mut self.endpoint {
             Some(endpoint) => Ok(endpoint.post()?),
@@ -95,18 +148,19 @@ impl<D: Device> End<D> {
 /// the posts and buffers that RPCs of these sizes have, and nothing else.
 ///
 /// ```
-/// use rpcrdma_verbs::measure::ping_pong;
+/// use rpcrdma_verbs::measure::{Ends, ping_pong};
 /// use rpcrdma_verbs::provider::software::Fabric;
 ///
 /// let fabric = Fabric::new();
-/// assert!(ping_pong(&fabric.device(), &fabric.device(), (136, 120), 4, 1000)? > 0.0);
+/// let ends = Ends { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+/// assert!(ping_pong(&ends, (136, 120), 4, 1000)? > 0.0);
 /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 /// ```
 ///
 /// # Errors
 /// The devices refuse.
-pub fn ping_pong<D: Device>(near: &D, far: &D, octets: (u32, u32), depth: u32, count: u32) -> Result<f64, DriverError> {
-    let (mut near, mut far) = joined(near, far, depth)?;
+pub fn ping_pong<D: Device>(ends: &Ends<D>, octets: (u32, u32), depth: u32, count: u32) -> Result<f64, DriverError> {
+    let (mut near, mut far) = joined(ends, depth)?;
     let (mut begun, mut done) = (0u32, 0u32);
     let began = Instant::now();
     while done < count {
@@ -124,10 +178,62 @@ pub fn ping_pong<D: Device>(near: &D, far: &D, octets: (u32, u32), depth: u32, c
     Ok(began.elapsed().as_nanos() as f64 / f64::from(count))
 }
 
+/// Octets in a second that are moved between buffers of `octets` each, `buffers` at either end, one after the other, with
+/// `depth` transfers under way: `count` of them, and nothing else.
+///
+/// ```
+/// use rpcrdma_verbs::measure::{Ends, Move, moving};
+/// use rpcrdma_verbs::provider::software::Fabric;
+///
+/// let fabric = Fabric::new();
+/// let ends = Ends { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+/// assert!(moving(&ends, Move::Write, 1 << 16, 2, 2, 100)? > 0.0);
+/// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
+/// ```
+///
+/// # Errors
+/// The devices refuse.
+pub fn moving<D: Device>(
+    ends: &Ends<D>,
+    how: Move,
+    octets: u32,
+    buffers: u32,
+    depth: u32,
+    count: u32,
+) -> Result<f64, DriverError> {
+    let (mut near, far) = joined(ends, 1)?;
+    let access = if how == Move::Read { Access::REMOTE_READ } else { Access::REMOTE_WRITE };
+    let ours = near.buffers(octets, buffers)?;
+    let exposed = far.buffers(octets, buffers)?.into_iter().map(|buf| {
+        let slice = buf.slice(0, octets).ok_or(DriverError::Gone)?;
+        Ok((slice.address, Exposed::register(&ends.far, &slice, access, buf)?))
+    });
+    let exposed: Vec<_> = exposed.collect::<Result<_, DriverError>>()?;
+    let (mut begun, mut done) = (0u32, 0u32);
+    let began = Instant::now();
+    while done < count {
+        while begun < count && begun - done < depth {
+            let at = (begun % buffers) as usize;
+            let (Some(buf), Some((address, theirs))) = (ours.get(at), exposed.get(at)) else { break };
+            let remote = Remote { address: *address, key: theirs.key() };
+            let operation =
+                if how == Move::Read { Operation::Read { from: remote } } else { Operation::Write { to: remote } };
+            let part = Part { buf: buf.clone(), from: 0, length: octets };
+            if let Some(endpoint) = &mut near.endpoint {
+                endpoint.push(operation, &[part], true, ());
+            }
+            begun += 1;
+        }
+        near.post()?;
+        done += near.retire()?;
+    }
+    Ok(f64::from(count) * f64::from(octets) / began.elapsed().as_secs_f64())
+}
+
 /// Two ends that are connected.
-fn joined<D: Device>(near: &D, far: &D, depth: u32) -> Result<(End<D>, End<D>), DriverError> {
-    let (mut near, mut far) = (End::new(near)?, End::new(far)?);
-    let address = far.manager.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+fn joined<D: Device>(ends: &Ends<D>, depth: u32) -> Result<(End<D>, End<D>), DriverError> {
+    let (mut near, mut far) = (End::new(&ends.near)?, End::new(&ends.far)?);
+    let address = far.manager.listen(ends.address)?;
     let queues = Queues { completions: &near.completions, receives: None };
     let pair = near.manager.connect(address, &CONFIG, queues, &[])?;
     near.attach(pair, depth)?;

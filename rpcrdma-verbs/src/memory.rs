@@ -227,6 +227,73 @@ impl fmt::Debug for Lent {
     }
 }
 
+/// A registered buffer whose octets change no more, or a part of it: what a cache keeps. Clones share the octets.
+///
+/// It can be sent, and be read by the peer, while others see it, too: nothing writes it.
+///
+/// ```
+/// use rpcrdma_verbs::memory::{Budget, Buf, Frozen};
+/// use rpcrdma_verbs::provider::software::Fabric;
+///
+/// let buf = Buf::adopt(&Fabric::new().device(), &Budget::new(1 << 20), (0..100).collect())?;
+/// let block = Frozen::from(buf);
+/// let part = block.part(10, 20).expect("it has so many octets");
+/// assert_eq!((&part[..2], part.len()), ([10, 11].as_slice(), 20));
+/// # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
+/// ```
+#[derive(Clone)]
+pub struct Frozen {
+    lent: Lent,
+    from: u32,
+    length: u32,
+}
+
+impl From<Buf> for Frozen {
+    fn from(buf: Buf) -> Self {
+        Self { from: 0, length: buf.length, lent: buf.into() }
+    }
+}
+
+impl Frozen {
+    /// `length` octets of it from `from` on, sharing its memory; none if it has not so many.
+    #[must_use]
+    pub fn part(&self, from: u32, length: u32) -> Option<Self> {
+        from.checked_add(length).filter(|end| *end <= self.length)?;
+        Some(Self { lent: self.lent.clone(), from: self.from + from, length })
+    }
+
+    /// The buffer, if nobody else has a part of it; else itself.
+    ///
+    /// # Errors
+    /// Somebody else has.
+    pub fn into_buf(self) -> Result<Buf, Self> {
+        let Self { lent, from, length } = self;
+        lent.into_buf().map_err(|lent| Self { lent, from, length })
+    }
+
+    /// The buffer that it is a part of, and where it begins there: to be sent or read by the peer, and nothing else.
+    pub(crate) fn source(&self) -> (&Lent, u32) {
+        (&self.lent, self.from)
+    }
+}
+
+impl Deref for Frozen {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: it was made of a buffer, which had the only share in its place; since then shares of it were lent to be
+        // read from alone, so that nobody writes the octets, and nobody has them mutably.
+        let octets = unsafe { self.lent.share.octets(self.from + self.length) };
+        octets.get(self.from as usize..).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frozen({} octets from {} on)", self.length, self.from)
+    }
+}
+
 /// The rights with which buffers are registered: windows give the peer its own.
 fn rights<D: Device>(device: &D) -> Access {
     if device.capabilities().windows {

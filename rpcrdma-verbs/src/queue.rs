@@ -199,7 +199,10 @@ impl<D: Device, T> Endpoint<D, T> {
         if done.is_err() {
             self.flights.truncate(self.flights.len() - requests.len());
         }
-        (requests.clear(), receives.clear(), slices.clear(), receive_slices.clear());
+        requests.clear();
+        receives.clear();
+        slices.clear();
+        receive_slices.clear();
         done
     }
 

@@ -1,61 +1,75 @@
 //! `rpcrdma demo`: every feature once, with the messages that it takes.
 
-use std::process::ExitCode;
+use std::error::Error;
 
 use rpcrdma_proto::connection::{Config, Reason};
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, ClientError, ClientEvent};
-use rpcrdma_verbs::provider::software::Faults;
+use rpcrdma_verbs::provider::Device;
 
-use crate::world::{BLOCK, Chart, ECHO, NULL, PROGRAM, READ, READY, WRITE, World};
+use crate::block::{BLOCK, ECHO, NULL, PROGRAM, READ, READY, WRITE, octet};
+use crate::ground::{self, Ground, Job};
+use crate::world::{Chart, World};
 
 /// A scene: what it shows, with which settings, and what must come out of it.
-struct Scene {
+struct Scene<D: Device> {
     title: &'static str,
     client: fn() -> Config,
     server: fn() -> Config,
-    play: fn(&mut World) -> Result<(), String>,
+    play: fn(&mut World<D>) -> Result<(), String>,
 }
 
-const SCENES: [Scene; 11] = [
-    Scene {
-        title: "The version is found out, and properties are exchanged",
-        client: Config::client,
-        server: Config::server,
-        play: negotiation,
-    },
-    Scene { title: "A server of Version One", client: Config::client, server: server_of_one, play: fallback },
-    Scene { title: "A call and its reply inline", client: Config::client, server: Config::server, play: inline },
-    Scene {
-        title: "Data to be written: a Read chunk",
-        client: Config::client,
-        server: Config::server,
-        play: read_chunk,
-    },
-    Scene {
-        title: "Data to be read: a Write chunk",
-        client: Config::client,
-        server: Config::server,
-        play: write_chunk,
-    },
-    Scene {
-        title: "A long call: a Position-Zero Read chunk",
-        client: Config::client,
-        server: Config::server,
-        play: long_call,
-    },
-    Scene { title: "A long reply: a Reply chunk", client: Config::client, server: Config::server, play: long_reply },
-    Scene { title: "The server calls back", client: Config::client, server: Config::server, play: backward },
-    Scene { title: "Keys are invalidated by the reply", client: invalidated, server: invalidating, play: write_chunk },
-    Scene { title: "A procedure that is not there", client: Config::client, server: Config::server, play: denied },
-    Scene {
-        title: "The connection is lost while a call is under way",
-        client: Config::client,
-        server: Config::server,
-        play: reconnect,
-    },
-];
+fn scenes<D: Device>() -> [Scene<D>; 11] {
+    [
+        Scene {
+            title: "The version is found out, and properties are exchanged",
+            client: Config::client,
+            server: Config::server,
+            play: negotiation,
+        },
+        Scene { title: "A server of Version One", client: Config::client, server: server_of_one, play: fallback },
+        Scene { title: "A call and its reply inline", client: Config::client, server: Config::server, play: inline },
+        Scene {
+            title: "Data to be written: a Read chunk",
+            client: Config::client,
+            server: Config::server,
+            play: read_chunk,
+        },
+        Scene {
+            title: "Data to be read: a Write chunk",
+            client: Config::client,
+            server: Config::server,
+            play: write_chunk,
+        },
+        Scene {
+            title: "A long call: a Position-Zero Read chunk",
+            client: Config::client,
+            server: Config::server,
+            play: long_call,
+        },
+        Scene {
+            title: "A long reply: a Reply chunk",
+            client: Config::client,
+            server: Config::server,
+            play: long_reply,
+        },
+        Scene { title: "The server calls back", client: Config::client, server: Config::server, play: backward },
+        Scene {
+            title: "Keys are invalidated by the reply",
+            client: invalidated,
+            server: invalidating,
+            play: write_chunk,
+        },
+        Scene { title: "A procedure that is not there", client: Config::client, server: Config::server, play: denied },
+        Scene {
+            title: "The connection is lost while a call is under way",
+            client: Config::client,
+            server: Config::server,
+            play: reconnect,
+        },
+    ]
+}
 
 fn server_of_one() -> Config {
     Config { highest: Version::One, ..Config::server() }
@@ -69,43 +83,61 @@ fn invalidating() -> Config {
     Config { invalidates: true, ..Config::server() }
 }
 
-/// Plays all scenes; the last line says how many passed.
-pub(crate) fn run() -> ExitCode {
-    let (mut passed, mut failed) = (0, 0);
-    for scene in &SCENES {
-        println!("\n{}", scene.title);
-        let chart = Chart::default();
-        let done =
-            World::new((scene.client)(), (scene.server)()).map_err(|error| error.to_string()).and_then(|mut world| {
+#[derive(Clone, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    ground: ground::Options,
+}
+
+impl Options {
+    /// Plays all scenes; the last line says how many passed. Whether all did.
+    pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
+        self.ground.run(ground::Reach::Process, Play)
+    }
+}
+
+struct Play;
+
+impl Job for Play {
+    type Done = bool;
+
+    fn on<G: Ground>(self, ground: &G) -> Result<bool, Box<dyn Error>> {
+        let (mut passed, mut failed) = (0, 0);
+        for scene in scenes::<G::Device>() {
+            println!("\n{}", scene.title);
+            let chart = Chart::default();
+            let world = World::new(ground, (scene.client)(), (scene.server)());
+            let done = world.map_err(|error| error.to_string()).and_then(|mut world| {
                 world.draw(&chart);
                 (scene.play)(&mut world)
             });
-        chart.borrow().iter().for_each(|line| println!("    {line}"));
-        match done {
-            Ok(()) => {
-                passed += 1;
-                println!("    passed");
-            }
-            Err(why) => {
-                failed += 1;
-                println!("    FAILED: {why}");
+            chart.borrow().iter().for_each(|line| println!("    {line}"));
+            match done {
+                Ok(()) => {
+                    passed += 1;
+                    println!("    passed");
+                }
+                Err(why) => {
+                    failed += 1;
+                    println!("    FAILED: {why}");
+                }
             }
         }
+        println!("\n{passed} passed, {failed} failed");
+        Ok(failed == 0)
     }
-    println!("\n{passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn check(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-fn version(world: &World) -> Option<Version> {
+fn version<D: Device>(world: &World<D>) -> Option<Version> {
     world.client.session(&world.near).and_then(|session| session.version())
 }
 
-fn negotiation(world: &mut World) -> Result<(), String> {
-    let told = |world: &mut World| {
+fn negotiation<D: Device>(world: &mut World<D>) -> Result<(), String> {
+    let told = |world: &mut World<D>| {
         let peer = world.client.session(&world.near)?.peer_properties().receive_buffer_size;
         (version(world) == Some(Version::Two)).then_some(peer)
     };
@@ -116,17 +148,17 @@ fn negotiation(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-fn fallback(world: &mut World) -> Result<(), String> {
+fn fallback<D: Device>(world: &mut World<D>) -> Result<(), String> {
     world.call(NULL, &[], 0)?.map_err(|error| error.to_string())?;
     check(version(world) == Some(Version::One), "the version is not One")
 }
 
-fn inline(world: &mut World) -> Result<(), String> {
+fn inline<D: Device>(world: &mut World<D>) -> Result<(), String> {
     let octets: Vec<u8> = (0..64).collect();
     check(world.call(ECHO, &octets, 64)? == Ok(octets), "the octets that came back are others")
 }
 
-fn read_chunk(world: &mut World) -> Result<(), String> {
+fn read_chunk<D: Device>(world: &mut World<D>) -> Result<(), String> {
     let mut data = world.buffer(1 << 18)?;
     data.as_full_mut().fill(0xa5);
     data.set_len(1 << 18);
@@ -136,33 +168,34 @@ fn read_chunk(world: &mut World) -> Result<(), String> {
     let count = ended.map_err(|error| error.to_string())?;
     check(u32::from_bytes(&count) == Ok(1 << 18), "the count")?;
     check(memory.items.len() == 1, "the data did not come back")?;
-    check(world.server.service().octets.iter().take(1 << 18).all(|octet| *octet == 0xa5), "the data")
+    let written = &world.server.service().written;
+    check(written.len() == 1 << 18 && written.iter().all(|octet| *octet == 0xa5), "the data")
 }
 
-fn write_chunk(world: &mut World) -> Result<(), String> {
+fn write_chunk<D: Device>(world: &mut World<D>) -> Result<(), String> {
     let octets = 300_001;
     let mut call = Call { largest_results: octets + 8, ..Call::to(PROGRAM, 1, READ) };
     call.results.push(world.buffer(octets)?);
-    let begun = world.client.call(&mut world.near, call, |writer| writer.put(&octets).map(|_| ()));
+    let begun = world.client.call(&mut world.near, call, |writer| writer.put(&0)?.put(&octets).map(|_| ()));
     let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
     let inline = ended.map_err(|error| error.to_string())?;
     check(inline == octets.to_be_bytes(), "more than the count is inline")?;
-    let expected = world.server.service().octets.get(..octets as usize).unwrap_or_default().to_vec();
-    check(memory.results.first().is_some_and(|data| **data == expected), "the data")
+    check(memory.results.first().is_some_and(|data| data.iter().copied().eq((0..octets).map(octet))), "the data")
 }
 
-fn long_call(world: &mut World) -> Result<(), String> {
+fn long_call<D: Device>(world: &mut World<D>) -> Result<(), String> {
     let octets = vec![7; 20_000];
     check(world.call(ECHO, &octets, 20_000)? == Ok(octets), "the octets that came back are others")
 }
 
-fn long_reply(world: &mut World) -> Result<(), String> {
-    let count = u32::try_from(BLOCK / 2).unwrap_or(u32::MAX);
-    let reply = world.call(READ, &count.to_be_bytes(), count + 8)?.map_err(|error| error.to_string())?;
-    check(reply.len() == BLOCK / 2 + 4, "the length of the reply")
+fn long_reply<D: Device>(world: &mut World<D>) -> Result<(), String> {
+    let count = BLOCK / 2;
+    let arguments = [[0; 4], count.to_be_bytes()].concat();
+    let reply = world.call(READ, &arguments, count + 8)?.map_err(|error| error.to_string())?;
+    check(reply.get(4..).is_some_and(|data| data.iter().copied().eq((0..count).map(octet))), "the data")
 }
 
-fn backward(world: &mut World) -> Result<(), String> {
+fn backward<D: Device>(world: &mut World<D>) -> Result<(), String> {
     world.call(READY, &[], 0)?.map_err(|error| error.to_string())?;
     let Some(client) = world.server.service().ready else { return Err("nobody is ready".to_owned()) };
     let begun = world.server.call_back(&mut world.far, client, Call::to(PROGRAM + 1, 1, NULL), |_| Ok(()));
@@ -179,28 +212,28 @@ fn backward(world: &mut World) -> Result<(), String> {
     check(matches!(answered, (_, ClientEvent::Answered { .. })), "the backward call was not answered")
 }
 
-fn denied(world: &mut World) -> Result<(), String> {
+fn denied<D: Device>(world: &mut World<D>) -> Result<(), String> {
     match world.call(99, &[], 0)? {
         Err(ClientError::Reply(_)) => Ok(()),
         other => Err(format!("{other:?}")),
     }
 }
 
-fn reconnect(world: &mut World) -> Result<(), String> {
+fn reconnect<D: Device>(world: &mut World<D>) -> Result<(), String> {
     world.call(NULL, &[], 0)?.map_err(|error| error.to_string())?;
     let octets = vec![1; 64];
-    // The next work request of either end loses the connection.
-    world.fabric.inject(Faults { disconnect: u16::MAX, ..Faults::default() });
     let call = world.client.call(&mut world.near, Call::to(PROGRAM, 1, ECHO), |writer| {
         writer.octets(&octets);
         Ok(())
     });
     let call = call.map_err(|why| why.to_string())?;
+    // It is sent, and the server cuts its connection off before it looks at it.
+    world.near.turn().map_err(|error| error.to_string())?;
+    world.server.connections().to_vec().into_iter().for_each(|id| world.far.forget(id));
     let lost = world.until(|world| match world.client.event(&mut world.near) {
         Some(ClientEvent::Closed { why, .. }) => Some(why),
         _ => None,
     })?;
     check(lost == Reason::Lost, "another reason than a lost connection")?;
-    world.fabric.inject(Faults::default());
     check(world.end(call)?.0 == Ok(octets), "the call was not sent again")
 }

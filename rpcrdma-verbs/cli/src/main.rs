@@ -2,17 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod block;
 mod decode;
 mod demo;
+mod devices;
+mod ground;
+mod ping;
+mod serve;
 mod world;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::provider::software::Fabric;
 
-/// RPC-over-RDMA, shown, measured and decoded: on an embedded software fabric that needs no RDMA device.
+/// RPC-over-RDMA, shown, measured and decoded: on an embedded software fabric that needs no RDMA device, or on one.
 #[derive(Parser)]
 #[command(version)]
 struct Command {
@@ -23,9 +26,13 @@ struct Command {
 #[derive(Subcommand)]
 enum What {
     /// Run a client and a server through every feature, and show each message.
-    Demo,
-    /// Measure calls between a client and a server in this process.
+    Demo(demo::Options),
+    /// Measure calls between clients and a server.
     Bench(bench::Options),
+    /// Serve what `ping` and `bench --connect` call.
+    Serve(serve::Options),
+    /// Call a server that `serve` runs elsewhere.
+    Ping(ping::Options),
     /// Print the transport header of a message.
     Decode(decode::Options),
     /// List what there is to run on, and what it can do.
@@ -34,28 +41,22 @@ enum What {
 
 fn main() -> ExitCode {
     let done = match Command::parse().what {
-        What::Demo => return demo::run(),
-        What::Bench(options) => bench::run(&options),
-        What::Decode(options) => decode::run(&options),
+        What::Demo(options) => options.run(),
+        What::Bench(options) => options.run().map(|()| true),
+        What::Serve(options) => options.run().map(|()| true),
+        What::Ping(options) => options.run(),
+        What::Decode(options) => decode::run(&options).map(|()| true),
         What::Devices => {
-            devices();
-            Ok(())
+            devices::run();
+            Ok(true)
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("rpcrdma: {error}");
             ExitCode::FAILURE
         }
     }
-}
-
-fn devices() {
-    let device = Fabric::new().device();
-    let can = device.capabilities();
-    let windows = if can.windows { "type-2 memory windows" } else { "registration per call" };
-    println!("{}: in this process, nothing to install", can.name);
-    println!("    exposes memory by {windows}; {} slices a request, {} for an RDMA Read", can.slices, can.read_slices);
-    println!("    {} RDMA Reads under way, {} octets a request", can.reads, can.message);
 }

@@ -294,24 +294,24 @@ impl<D: Device> Connection<D> {
     fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D, pool: &Pool<D>) -> Option<Segment> {
         let Exposure { region, length } = exposure;
         let ours = self.calls.get_mut(self.session.place(xid))?;
-        let memory = match region {
-            Region::Item(number) => ours.message.buffer(number)?.clone(),
-            Region::Result(number) => ours.results.get(number)?.clone(),
+        let (memory, from) = match region {
+            Region::Item(number) => ours.message.source(number).map(|(buf, from)| (buf.clone(), from))?,
+            Region::Result(number) => (ours.results.get(number)?.clone(), 0),
             Region::Call => {
                 let mut whole = pool.take(length).ok()?;
                 ours.message.copy(0..length, whole.as_full_mut());
                 whole.set_len(length);
                 self.counters.copied += u64::from(length);
-                ours.whole.insert(whole.into()).clone()
+                (ours.whole.insert(whole.into()).clone(), 0)
             }
-            Region::Reply => ours.reply.insert(pool.take(length).ok()?.into()).clone(),
+            Region::Reply => (ours.reply.insert(pool.take(length).ok()?.into()).clone(), 0),
         };
         let access = if region.is_written() { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
-        let slice = memory.slice(0, length)?;
+        let slice = memory.slice(from, length)?;
         let exposed = if device.capabilities().windows {
             let mut bound = self.windows.pop().or_else(|| Bound::new(device).ok())?;
             let (window, key) = (bound.number(), bound.next_key());
-            let part = Part { buf: memory.clone(), from: 0, length };
+            let part = Part { buf: memory.clone(), from, length };
             let pushed =
                 self.endpoint.as_mut()?.push(Operation::Bind { window, key, access }, &[part], false, Work::Part);
             pushed.then_some(())?;
@@ -472,8 +472,8 @@ impl<D: Device> Connection<D> {
         let mut any = false;
         for write in self.session.writes(call) {
             let length = write.octets.end - write.octets.start;
-            let part = match theirs.reply.item_at(write.octets.start) {
-                Some((item, buf)) => Part { buf: buf.clone(), from: write.octets.start - item.position, length },
+            let part = match theirs.reply.source_at(write.octets.start) {
+                Some((buf, from)) => Part { buf: buf.clone(), from, length },
                 None => {
                     if theirs.long.is_none() {
                         let whole = theirs.reply.length();

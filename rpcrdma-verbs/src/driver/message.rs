@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_proto::travel::{ITEMS, Item};
 use rpcrdma_proto::xdr::{self, Encode};
 
-use crate::memory::{Buf, Lent};
+use crate::memory::{Buf, Frozen, Lent};
 
 /// Writes an RPC message, front to back: XDR, and items in buffers of their own.
 ///
@@ -80,9 +80,54 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// There are too many.
     pub fn item(&mut self, data: Buf) -> Result<&mut Self, WriteError> {
-        self.0.head.extend_from_slice(&u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
+        self.add(Data::Own(data.into()))
+    }
+
+    /// Writes an item whose data stay where they are, and are others', too: those of a cache, say.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn frozen(&mut self, data: Frozen) -> Result<&mut Self, WriteError> {
+        self.add(Data::Frozen(data))
+    }
+
+    fn add(&mut self, data: Data) -> Result<&mut Self, WriteError> {
+        self.0.head.extend_from_slice(&data.len().to_be_bytes());
         let position = self.0.length();
-        if self.0.push(position, data.into()) { Ok(self) } else { Err(WriteError::TooManyItems) }
+        if self.0.push(position, data) { Ok(self) } else { Err(WriteError::TooManyItems) }
+    }
+}
+
+/// The data of an item.
+#[derive(Debug)]
+enum Data {
+    Own(Lent),
+    Frozen(Frozen),
+}
+
+impl Data {
+    fn len(&self) -> u32 {
+        match self {
+            Self::Own(buf) => buf.len(),
+            // Part of a buffer, of 32 bits.
+            Self::Frozen(part) => u32::try_from(part.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The buffer that has them, and where they begin in it.
+    fn source(&self) -> (&Lent, u32) {
+        match self {
+            Self::Own(buf) => (buf, 0),
+            Self::Frozen(part) => part.source(),
+        }
+    }
+
+    /// Their octets; none if something uses a buffer of our own.
+    fn octets(&mut self) -> Option<&[u8]> {
+        match self {
+            Self::Own(buf) => buf.octets(),
+            Self::Frozen(part) => Some(part),
+        }
     }
 }
 
@@ -91,13 +136,13 @@ impl<'a> Writer<'a> {
 pub(crate) struct Message {
     pub(crate) head: Vec<u8>,
     // On the heap, once there are any: most messages have none. At most `ITEMS`.
-    items: Vec<(Item, Lent)>,
+    items: Vec<(Item, Data)>,
 }
 
 impl Message {
     /// Takes a new message. Its items stand where their data begin in the whole; false if there are too many, or not in their
     /// order.
-    pub(crate) fn push(&mut self, position: u32, data: Lent) -> bool {
+    fn push(&mut self, position: u32, data: Data) -> bool {
         let end = self.items.last().map_or(0, |(item, _)| end(item));
         let item = Item { position, length: data.len() };
         let fits = position.is_multiple_of(4) && position >= end && self.items.len() < ITEMS;
@@ -112,16 +157,17 @@ impl Message {
         self.items.iter().map(|(item, _)| *item).collect()
     }
 
-    /// The buffer of an item, by its number.
-    pub(crate) fn buffer(&self, number: usize) -> Option<&Lent> {
-        self.items.get(number).map(|(_, buf)| buf)
+    /// The buffer of an item, by its number, and where the item begins in it.
+    pub(crate) fn source(&self, number: usize) -> Option<(&Lent, u32)> {
+        self.items.get(number).map(|(_, data)| data.source())
     }
 
-    /// The item which a position is in, and its buffer.
-    pub(crate) fn item_at(&self, position: u32) -> Option<(&Item, &Lent)> {
-        let found =
-            self.items.iter().find(|(item, _)| (item.position..item.position + item.length).contains(&position));
-        found.map(|(item, buf)| (item, buf))
+    /// The buffer that has what is at a position, and where; none if it is not in an item.
+    pub(crate) fn source_at(&self, position: u32) -> Option<(&Lent, u32)> {
+        let is_in = |item: &Item| (item.position..item.position + item.length).contains(&position);
+        let (item, data) = self.items.iter().find(|(item, _)| is_in(item))?;
+        let (buf, from) = data.source();
+        Some((buf, from + (position - item.position)))
     }
 
     /// Octets of the whole, items and padding included.
@@ -177,10 +223,11 @@ impl Message {
         self.items.clear();
     }
 
-    /// Forgets all but its memory, and gives back the items.
+    /// Forgets all but its memory, and gives back the items that are our own.
     pub(crate) fn clear(&mut self) -> ArrayVec<Lent, ITEMS> {
         self.head.clear();
-        self.items.drain(..).map(|(_, buf)| buf).collect()
+        let own = |(_, data)| if let Data::Own(buf) = data { Some(buf) } else { None };
+        self.items.drain(..).filter_map(own).collect()
     }
 }
 
@@ -190,18 +237,23 @@ fn end(item: &Item) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::Message;
-    use crate::memory::{Budget, Buf, Lent};
+    use super::{Data, Message};
+    use crate::memory::{Budget, Buf, Frozen};
     use crate::provider::software::Fabric;
 
     #[test]
     fn any_range_of_the_whole_is_copied() {
         let device = Fabric::new().device();
         let budget = Budget::new(1 << 20);
-        let item = |octets: &[u8]| Lent::from(Buf::adopt(&device, &budget, octets.to_vec()).unwrap());
+        let own = |octets: &[u8]| Buf::adopt(&device, &budget, octets.to_vec()).unwrap();
+        let item = |octets: &[u8]| Data::Own(own(octets).into());
+        let part = |octets: &[u8]| {
+            let whole = [&[1, 2], octets, &[3]].concat();
+            Data::Frozen(Frozen::from(own(&whole)).part(2, octets.len() as u32).unwrap())
+        };
         let mut message = Message { head: (0..16).collect(), ..Message::default() };
         assert!(message.push(8, item(&[100, 101, 102, 103, 104])));
-        assert!(message.push(20, item(&[200, 201])));
+        assert!(message.push(20, part(&[200, 201])));
         assert!(!message.push(20, item(&[1])), "out of order");
         let whole =
             [0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 0, 0, 0, 8, 9, 10, 11, 200, 201, 0, 0, 12, 13, 14, 15];

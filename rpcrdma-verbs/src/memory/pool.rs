@@ -68,7 +68,8 @@ fn class(octets: u32) -> Option<(usize, u32)> {
 #[cfg(test)]
 #[test]
 fn a_class_is_the_smallest_that_has_room() {
-    for (octets, size) in [(0, 256), (1, 256), (256, 256), (257, 1024), (1024, 1024), (1025, 4096), (1 << 30, 1 << 30)] {
+    for (octets, size) in [(0, 256), (1, 256), (256, 256), (257, 1024), (1024, 1024), (1025, 4096), (1 << 30, 1 << 30)]
+    {
         assert_eq!(class(octets).map(|(_, size)| size), Some(size), "{octets}");
     }
     assert_eq!(class((1 << 30) + 1), None);

@@ -163,7 +163,10 @@ impl SharedReceives {
 /// The slices of a request in the table that was posted with it.
 fn of<'a>((from, count): (u32, u32), slices: &'a [Slice], verb: &'static str) -> Result<&'a [Slice]> {
     let from = from as usize;
-    slices.get(from..from + count as usize).ok_or_else(|| VerbError { verb, cause: Cause::Limit })
+    match slices.get(from..from + count as usize) {
+        Some(slices) => Ok(slices),
+        None => Err(VerbError { verb, cause: Cause::Limit }),
+    }
 }
 
 /// Adds all receives to a queue, or none: it has so many places, and each of them so many slices.

@@ -1,0 +1,232 @@
+//! Clients, and their server where it is in this process.
+
+use std::collections::{HashMap, VecDeque};
+use std::error::Error;
+use std::iter;
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::Config;
+use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
+use rpcrdma_verbs::driver::{Driver, Id, WriteError, Writer};
+use rpcrdma_verbs::memory::{Budget, Buf};
+use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::rpc::Credentials;
+use rpcrdma_verbs::server::Server;
+
+use super::{Operation, Options};
+use crate::block::{BLOCK, Block, DISCARD, ECHO, PROGRAM, READ};
+use crate::ground::Ground;
+use crate::serve::PORT;
+
+/// Clients on one thread, and their server beside them or elsewhere.
+pub(super) struct Ends<D: Device> {
+    near: Driver<D>,
+    server: Option<(Driver<D>, Server<Block>)>,
+    clients: Vec<(Client, u32)>,
+    by_id: HashMap<Id, usize>,
+    /// Clients that may begin a call, each as often as it may.
+    idle: Vec<usize>,
+    depth: u32,
+    work: Work,
+    /// When each call began, where that is wanted.
+    begun: Option<HashMap<(usize, CallId), Instant>>,
+    latencies: Vec<f64>,
+}
+
+/// What the calls do, and with what.
+struct Work {
+    operation: Operation,
+    size: u32,
+    /// Of an echo.
+    arguments: Vec<u8>,
+    /// Of a read or a write: used one after the other, so that all of the set is.
+    buffers: VecDeque<Buf>,
+    /// The next block to read.
+    block: u32,
+}
+
+/// The most that one driver is given room for.
+const COMPLETIONS: u32 = 1 << 22;
+
+impl<D: Device> Ends<D> {
+    pub(super) fn new(
+        options: &Options,
+        ground: &impl Ground<Device = D>,
+        near: &Budget,
+        far: &Budget,
+    ) -> Result<Self, Box<dyn Error>> {
+        let (depth, connections) = (options.depth, options.connections);
+        let completions = (8 * u32::from(depth) + 256).saturating_mul(connections).min(COMPLETIONS);
+        let mut near = Driver::new(&ground.open()?, near, completions)?;
+        let mut client = Config { calls: depth.saturating_add(16), credits: depth.into(), ..Config::client() };
+        share(&mut near, &mut client, options.shared_receives)?;
+        let (address, server) = match options.connect {
+            Some(mut address) => {
+                if address.port() == 0 {
+                    address.set_port(PORT);
+                }
+                (address, None)
+            }
+            None => {
+                let mut far = Driver::new(&ground.open()?, far, completions)?;
+                let mut config = Config { serve: depth, ..Config::server() };
+                share(&mut far, &mut config, options.shared_receives)?;
+                let set = options.buffers() * options.size as usize / BLOCK as usize;
+                let blocks = if options.operation == Operation::Read { set.max(1) } else { 0 };
+                let block = Block::new(&far, blocks)?;
+                let server = Server::bind(&mut far, ground.address(), config, block)?;
+                (server.address(), Some((far, server)))
+            }
+        };
+        let connect = |_| Client::connect(&mut near, address, client.clone(), Credentials::none());
+        let clients: Vec<_> = (0..connections).map(connect).collect::<Result<_, _>>()?;
+        let all = || clients.iter().enumerate();
+        Ok(Self {
+            by_id: all().map(|(number, client)| (client.id(), number)).collect(),
+            idle: all().flat_map(|(number, _)| iter::repeat_n(number, depth.into())).collect(),
+            work: Work::new(options, &near)?,
+            clients: clients.into_iter().map(|client| (client, 0)).collect(),
+            near,
+            server,
+            depth: depth.into(),
+            begun: None,
+            latencies: Vec::new(),
+        })
+    }
+
+    /// Nanoseconds for each call.
+    pub(super) fn measure(&mut self, time: Duration) -> Result<f64, Box<dyn Error>> {
+        let (began, mut done) = (Instant::now(), 0u64);
+        // A look at the clock for a thousand short calls or so.
+        let calls = if self.work.operation == Operation::Echo { 1000 } else { 1 };
+        let rounds = 1 + calls / (self.clients.len() * self.depth as usize);
+        while began.elapsed() < time {
+            for _ in 0..rounds {
+                done += self.round(true)?;
+            }
+        }
+        let elapsed = began.elapsed();
+        // Those that are still under way are not counted, but ended.
+        while self.clients.iter().any(|(_, open)| *open > 0) {
+            self.round(false)?;
+        }
+        Ok(elapsed.as_nanos() as f64 / done.max(1) as f64)
+    }
+
+    /// Microseconds from each call to its reply.
+    pub(super) fn latencies(mut self, time: Duration) -> Result<Vec<f64>, Box<dyn Error>> {
+        self.begun = Some(HashMap::new());
+        self.measure(time)?;
+        Ok(self.latencies)
+    }
+
+    /// Turns everything once: how many calls have ended.
+    fn round(&mut self, begin: bool) -> Result<u64, Box<dyn Error>> {
+        while begin && let Some(number) = self.idle.pop() {
+            let Some((client, open)) = self.clients.get_mut(number) else { continue };
+            let call = self.work.begin(&mut self.near, client)?;
+            if let Some(begun) = &mut self.begun {
+                begun.insert((number, call), Instant::now());
+            }
+            *open += 1;
+        }
+        self.near.turn()?;
+        if let Some((far, server)) = &mut self.server {
+            far.turn()?;
+            server.serve(far);
+        }
+        let mut done = 0;
+        while let Some(id) = self.near.ready() {
+            let Some(number) = self.by_id.get(&id).copied() else { continue };
+            let Some((client, open)) = self.clients.get_mut(number) else { continue };
+            while let Some(event) = client.event(&mut self.near) {
+                match event {
+                    ClientEvent::Answered { call, .. } => {
+                        let began = self.begun.as_mut().and_then(|begun| begun.remove(&(number, call)));
+                        self.latencies.extend(began.map(|began| began.elapsed().as_nanos() as f64 / 1000.0));
+                        self.work.end(&mut self.near, client, call);
+                        (*open, done) = (*open - 1, done + 1);
+                        self.idle.push(number);
+                    }
+                    ClientEvent::Failed { why, .. } => return Err(why.into()),
+                    ClientEvent::Closed { why, .. } => return Err(format!("no connection: {why}").into()),
+                    ClientEvent::Ready(_) | ClientEvent::CalledBack(_) => {}
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Lets a driver's connections share so many receives, if any.
+fn share<D: Device>(driver: &mut Driver<D>, config: &mut Config, count: u32) -> Result<(), Box<dyn Error>> {
+    if count > 0 {
+        driver.share_receives(count, config.receive_size)?;
+        config.receive_size_most = config.receive_size;
+    }
+    Ok(())
+}
+
+impl Work {
+    fn new<D: Device>(options: &Options, near: &Driver<D>) -> Result<Self, Box<dyn Error>> {
+        let Options { operation, size, depth, connections, .. } = *options;
+        let (echoes, count) = match operation {
+            Operation::Echo => (size as usize, 0),
+            _ => (0, options.buffers().max(usize::from(depth) * connections as usize)),
+        };
+        let buffer = |_| {
+            let mut buf = near.pool().take(size)?;
+            buf.as_full_mut().fill(0x5a);
+            buf.set_len(size);
+            Ok::<_, Box<dyn Error>>(buf)
+        };
+        let buffers = (0..count).map(buffer).collect::<Result<_, _>>()?;
+        Ok(Self { operation, size, arguments: vec![0x5a; echoes], buffers, block: 0 })
+    }
+
+    fn begin<D: Device>(&mut self, near: &mut Driver<D>, client: &Client) -> Result<CallId, Box<dyn Error>> {
+        let size = self.size;
+        let call = |number, largest_results| Call { largest_results, ..Call::to(PROGRAM, 1, number) };
+        match self.operation {
+            Operation::Echo => {
+                let arguments = &self.arguments;
+                begin(near, client, call(ECHO, size), |writer| {
+                    writer.octets(arguments);
+                    Ok(())
+                })
+            }
+            Operation::Read => {
+                let mut call = call(READ, size + 8);
+                call.results.extend(self.buffers.pop_front());
+                self.block = self.block.wrapping_add(1);
+                let block = self.block;
+                begin(near, client, call, |writer| writer.put(&block)?.put(&size).map(|_| ()))
+            }
+            Operation::Write => {
+                let data = self.buffers.pop_front().ok_or("no buffer is left")?;
+                begin(near, client, call(DISCARD, 4), |writer| writer.item(data).map(|_| ()))
+            }
+        }
+    }
+
+    /// A call has ended: its buffer is used again, after all others.
+    fn end<D: Device>(&mut self, near: &mut Driver<D>, client: &Client, call: CallId) {
+        if self.operation != Operation::Echo {
+            let memory = client.take_memory(near, call);
+            let buffers = memory.items.into_iter().chain(memory.results);
+            self.buffers.extend(buffers.map(|mut buf| {
+                buf.set_len(self.size);
+                buf
+            }));
+        }
+    }
+}
+
+fn begin<D: Device>(
+    near: &mut Driver<D>,
+    client: &Client,
+    call: Call,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+) -> Result<CallId, Box<dyn Error>> {
+    client.call(near, call, write).map_err(|refused| refused.why.into())
+}

@@ -1,0 +1,96 @@
+//! What was found, for people or as JSON.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use super::{Found, Operation, Options, Reference};
+
+/// What is told of all threads together.
+struct Sums {
+    /// Nanoseconds for each call on its thread: the least, the median and the most.
+    calls: [f64; 3],
+    rate: f64,
+    /// Octets of arguments and results in a second.
+    octets: f64,
+    /// Microseconds that half, 90 %, 99 % and 99.9 % of the calls have taken at most.
+    percentiles: [f64; 4],
+    memory: usize,
+}
+
+fn sums(options: &Options, found: &[Found]) -> Sums {
+    let rate: f64 = found.iter().map(|one| 1e9 / one.calls[1]).sum();
+    let median = found.len() as f64 * 1e9 / rate;
+    let (least, most) =
+        found.iter().fold((f64::MAX, 0f64), |(least, most), one| (least.min(one.calls[0]), most.max(one.calls[2])));
+    let ways = if options.operation == Operation::Echo { 2.0 } else { 1.0 };
+    let mut latencies: Vec<f64> = found.iter().flat_map(|one| one.latencies.iter().copied()).collect();
+    latencies.sort_by(f64::total_cmp);
+    let percentile = |of: usize| latencies.get(latencies.len() * of / 1000).copied().unwrap_or_default();
+    Sums {
+        calls: [least, median, most],
+        rate,
+        octets: ways * f64::from(options.size) * rate,
+        percentiles: [500, 900, 990, 999].map(percentile),
+        memory: found.first().map_or(0, |one| one.memory),
+    }
+}
+
+pub(super) fn print(options: &Options, reference: &Reference, found: &[Found]) -> Result<(), Box<dyn Error>> {
+    let sums = sums(options, found);
+    let mut out = io::stdout().lock();
+    let done = if options.json {
+        json(&mut out, options, reference, &sums)
+    } else {
+        text(&mut out, options, reference, &sums)
+    };
+    match done {
+        // Who reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &Sums) -> io::Result<()> {
+    let Options { operation, size, depth, connections, shared_receives, threads, .. } = options;
+    let [least, median, most] = sums.calls;
+    let [half, ninety, ninety_nine, last] = sums.percentiles;
+    let json = serde_json::json!({
+        "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth, "connections": connections,
+        "shared_receives": shared_receives, "threads": threads,
+        "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
+        "raw_ns": reference.raw, "memcpy_ns": reference.memcpy,
+        "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
+        "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
+    });
+    writeln!(out, "{json}")
+}
+
+fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &Sums) -> io::Result<()> {
+    let Options { operation, size, depth, connections, threads, .. } = options;
+    let what = match operation {
+        Operation::Echo => "each way",
+        Operation::Read => "read",
+        Operation::Write => "written",
+    };
+    writeln!(out, "{size} octets {what}, {depth} under way on each of {connections} connections, {threads} threads:")?;
+    let [least, median, most] = sums.calls;
+    writeln!(
+        out,
+        "    {median:.0} ns for each call on its thread ({least:.0} to {most:.0}), {:.0} calls in a second, {:.0} MB/s",
+        sums.rate,
+        sums.octets / 1e6
+    )?;
+    let same = if *operation == Operation::Echo { "messages" } else { "transfers" };
+    if let Some(raw) = reference.raw {
+        writeln!(out, "    {raw:.0} ns for the same {same} without RPC: {:.2} of the time of a call", raw / median)?;
+    }
+    if let Some(memcpy) = reference.memcpy {
+        writeln!(out, "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call", memcpy / median)?;
+    }
+    let [half, ninety, ninety_nine, last] = sums.percentiles;
+    writeln!(
+        out,
+        "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} at 99 %, {last:.1} at 99.9 %"
+    )?;
+    writeln!(out, "    {} octets registered for each connection, both ends together", sums.memory)
+}

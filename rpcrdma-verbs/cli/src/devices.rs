@@ -1,0 +1,75 @@
+//! `rpcrdma devices`: what there is to run on.
+
+use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::provider::{Capabilities, Device};
+
+/// Lists the embedded fabric, and the devices of this host.
+pub(crate) fn run() {
+    let device = Fabric::new().device();
+    println!("{}: in this process, nothing to install", device.capabilities().name);
+    capabilities(device.capabilities());
+    #[cfg(feature = "ibverbs")]
+    verbs::list();
+    #[cfg(not(feature = "ibverbs"))]
+    println!("\nRDMA devices are not listed: this program was built without them (--features ibverbs)");
+}
+
+fn capabilities(can: &Capabilities) {
+    let windows = if can.windows { "type-2 memory windows" } else { "registration per call" };
+    println!("    exposes memory by {windows}; {} slices a request, {} for an RDMA Read", can.slices, can.read_slices);
+    println!("    {} RDMA Reads under way, {} octets a request", can.reads, can.message);
+    let waits = if can.rnr_retry { "receives can be shared" } else { "no RNR retry, so that receives can't be shared" };
+    println!("    {waits}");
+}
+
+#[cfg(feature = "ibverbs")]
+mod verbs {
+    use rpcrdma_verbs::provider::ibverbs::{DeviceInfo, PortInfo, devices};
+
+    pub(super) fn list() {
+        let found = match devices() {
+            Ok(found) => found,
+            Err(error) => return println!("\nRDMA devices can't be listed: {error}"),
+        };
+        if found.is_empty() {
+            println!("\nThis host has no RDMA device. The embedded fabric works without one: leave out --device");
+        }
+        found.iter().for_each(one);
+    }
+
+    fn one(device: &DeviceInfo) {
+        let DeviceInfo { name, iwarp, firmware, vendor: (vendor, part), ports, limits, used } = device;
+        let kind = match (iwarp, ports.iter().any(|port| port.ethernet)) {
+            (true, _) => "iWARP",
+            (false, true) => "RoCE",
+            (false, false) => "InfiniBand",
+        };
+        println!("\n{name}: {kind}, vendor {vendor:#x} part {part}, firmware {firmware}");
+        ports.iter().for_each(port);
+        println!(
+            "    has {} queue pairs of {} requests, {} completion queues of {}, {} shared receive queues",
+            limits.queue_pairs, limits.requests, limits.completion_queues, limits.completions, limits.shared_receives
+        );
+        println!(
+            "    has {} regions of {} octets at most, {} memory windows, {} slices a request",
+            limits.regions, limits.region, limits.windows, limits.slices
+        );
+        match used {
+            Ok(used) => {
+                println!("    uses port {}, requests of up to {} octets inline", used.port, used.inline);
+                super::capabilities(&used.capabilities);
+            }
+            Err(error) => println!("    can't be used: {error}"),
+        }
+    }
+
+    fn port(port: &PortInfo) {
+        println!(
+            "    port {}: {}, MTU {}, messages of up to {} octets",
+            port.number, port.state, port.mtu, port.message
+        );
+        for gid in &port.gids {
+            println!("        GID {} {} ({})", gid.index, gid.gid, gid.kind);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `rpcrdma ping`: calls to a server elsewhere, one after the other.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::Config;
+use rpcrdma_verbs::client::{Call, Client, ClientEvent};
+use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::rpc::Credentials;
+
+use crate::block::{ECHO, PROGRAM};
+use crate::ground::{self, Ground, Job, address};
+use crate::serve::PORT;
+
+#[derive(Clone, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    ground: ground::Options,
+    /// The server, as `rpcrdma serve` has it: with a port, or at 20049.
+    #[arg(long, value_parser = address)]
+    connect: SocketAddr,
+    /// Calls to make; 0 for no end.
+    #[arg(long, default_value_t = 4)]
+    count: u64,
+    /// Octets of arguments, and of results.
+    #[arg(long, default_value_t = 64)]
+    size: u32,
+    /// Milliseconds from one call to the next.
+    #[arg(long, default_value_t = 1000)]
+    interval: u64,
+    /// Milliseconds that a call may take, connecting included.
+    #[arg(long, default_value_t = 10_000)]
+    timeout: u64,
+}
+
+/// What became of the calls, and of the connection.
+#[derive(Default)]
+struct Seen {
+    sent: u64,
+    answered: u64,
+    failed: u64,
+    connections: u64,
+    lost: u64,
+    /// Microseconds of each that was answered.
+    times: Vec<f64>,
+}
+
+impl Options {
+    pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
+        self.ground.clone().run(ground::Reach::Network, self)
+    }
+}
+
+impl Job for Options {
+    /// Whether all calls were answered.
+    type Done = bool;
+
+    fn on<G: Ground>(mut self, ground: &G) -> Result<bool, Box<dyn Error>> {
+        if self.connect.port() == 0 {
+            self.connect.set_port(PORT);
+        }
+        let mut driver = Driver::new(&ground.open()?, &Budget::new(1 << 28), 1 << 12)?;
+        let config = Config { retry_most: 1_000_000, ..Config::client() };
+        let client = Client::connect(&mut driver, self.connect, config, Credentials::none())?;
+        let mut seen = Seen::default();
+        while self.count == 0 || seen.sent < self.count {
+            let next = Instant::now() + Duration::from_millis(self.interval);
+            self.one(&mut driver, &client, &mut seen)?;
+            while seen.sent != self.count
+                && let Some(left) = next.checked_duration_since(Instant::now())
+            {
+                driver.wait(left)?;
+                while let Some(event) = client.event(&mut driver) {
+                    seen.notice(&event);
+                }
+            }
+        }
+        seen.report();
+        Ok(seen.failed == 0)
+    }
+}
+
+impl Options {
+    /// Makes one call, and waits for its end.
+    fn one<D: Device>(&self, driver: &mut Driver<D>, client: &Client, seen: &mut Seen) -> Result<(), Box<dyn Error>> {
+        let arguments = vec![0x5a; self.size as usize];
+        let timeout = Some(Duration::from_millis(self.timeout));
+        let call = Call { largest_results: self.size, timeout, ..Call::to(PROGRAM, 1, ECHO) };
+        let began = Instant::now();
+        let call = client.call(driver, call, |writer| {
+            writer.octets(&arguments);
+            Ok(())
+        })?;
+        seen.sent += 1;
+        loop {
+            driver.wait(Duration::from_secs(1))?;
+            while let Some(event) = client.event(driver) {
+                seen.notice(&event);
+                match event {
+                    ClientEvent::Answered { call: ended, answer } if ended == call => {
+                        let micros = began.elapsed().as_secs_f64() * 1e6;
+                        if answer.results() != arguments {
+                            return Err("the octets that came back are others".into());
+                        }
+                        println!("{} octets from {}: call {}, {micros:.1} us", self.size, self.connect, seen.sent);
+                        seen.answered += 1;
+                        seen.times.push(micros);
+                        return Ok(());
+                    }
+                    ClientEvent::Failed { call: ended, why } if ended == call => {
+                        println!("call {}: {why}", seen.sent);
+                        seen.failed += 1;
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn notice(&mut self, event: &ClientEvent) {
+        match event {
+            ClientEvent::Ready(version) => {
+                self.connections += 1;
+                println!("connected, Version {}", version.number());
+            }
+            ClientEvent::Closed { why, .. } => {
+                self.lost += 1;
+                println!("no connection: {why}");
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&mut self) {
+        self.times.sort_by(f64::total_cmp);
+        let of = |at: usize| self.times.get(at).copied().unwrap_or_default();
+        let last = self.times.len().saturating_sub(1);
+        println!("{:.1} us at least, {:.1} at the median, {:.1} at most", of(0), of(last / 2), of(last));
+        let Self { sent, answered, failed, connections, lost, .. } = self;
+        println!("{sent} calls: {answered} answered, {failed} failed; {connections} connections, {lost} times none");
+    }
+}
