@@ -1,9 +1,12 @@
-//! A client and a server on one driver each, over the software fabric: what a program that embeds them does.
+//! A client and a server on one driver each: what a program that embeds them does. On the software fabric, and, built with the
+//! feature `ibverbs`, on the device that the environment names (`RPCRDMA_DEVICE`, listening at `RPCRDMA_ADDRESS`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::net::SocketAddr;
+mod ground;
+
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::version::Version;
@@ -11,9 +14,11 @@ use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
 use rpcrdma_verbs::driver::{Driver, Id, Writer};
 use rpcrdma_verbs::memory::{Budget, Pool};
-use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::{Credentials, Denial};
 use rpcrdma_verbs::server::{Server, Service};
+
+use ground::{Ground, on_every_ground};
 
 const PROGRAM: u32 = 0x2000_0001;
 const NULL: u32 = 0;
@@ -22,12 +27,12 @@ const READ: u32 = 2;
 const WRITE: u32 = 3;
 
 /// A block of memory that can be read and written, and an echo.
-struct Block {
-    pool: Pool<SoftwareDevice>,
+struct Block<D: Device> {
+    pool: Pool<D>,
     octets: Vec<u8>,
 }
 
-impl Service for Block {
+impl<D: Device> Service for Block<D> {
     fn program(&self) -> u32 {
         PROGRAM
     }
@@ -61,29 +66,28 @@ impl Service for Block {
     }
 }
 
-struct World {
+struct World<D: Device> {
     client: Client,
-    near: Driver<SoftwareDevice>,
-    far: Driver<SoftwareDevice>,
-    server: Server<Block>,
+    near: Driver<D>,
+    far: Driver<D>,
+    server: Server<Block<D>>,
 }
 
-impl World {
-    fn new(client: Config, server: Config) -> Self {
-        let fabric = Fabric::new();
-        let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
-        let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
+impl<D: Device> World<D> {
+    fn new(ground: &impl Ground<Device = D>, client: Config, server: Config) -> Self {
+        let mut near = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
+        let mut far = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
         let block =
             Block { pool: far.pool().clone(), octets: (0..1u32 << 20).map(|at| (at / 7).to_le_bytes()[0]).collect() };
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let server = Server::bind(&mut far, any, server, block).unwrap();
+        let server = Server::bind(&mut far, ground.address(), server, block).unwrap();
         let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
         Self { client, near, far, server }
     }
 
     /// Turns both ends until the client is told something.
     fn next(&mut self) -> ClientEvent {
-        for _ in 0..10_000 {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
             if let Some(event) = self.client.event(&mut self.near) {
                 return event;
             }
@@ -109,19 +113,17 @@ impl World {
     }
 }
 
-#[test]
-fn a_null_call_is_answered_in_each_version() {
+fn a_null_call_is_answered_in_each_version(ground: &impl Ground) {
     for (highest, version) in [(Version::One, Version::One), (Version::Two, Version::Two)] {
-        let mut world = World::new(Config::client(), Config { highest, ..Config::server() });
+        let mut world = World::new(ground, Config::client(), Config { highest, ..Config::server() });
         world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
         assert!(world.answer().results().is_empty());
         assert_eq!(world.client.session(&world.near).unwrap().version(), Some(version));
     }
 }
 
-#[test]
-fn octets_come_back_as_they_went() {
-    let mut world = World::new(Config::client(), Config::server());
+fn octets_come_back_as_they_went(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config::server());
     for octets in [0, 4, 64, 900, 3000, 5000, 70_000] {
         let sent: Vec<u8> = (0..octets).map(|at: u32| (at % 251).to_le_bytes()[0]).collect();
         let call = Call { largest_results: octets, ..Call::to(PROGRAM, 1, ECHO) };
@@ -136,9 +138,8 @@ fn octets_come_back_as_they_went() {
     }
 }
 
-#[test]
-fn data_are_placed_where_they_belong() {
-    let mut world = World::new(Config::client(), Config::server());
+fn data_are_placed_where_they_belong(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config::server());
     let octets = 300_001;
     let mut data = world.near.pool().take(octets).unwrap();
     data.extend_from_slice(&vec![0xa5; octets as usize]);
@@ -157,9 +158,8 @@ fn data_are_placed_where_they_belong() {
     assert_eq!(*world.client.take_memory(&mut world.near, call).results[0], vec![0xa5; octets as usize]);
 }
 
-#[test]
-fn denials_are_told() {
-    let mut world = World::new(Config::client(), Config::server());
+fn denials_are_told(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config::server());
     for (program, version, number) in [(1, 1, 0), (PROGRAM, 9, 0), (PROGRAM, 1, 99)] {
         world.client.call(&mut world.near, Call::to(program, version, number), |_| Ok(())).unwrap();
         let why = loop {
@@ -174,9 +174,8 @@ fn denials_are_told() {
 }
 
 /// A call that gets the place of one that was cancelled, before anybody is told of that, keeps its message.
-#[test]
-fn a_cancelled_call_takes_nothing_along() {
-    let mut world = World::new(Config::client(), Config::server());
+fn a_cancelled_call_takes_nothing_along(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config::server());
     let cancelled = world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
     assert!(world.client.cancel(&mut world.near, cancelled));
     let echo = |writer: &mut Writer<'_>| {
@@ -202,12 +201,20 @@ fn a_cancelled_call_takes_nothing_along() {
     }
 }
 
-#[test]
-fn nobody_is_called_back_who_has_not_said_that_it_takes_that() {
-    let mut world = World::new(Config::client(), Config::server());
+fn nobody_is_called_back_who_has_not_said_that_it_takes_that(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config::server());
     world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
     world.answer();
     let to = world.server.connections()[0];
     let refused = world.server.call_back(&mut world.far, to, Call::to(1, 1, 0), |_| Ok(())).unwrap_err();
     assert!(matches!(refused.why, rpcrdma_verbs::client::ClientError::NotReady), "{refused}");
+}
+
+on_every_ground! {
+    a_null_call_is_answered_in_each_version,
+    octets_come_back_as_they_went,
+    data_are_placed_where_they_belong,
+    denials_are_told,
+    a_cancelled_call_takes_nothing_along,
+    nobody_is_called_back_who_has_not_said_that_it_takes_that,
 }
