@@ -380,12 +380,15 @@ impl<D: Device> Driver<D> {
         self.get_mut(id)?.events.pop_front()
     }
 
-    /// Ends a session whose connection is gone: what is open of its calls fails now.
+    /// Ends a session now: what is open of its calls fails.
     pub(crate) fn finish(&mut self, id: Id) {
         if let Some(session) = self.session_mut(id) {
             session.abort();
         }
-        self.drive_one(id, self.now());
+        // A connection that is still there ends first, and gives back what was posted: that ends the rest.
+        for _ in 0..2 {
+            self.drive_one(id, self.now());
+        }
     }
 
     /// Forgets a connection whose session has ended; one that has not is cut off.

@@ -61,6 +61,14 @@ impl Peers {
         count
     }
 
+    /// Cuts a connection off.
+    pub(crate) fn cut<D: Device>(&mut self, driver: &mut Driver<D>, id: Id) {
+        if self.connections.contains(&id) {
+            self.closed(driver, id, Reason::Lost);
+            self.connections.retain(|connection| *connection != id);
+        }
+    }
+
     /// A connection is gone, and with it what its client was called back with.
     fn closed<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, reason: Reason) {
         driver.finish(id);

@@ -87,6 +87,12 @@ impl<S: Service> Server<S> {
         call_back(driver, to, call, write)
     }
 
+    /// Cuts a connection off, calls that came by it and were not answered included. Backward calls fail, as `event` tells.
+    /// Its client may connect again.
+    pub fn cut<D: Device>(&mut self, driver: &mut Driver<D>, connection: Id) {
+        self.peers.cut(driver, connection);
+    }
+
     /// What became of a backward call.
     pub fn event(&mut self) -> Option<(Id, ClientEvent)> {
         self.peers.event()

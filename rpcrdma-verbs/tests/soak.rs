@@ -7,77 +7,15 @@
 
 mod world;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{CallError, Config, Failure};
-use rpcrdma_proto::version::Version;
-use rpcrdma_verbs::client::{Answered, Call, CallId, Client, ClientError, ClientEvent};
-use rpcrdma_verbs::driver::Driver;
-use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
-use rpcrdma_verbs::rpc::Credentials;
-use rpcrdma_verbs::server::Server;
-use world::{BLOCK, Block, ECHO, NULL, READ, READY, Random, WRITE, block, call, sum};
-
-/// How long nothing may happen before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn variable(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
-/// How a call may end.
-struct Open {
-    expected: Expected,
-    timed: bool,
-    cancelled: bool,
-}
-
-enum Expected {
-    Nothing,
-    Octets(Vec<u8>),
-    Block(u32),
-    Sum(Vec<u8>),
-}
-
-impl std::fmt::Display for Expected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("nothing"),
-            Self::Octets(octets) => write!(f, "{} octets, back", octets.len()),
-            Self::Block(count) => write!(f, "{count} octets of the block"),
-            Self::Sum(octets) => write!(f, "the sum of {} octets", octets.len()),
-        }
-    }
-}
-
-/// What was seen.
-#[derive(Default, Debug)]
-struct Tally {
-    answered: u64,
-    timed_out: u64,
-    cancelled: u64,
-    closed: u64,
-    dropped: u64,
-    called_back: u64,
-}
-
-/// One client with its driver.
-struct Caller {
-    client: Client,
-    driver: Driver<SoftwareDevice>,
-    budget: Budget,
-    open: HashMap<CallId, Open>,
-    random: Random,
-    block: &'static [u8],
-    tally: Tally,
-    moved: Instant,
-}
+use world::traffic::{Caller, Expected, Host, Open, PATIENCE, begin, gone};
+use world::{NULL, Random, call};
 
 fn device(fabric: &Arc<Fabric>, number: u64) -> SoftwareDevice {
     let mut capabilities = fabric.device().capabilities().clone();
@@ -89,226 +27,6 @@ fn device(fabric: &Arc<Fabric>, number: u64) -> SoftwareDevice {
     fabric.device_with(capabilities)
 }
 
-/// Times that suit a test: what is lost is made again at once.
-fn quick(config: Config) -> Config {
-    Config { retry: 200, retry_most: 20_000, negotiation_timeout: 200_000, memory: 50_000, ..config }
-}
-
-fn server_config() -> Config {
-    quick(Config { invalidates: true, ..Config::server() })
-}
-
-impl Caller {
-    fn new(fabric: &Arc<Fabric>, address: SocketAddr, number: u64, seed: u64) -> Self {
-        let budget = Budget::new(1 << 28);
-        let device = device(fabric, number);
-        let mut driver = Driver::new(&device, &budget, 1 << 14).unwrap();
-        let highest = if number % 3 == 2 { Version::One } else { Version::Two };
-        let windows = device.capabilities().windows;
-        let config =
-            quick(Config { highest, remote_invalidation: windows && number.is_multiple_of(2), ..Config::client() });
-        let client = Client::connect(&mut driver, address, config, Credentials::none()).unwrap();
-        let (random, block) = (Random(seed ^ number << 32), block());
-        let (open, tally, moved) = (HashMap::new(), Tally::default(), Instant::now());
-        Self { client, driver, budget, open, random, block, tally, moved }
-    }
-
-    /// Begins, cancels or goes on with something.
-    fn step(&mut self) {
-        match self.random.below(64) {
-            0..=23 => self.begin(),
-            24 if !self.open.is_empty() && self.random.one_in(8) => self.cancel(),
-            25 => {
-                let most = Duration::from_micros(self.random.below(100));
-                self.driver.wait(most).unwrap();
-            }
-            _ => {
-                self.driver.turn().unwrap();
-            }
-        }
-        self.take();
-    }
-
-    fn octets(&mut self, most: u64) -> Vec<u8> {
-        let (count, first) = (self.random.below(most) as usize & !3, self.random.below(BLOCK as u64 / 2) as usize);
-        self.block[first..first + count].to_vec()
-    }
-
-    fn begin(&mut self) {
-        if self.open.len() > 40 {
-            return;
-        }
-        let timeout = self.random.one_in(6).then(|| Duration::from_micros(self.random.below(5000)));
-        let (mut call_, expected) = match self.random.below(8) {
-            0 | 1 => (call(NULL, 0), Expected::Nothing),
-            2 => (call(READY, 0), Expected::Nothing),
-            3 | 4 => {
-                let most = *[64, 1500, 6000, 70_000].get(self.random.below(4) as usize).unwrap();
-                let octets = self.octets(most);
-                (call(ECHO, octets.len() as u32), Expected::Octets(octets))
-            }
-            5 | 6 => {
-                let most = if self.random.one_in(4) { BLOCK as u64 } else { 20_000 };
-                let count = self.random.below(most) as u32 + 1;
-                (call(READ, count + 8), Expected::Block(count))
-            }
-            _ => {
-                let most = if self.random.one_in(4) { 200_000 } else { 10_000 };
-                (call(WRITE, 4), Expected::Sum(self.octets(most)))
-            }
-        };
-        call_.timeout = timeout;
-        if let Expected::Block(count) = expected
-            && !self.random.one_in(4)
-        {
-            let mut result = self.driver.pool().take(count).unwrap();
-            result.as_full_mut().fill(0x99);
-            call_.results.push(result);
-        }
-        let pool = self.driver.pool().clone();
-        let begun = self.client.call(&mut self.driver, call_, |writer| match &expected {
-            Expected::Nothing => Ok(()),
-            Expected::Octets(octets) => {
-                writer.octets(octets);
-                Ok(())
-            }
-            Expected::Block(count) => writer.put(count).map(|_| ()),
-            Expected::Sum(octets) => {
-                let mut data = pool.take(octets.len() as u32).unwrap();
-                data.extend_from_slice(octets);
-                writer.item(data).map(|_| ())
-            }
-        });
-        let id = match begun {
-            Ok(id) => id,
-            // Calls that were given up keep their places until they are answered.
-            Err(refused) if refused.why == ClientError::Call(CallError::Full) => return,
-            Err(refused) => panic!("with {} open: {refused}", self.open.len()),
-        };
-        let open = Open { expected, timed: timeout.is_some(), cancelled: false };
-        assert!(self.open.insert(id, open).is_none(), "{id:?} is open already");
-    }
-
-    fn cancel(&mut self) {
-        let at = self.random.below(self.open.len() as u64) as usize;
-        let id = *self.open.keys().nth(at).unwrap();
-        // What has ended, and was not told yet, ends as it has.
-        if self.client.cancel(&mut self.driver, id) {
-            self.open.get_mut(&id).unwrap().cancelled = true;
-        }
-    }
-
-    fn take(&mut self) {
-        while let Some(event) = self.client.event(&mut self.driver) {
-            match event {
-                ClientEvent::Answered { call, answer } => self.answered(call, &answer),
-                ClientEvent::Failed { call, why } => self.failed(call, why),
-                ClientEvent::CalledBack(arrival) => {
-                    self.tally.called_back += 1;
-                    // It fails when the connection is gone.
-                    let _ = self.client.reply(&mut self.driver, arrival.call, arrival.xid, |writer| {
-                        writer.octets(&[1; 64]);
-                        Ok(())
-                    });
-                }
-                ClientEvent::Ready(_) => {}
-                ClientEvent::Closed { last, .. } => {
-                    assert!(!last, "nobody has ended it");
-                    self.tally.closed += 1;
-                }
-            }
-        }
-    }
-
-    fn answered(&mut self, id: CallId, answer: &Answered) {
-        self.moved = Instant::now();
-        let open = self.open.remove(&id).expect("it was open: no call ends twice");
-        self.tally.answered += 1;
-        let memory = self.client.take_memory(&mut self.driver, id);
-        match open.expected {
-            Expected::Nothing => assert!(answer.results().is_empty()),
-            Expected::Octets(octets) => assert!(answer.results() == octets, "an echo of {} octets", octets.len()),
-            Expected::Sum(octets) => {
-                assert_eq!(answer.results(), sum(&octets).to_be_bytes(), "{} octets", octets.len());
-                assert!(*memory.items[0] == *octets, "the data come back as they were");
-            }
-            Expected::Block(count) => {
-                let (length, inline) = answer.results().split_at(4);
-                assert_eq!(length, count.to_be_bytes());
-                let expected = &self.block[..count as usize];
-                match memory.results.first().filter(|result| !result.is_empty()) {
-                    Some(result) => assert!(**result == *expected && inline.is_empty(), "{count} octets apart"),
-                    None => assert!(inline.get(..count as usize) == Some(expected), "{count} octets inline"),
-                }
-            }
-        }
-    }
-
-    fn failed(&mut self, id: CallId, why: ClientError) {
-        self.moved = Instant::now();
-        let open = self.open.remove(&id).expect("it was open: no call ends twice");
-        drop(self.client.take_memory(&mut self.driver, id));
-        match why {
-            ClientError::Transport(Failure::TimedOut) if open.timed => self.tally.timed_out += 1,
-            ClientError::Transport(Failure::Cancelled) if open.cancelled => self.tally.cancelled += 1,
-            why => panic!("a call of {} that is sent again until it is answered has failed: {why}", open.expected),
-        }
-    }
-
-    fn assert_moving(&self) {
-        let stage =
-            self.client.session(&self.driver).map(|session| (session.stage(), session.open(), session.available()));
-        assert!(
-            self.open.is_empty() || self.moved.elapsed() < PATIENCE,
-            "{} calls are stuck: {stage:?}, {:?}",
-            self.open.len(),
-            self.tally
-        );
-    }
-}
-
-/// The server with its driver.
-struct Host {
-    server: Server<Block>,
-    driver: Driver<SoftwareDevice>,
-    budget: Budget,
-    begun: u64,
-    ended: u64,
-}
-
-impl Host {
-    fn new(fabric: &Arc<Fabric>, address: SocketAddr) -> Self {
-        let budget = Budget::new(1 << 29);
-        let mut driver = Driver::new(&fabric.device(), &budget, 1 << 15).unwrap();
-        let block = Block::new(driver.pool());
-        let server = Server::bind(&mut driver, address, server_config(), block).unwrap();
-        Self { server, driver, budget, begun: 0, ended: 0 }
-    }
-
-    fn step(&mut self, random: &mut Random) {
-        if random.one_in(8) {
-            self.driver.wait(Duration::from_micros(random.below(50))).unwrap();
-        } else {
-            self.driver.turn().unwrap();
-        }
-        self.server.serve(&mut self.driver);
-        if random.one_in(8)
-            && let Some(to) = self.server.service().ready.pop()
-        {
-            let call = Call { timeout: Some(Duration::from_millis(50)), ..call(ECHO, 64) };
-            self.begun += u64::from(self.server.call_back(&mut self.driver, to, call, |_| Ok(())).is_ok());
-        }
-        while let Some((_, event)) = self.server.event() {
-            self.ended += 1;
-            if let ClientEvent::Failed { why, .. } = event {
-                // A client of Version One takes none, of which it says nothing: they wait.
-                let expected = matches!(why, ClientError::Transport(Failure::Closed(_) | Failure::TimedOut));
-                assert!(expected, "{why}");
-            }
-        }
-    }
-}
-
 fn faults(random: &mut Random) -> Faults {
     let mut chance = |most: u64| if random.one_in(3) { 0 } else { random.below(most) as u16 };
     let (disconnect, not_ready, bad_key, lost_wakeup) = (chance(200), chance(100), chance(300), chance(20_000));
@@ -316,20 +34,15 @@ fn faults(random: &mut Random) -> Faults {
     Faults { seed: random.next(), delay, disconnect, not_ready, bad_key, lost_wakeup }
 }
 
-fn begin() -> (u64, Instant) {
-    let seed = variable("RPCRDMA_SOAK_SEED", std::process::id().into());
-    println!("RPCRDMA_SOAK_SEED={seed}");
-    (seed, Instant::now() + Duration::from_secs(variable("RPCRDMA_SOAK_SECONDS", 3)))
-}
-
 #[test]
 fn calls_end_once_whatever_goes_wrong() {
     let (seed, end) = begin();
     let mut random = Random(seed);
     let fabric = Fabric::new();
-    let mut host = Host::new(&fabric, SocketAddr::from(([127, 0, 0, 1], 0)));
+    let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
     let address = host.server.address();
-    let mut callers: Vec<Caller> = (0..4).map(|number| Caller::new(&fabric, address, number, seed)).collect();
+    let mut callers: Vec<Caller<SoftwareDevice>> =
+        (0..4).map(|number| Caller::new(&device(&fabric, number), address, number, seed)).collect();
     let mut number = callers.len() as u64;
     let (mut total, mut restarts) = (Vec::new(), 0);
     while Instant::now() < end {
@@ -339,7 +52,7 @@ fn calls_end_once_whatever_goes_wrong() {
         if random.one_in(5000) {
             // Another client in place of one, whose calls go with it.
             let at = random.below(4) as usize;
-            let old = std::mem::replace(&mut callers[at], Caller::new(&fabric, address, number, seed));
+            let old = std::mem::replace(&mut callers[at], Caller::new(&device(&fabric, number), address, number, seed));
             number += 1;
             total.push(gone(old));
         }
@@ -347,7 +60,7 @@ fn calls_end_once_whatever_goes_wrong() {
             let Host { server, driver, budget, .. } = host;
             drop((server, driver));
             assert_eq!(budget.used(), 0, "of a server that is gone");
-            host = Host::new(&fabric, address);
+            host = Host::new(&fabric.device(), address);
             restarts += 1;
         }
         let at = random.below(5) as usize;
@@ -378,15 +91,6 @@ fn calls_end_once_whatever_goes_wrong() {
     assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
 }
 
-/// Drops a client with all that it has begun.
-fn gone(caller: Caller) -> Tally {
-    let Caller { client, driver, budget, open, mut tally, .. } = caller;
-    tally.dropped += open.len() as u64;
-    drop((client, driver));
-    assert_eq!(budget.used(), 0, "of a client that is gone");
-    tally
-}
-
 /// Counts a thread off, however it ends.
 struct End<'a>(&'a AtomicU64);
 
@@ -406,7 +110,7 @@ fn threads_do_not_wait_for_each_other() {
         let (fabric, stop, running, answered) = (&fabric, &stop, &running, &answered);
         scope.spawn(move || {
             let mut random = Random(seed);
-            let mut host = Host::new(fabric, SocketAddr::from(([127, 0, 0, 1], 0)));
+            let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
             tell.send(host.server.address()).unwrap();
             while running.load(Ordering::Relaxed) > 0 {
                 if Instant::now() < end && random.one_in(1000) {
@@ -425,7 +129,7 @@ fn threads_do_not_wait_for_each_other() {
         for number in 0..3 {
             scope.spawn(move || {
                 let _end = End(running);
-                let mut caller = Caller::new(fabric, address, number, seed);
+                let mut caller = Caller::new(&device(fabric, number), address, number, seed);
                 while !stop.load(Ordering::Relaxed) {
                     caller.step();
                     caller.assert_moving();
@@ -455,14 +159,14 @@ fn delays_hold_up_nobody_who_waits() {
     std::thread::scope(|scope| {
         let (fabric, done) = (&fabric, &done);
         scope.spawn(move || {
-            let mut host = Host::new(fabric, SocketAddr::from(([127, 0, 0, 1], 0)));
+            let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
             tell.send(host.server.address()).unwrap();
             while !done.load(Ordering::Relaxed) {
                 host.driver.wait(PATIENCE).unwrap();
                 host.server.serve(&mut host.driver);
             }
         });
-        let mut caller = Caller::new(fabric, told.recv().unwrap(), 0, 5);
+        let mut caller = Caller::new(&fabric.device(), told.recv().unwrap(), 0, 5);
         for _ in 0..50 {
             let id = caller.client.call(&mut caller.driver, call(NULL, 0), |_| Ok(())).unwrap();
             caller.open.insert(id, Open { expected: Expected::Nothing, timed: false, cancelled: false });

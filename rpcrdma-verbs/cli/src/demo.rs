@@ -229,7 +229,7 @@ fn reconnect<D: Device>(world: &mut World<D>) -> Result<(), String> {
     let call = call.map_err(|why| why.to_string())?;
     // It is sent, and the server cuts its connection off before it looks at it.
     world.near.turn().map_err(|error| error.to_string())?;
-    world.server.connections().to_vec().into_iter().for_each(|id| world.far.forget(id));
+    world.server.connections().to_vec().into_iter().for_each(|id| world.server.cut(&mut world.far, id));
     let lost = world.until(|world| match world.client.event(&mut world.near) {
         Some(ClientEvent::Closed { why, .. }) => Some(why),
         _ => None,

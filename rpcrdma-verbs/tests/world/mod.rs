@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
 
+pub mod traffic;
+
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
@@ -11,6 +13,7 @@ use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, Client};
 use rpcrdma_verbs::driver::{Driver, Id, Writer};
 use rpcrdma_verbs::memory::{Budget, Pool};
+use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::rpc::{self, Credentials, Denial};
 use rpcrdma_verbs::server::{Server, Service};
@@ -41,21 +44,21 @@ pub fn sum(octets: &[u8]) -> u32 {
     octets.iter().fold(octets.len() as u32, |sum, octet| sum.rotate_left(5) ^ u32::from(*octet))
 }
 
-pub struct Block {
-    pub pool: Pool<SoftwareDevice>,
+pub struct Block<D: Device = SoftwareDevice> {
+    pub pool: Pool<D>,
     pub octets: &'static [u8],
     /// Callers that take backward calls.
     pub ready: Vec<Id>,
     pub served: u64,
 }
 
-impl Block {
-    pub fn new(pool: &Pool<SoftwareDevice>) -> Self {
+impl<D: Device> Block<D> {
+    pub fn new(pool: &Pool<D>) -> Self {
         Self { pool: pool.clone(), octets: block(), ready: Vec::new(), served: 0 }
     }
 }
 
-impl Service for Block {
+impl<D: Device> Service for Block<D> {
     fn program(&self) -> u32 {
         PROGRAM
     }
