@@ -46,13 +46,19 @@ pub enum Need {
     Nothing,
     /// Memory windows.
     Windows,
+    /// Memory windows that keep their bounds, and that no peer can invalidate but its own.
+    GuardedWindows,
 }
 
 impl Need {
     /// Whether a device has it.
     #[must_use]
     pub fn is_met(self, capabilities: &Capabilities) -> bool {
-        self == Self::Nothing || capabilities.windows
+        match self {
+            Self::Nothing => true,
+            Self::Windows => capabilities.windows,
+            Self::GuardedWindows => capabilities.windows && capabilities.guards_windows,
+        }
     }
 }
 
@@ -118,17 +124,21 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             keys_of_other_devices_are_refused,
             keys_end_with_their_registration,
             a_write_is_there_before_a_later_message,
+            a_read_is_done_before_a_later_message,
         }
         windows: Windows {
-            a_window_exposes_its_range_alone,
             a_key_ends_with_its_invalidation,
             a_peer_invalidates,
-            a_peer_invalidates_nothing_else,
+            a_peer_invalidates_no_other_key,
             a_bound_window_is_not_bound_again,
             what_is_not_bound_is_not_invalidated,
             a_window_ends_with_its_owner,
             a_window_serves_its_queue_pair_alone,
             binding_asks_for_memory_of_the_device,
+        }
+        windows: GuardedWindows {
+            a_window_exposes_its_range_alone,
+            a_peer_invalidates_no_other_window,
         }
         failing: Nothing {
             a_message_without_a_receive_ends_both,

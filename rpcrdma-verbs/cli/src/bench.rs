@@ -2,6 +2,8 @@
 //! the server elsewhere.
 
 mod ends;
+#[cfg(feature = "tokio")]
+mod on_tokio;
 mod report;
 
 use std::error::Error;
@@ -45,6 +47,10 @@ pub(crate) struct Options {
     /// Threads, each with clients and a server of its own.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// The same echo with futures on tokio, too: one client, with as many calls under way.
+    #[cfg(feature = "tokio")]
+    #[arg(long)]
+    tokio: bool,
     /// How long to measure.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
@@ -79,6 +85,8 @@ struct Found {
 struct Reference {
     /// Nanoseconds for the same messages, or the same transfers, without RPC.
     raw: Option<f64>,
+    /// The same calls with futures on tokio.
+    tokio: Option<f64>,
     /// The same for `memcpy` over the same set.
     memcpy: Option<f64>,
 }
@@ -177,15 +185,28 @@ fn reference<G: Ground>(options: &Options, ground: &G) -> Result<Reference, Box<
             let count = if size > 4096 { 1000 } else { 100_000 };
             // Longer messages do not go inline.
             let raw = (size <= 3072).then(|| median(&mut || Ok(ping_pong(&ends()?, sizes, depth, count)?)));
-            Reference { raw: raw.transpose()?, memcpy: None }
+            Reference { raw: raw.transpose()?, tokio: with_tokio(options, ground)?, memcpy: None }
         }
         Operation::Read => {
-            Reference { raw: Some(transfers(Move::Write)?), memcpy: Some(memcpy(size, buffers, buffers)) }
+            let memcpy = Some(memcpy(size, buffers, buffers));
+            Reference { raw: Some(transfers(Move::Write)?), memcpy, ..Reference::default() }
         }
         Operation::Write => {
-            Reference { raw: Some(transfers(Move::Read)?), memcpy: Some(memcpy(size, buffers, depth as usize)) }
+            let memcpy = Some(memcpy(size, buffers, depth as usize));
+            Reference { raw: Some(transfers(Move::Read)?), memcpy, ..Reference::default() }
         }
     })
+}
+
+/// Nanoseconds for a call with futures on tokio, where it was asked for.
+#[cfg(feature = "tokio")]
+fn with_tokio<G: Ground>(options: &Options, ground: &G) -> Result<Option<f64>, Box<dyn Error>> {
+    options.tokio.then(|| on_tokio::measure(options, ground).map(|samples| samples[1])).transpose()
+}
+
+#[cfg(not(feature = "tokio"))]
+fn with_tokio<G: Ground>(_: &Options, _: &G) -> Result<Option<f64>, Box<dyn Error>> {
+    Ok(None)
 }
 
 /// Nanoseconds to copy `size` octets, from one of so many buffers to one of so many, each in its turn.

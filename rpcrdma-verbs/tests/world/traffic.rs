@@ -259,7 +259,7 @@ pub struct Host<D: Device> {
 impl<D: Device> Host<D> {
     pub fn new(device: &D, address: SocketAddr) -> Self {
         let budget = Budget::new(1 << 29);
-        let mut driver = Driver::new(device, &budget, 1 << 15).unwrap();
+        let mut driver = Driver::new(device, &budget, 1 << 14).unwrap();
         let block = Block::new(driver.pool());
         let server = Server::bind(&mut driver, address, server_config(), block).unwrap();
         Self { server, driver, budget, begun: 0, ended: 0 }

@@ -58,7 +58,7 @@ fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth, "connections": connections,
         "shared_receives": shared_receives, "threads": threads,
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
-        "raw_ns": reference.raw, "memcpy_ns": reference.memcpy,
+        "raw_ns": reference.raw, "memcpy_ns": reference.memcpy, "tokio_ns": reference.tokio,
         "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
@@ -86,6 +86,9 @@ fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
     }
     if let Some(memcpy) = reference.memcpy {
         writeln!(out, "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call", memcpy / median)?;
+    }
+    if let Some(tokio) = reference.tokio {
+        writeln!(out, "    {tokio:.0} ns for each call with futures on tokio")?;
     }
     let [half, ninety, ninety_nine, last] = sums.percentiles;
     writeln!(
