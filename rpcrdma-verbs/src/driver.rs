@@ -623,7 +623,7 @@ impl<D: Device> Driver<D> {
         let config_of_pair = pair_config(&config, self.shared.is_some());
         let begun = self.manager.connect(server, &config_of_pair, queues, &config.private_data().encode());
         match begun {
-            Ok(pair) => self.attach(id, pair, &config),
+            Ok(pair) => self.attach(id, pair),
             Err(_) => {
                 if let Some(connection) = self.get_mut(id) {
                     connection.session.lost(now, Reason::Unreachable);
@@ -633,7 +633,7 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    fn attach(&mut self, id: Id, pair: D::QueuePair, config: &Config) {
+    fn attach(&mut self, id: Id, pair: D::QueuePair) {
         let number = pair.number();
         // Its earlier queue pair is gone.
         if let Some(earlier) = self.slot(id).and_then(|slot| slot.pair.replace(number)) {
@@ -641,8 +641,8 @@ impl<D: Device> Driver<D> {
         }
         self.by_pair.insert(number, id);
         let endpoint = match &self.shared {
-            Some(shared) => shared.endpoint(pair, id.0, REQUESTS as usize),
-            None => Endpoint::new(pair, id.0, REQUESTS as usize, pair_config(config, false).receives as usize),
+            Some(shared) => shared.endpoint(pair, id.0),
+            None => Endpoint::new(pair, id.0),
         };
         if let Some(connection) = self.get_mut(id) {
             connection.endpoint = Some(endpoint);
@@ -697,7 +697,7 @@ impl<D: Device> Driver<D> {
         let ours = config.private_data().encode();
         let Ok(session) = Session::new(Config { role: Role::Server, ..config.clone() }) else { return };
         let Some(id) = self.insert(session, None) else { return };
-        self.attach(id, pair, &config);
+        self.attach(id, pair);
         if let Some(connection) = self.get_mut(id) {
             let _ = connection.session.connected(now, PrivateData::find(private_data));
         }

@@ -59,7 +59,7 @@ impl<D: Device> End<D> {
     }
 
     fn attach(&mut self, pair: D::QueuePair, receives: u32) -> Result<(), DriverError> {
-        let mut endpoint = Endpoint::new(pair, 0, 1024, 256);
+        let mut endpoint = Endpoint::new(pair, 0);
         for _ in 0..receives {
             endpoint.push_receive(self.pool.take(4096)?);
         }

@@ -42,7 +42,9 @@ pub(crate) struct Endpoint<D: Device, T> {
 enum Receives<D: Device> {
     Own(Posted),
     /// From a queue of several queue pairs, which stays at least as long as any of them.
-    Shared { _queue: SharedQueue<D> },
+    Shared {
+        _queue: SharedQueue<D>,
+    },
 }
 
 /// Receives that were posted, by their numbers.
@@ -53,8 +55,8 @@ struct Posted {
 }
 
 impl Posted {
-    fn new(most: usize) -> Self {
-        Self { buffers: Vec::with_capacity(most), free: Vec::with_capacity(most) }
+    const fn new() -> Self {
+        Self { buffers: Vec::new(), free: Vec::new() }
     }
 
     /// Lends a buffer to a receive: its number, and all of it as a slice.
@@ -102,10 +104,6 @@ struct Flight<T> {
     _more: Vec<Lent>,
 }
 
-/// Requests for which there is room at the beginning. More is made when more are under way, which most connections never
-/// have.
-const BEGIN: usize = 32;
-
 /// The bit of an id that says that it is a receive's.
 const RECEIVE: u64 = 1 << 31;
 
@@ -126,20 +124,20 @@ pub(crate) const fn tag(id: u64) -> u32 {
 }
 
 impl<D: Device, T> Endpoint<D, T> {
-    pub(crate) fn new(pair: D::QueuePair, tag: u32, requests: usize, receives: usize) -> Self {
+    pub(crate) fn new(pair: D::QueuePair, tag: u32) -> Self {
         Self {
             pair,
             tag,
-            flights: VecDeque::with_capacity(requests.min(BEGIN)),
+            flights: VecDeque::new(),
             first: 0,
-            receives: Receives::Own(Posted::new(receives)),
+            receives: Receives::Own(Posted::new()),
             batch: Batch::default(),
         }
     }
 
     /// One whose queue pair was made with a shared queue.
-    pub(crate) fn sharing(pair: D::QueuePair, tag: u32, requests: usize, queue: &SharedQueue<D>) -> Self {
-        Self { receives: Receives::Shared { _queue: queue.clone() }, ..Self::new(pair, tag, requests, 0) }
+    pub(crate) fn sharing(pair: D::QueuePair, tag: u32, queue: &SharedQueue<D>) -> Self {
+        Self { receives: Receives::Shared { _queue: queue.clone() }, ..Self::new(pair, tag) }
     }
 
     /// Exchanges the memory of its batch, which is empty but between [`Self::push`] and [`Self::post`].
@@ -305,7 +303,7 @@ pub(crate) const fn is_shared(id: u64) -> bool {
 
 impl<D: Device> SharedQueue<D> {
     pub(crate) fn new(queue: D::SharedReceives) -> Self {
-        Self(Rc::new(SharedQueueInner { queue, posted: RefCell::new(Posted::new(0)) }))
+        Self(Rc::new(SharedQueueInner { queue, posted: RefCell::new(Posted::new()) }))
     }
 
     /// The queue, to make a queue pair with, which then belongs into [`Endpoint::sharing`].

@@ -34,8 +34,11 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) endpoint: Option<Endpoint<D, Work>>,
     /// What the session wants done about the connection itself.
     pub(crate) wish: Option<Wish>,
-    calls: Box<[Ours<D>]>,
-    served: Box<[Theirs]>,
+    // By the engine's places, of which the lowest are used first: there are as many as were ever used at once.
+    calls: Vec<Ours<D>>,
+    served: Vec<Theirs>,
+    /// A message for the next call: its place is not known before it is written.
+    spare: Message,
     /// Receive buffers that the session has kept.
     kept: Vec<Option<Buf>>,
     free: Vec<usize>,
@@ -96,10 +99,9 @@ struct Theirs {
     long: Option<Lent>,
 }
 
-impl<D: Device> Connection<D> {
-    pub(crate) fn new(session: Session, requests: usize) -> Self {
-        let config = session.config();
-        let ours = |_| Ours {
+impl<D: Device> Default for Ours<D> {
+    fn default() -> Self {
+        Self {
             message: Message::default(),
             results: Vec::new(),
             whole: None,
@@ -108,12 +110,24 @@ impl<D: Device> Connection<D> {
             span: Span::none(),
             ended: None,
             written: ArrayVec::new(),
-        };
+        }
+    }
+}
+
+/// What is at one of the engine's places, which are not more than it has.
+fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
+    if place >= places.len() {
+        places.resize_with(place + 1, T::default);
+    }
+    places.get_mut(place)
+}
+
+impl<D: Device> Connection<D> {
+    pub(crate) fn new(session: Session, requests: usize) -> Self {
         Self {
-            // The engine's places, one of which is the properties', and the spare message's.
-            calls: (0..config.calls as usize + 2).map(ours).collect(),
-            // The engine's places: twice as many as are served at once, see `Session::served_place`.
-            served: (0..2 * usize::from(config.serve)).map(|_| Theirs::default()).collect(),
+            calls: Vec::new(),
+            served: Vec::new(),
+            spare: Message::default(),
             session,
             endpoint: None,
             wish: None,
@@ -138,8 +152,7 @@ impl<D: Device> Connection<D> {
     ) -> std::result::Result<u32, GivenBack<Refused>> {
         // A call that was cancelled since may have had the place that this one gets.
         self.take_events();
-        // It is written to the spare message, as its place is not known before its length is.
-        let mut message = std::mem::take(&mut self.spare().message);
+        let mut message = std::mem::take(&mut self.spare);
         message.forget();
         let written = write(&mut Writer::new(&mut message)).map_err(Refused::Write);
         let Request { results, largest_reply, reducible, deadline } = request;
@@ -153,7 +166,7 @@ impl<D: Device> Connection<D> {
                     *place = xid.to_be_bytes();
                 }
                 let place = self.session.place(xid);
-                if let Some(ours) = self.calls.get_mut(place) {
+                if let Some(ours) = at(&mut self.calls, place) {
                     // The message that was there becomes the spare one.
                     std::mem::swap(&mut ours.message, &mut message);
                     ours.results.clear();
@@ -168,14 +181,8 @@ impl<D: Device> Connection<D> {
                 Err(GivenBack { why, memory })
             }
         };
-        self.spare().message = message;
+        self.spare = message;
         told
-    }
-
-    /// The last place is no call's: its message is the spare one.
-    fn spare(&mut self) -> &mut Ours<D> {
-        let last = self.calls.len() - 1;
-        &mut self.calls[last]
     }
 
     /// Answers a call of the peer's by the RPC message that `write` writes.
@@ -185,7 +192,7 @@ impl<D: Device> Connection<D> {
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
     ) -> std::result::Result<(), Unanswered> {
         let place = self.session.served_place(call);
-        let theirs = self.served.get_mut(place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
+        let theirs = at(&mut self.served, place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
         theirs.reply.forget();
         write(&mut Writer::new(&mut theirs.reply)).map_err(Unanswered::Write)?;
         let items: ArrayVec<Item, ITEMS> = theirs.reply.items();
@@ -195,7 +202,7 @@ impl<D: Device> Connection<D> {
     /// Answers a call of the peer's by a message that is written already, and takes it.
     pub(crate) fn reply_with(&mut self, call: Served, message: &mut Message) -> std::result::Result<(), ReplyError> {
         let place = self.session.served_place(call);
-        let theirs = self.served.get_mut(place).ok_or(ReplyError::Ended)?;
+        let theirs = at(&mut self.served, place).ok_or(ReplyError::Ended)?;
         let items: ArrayVec<Item, ITEMS> = message.items();
         self.session.reply(call, message.length(), &items)?;
         std::mem::swap(&mut theirs.reply, message);
@@ -400,7 +407,7 @@ impl<D: Device> Connection<D> {
             endpoint.push(Operation::Read { from }, &[part], last, if last { Work::Read(call) } else { Work::Part });
         }
         self.counters.reads += reads.len() as u64;
-        if let Some(theirs) = self.served.get_mut(place) {
+        if let Some(theirs) = at(&mut self.served, place) {
             theirs.whole = Some(whole);
         }
         if reads.is_empty() {
@@ -420,7 +427,10 @@ impl<D: Device> Connection<D> {
             self.wish = Some(Wish::Close(Reason::Lost));
             return;
         };
-        buf.extend_from_slice(scratch.get(..header).unwrap_or_default());
+        let out = buf.as_full_mut();
+        if let (Some(out), Some(written)) = (out.get_mut(..header), scratch.get(..header)) {
+            out.copy_from_slice(written);
+        }
         let message = match what {
             Sent::Call { xid } => self.calls.get_mut(self.session.place(xid)).map(|ours| &mut ours.message),
             Sent::Reply { call } => {
@@ -432,7 +442,7 @@ impl<D: Device> Connection<D> {
         if let Some(message) = message {
             for part in parts {
                 let end = at + (part.end - part.start) as usize;
-                message.copy(part, buf.as_full_mut().get_mut(at..end).unwrap_or_default());
+                message.copy(part, out.get_mut(at..end).unwrap_or_default());
                 at = end;
             }
         }

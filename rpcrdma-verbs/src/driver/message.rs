@@ -63,6 +63,12 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// It can't be encoded.
     pub fn put(&mut self, value: &impl Encode) -> Result<&mut Self, WriteError> {
+        // Most are short, and need no count first.
+        let mut short = [0; 64];
+        if let Ok(octets) = value.encode_to_slice(&mut short) {
+            self.0.head.extend_from_slice(short.get(..octets).unwrap_or_default());
+            return Ok(self);
+        }
         let (at, octets) = (self.0.head.len(), value.encoded_len()?);
         self.0.head.resize(at + octets, 0);
         value.encode_to_slice(self.0.head.get_mut(at..).unwrap_or_default())?;

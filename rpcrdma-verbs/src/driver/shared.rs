@@ -31,8 +31,8 @@ impl<D: Device> Shared<D> {
         self.queue.queue()
     }
 
-    pub(super) fn endpoint<T>(&self, pair: D::QueuePair, tag: u32, requests: usize) -> Endpoint<D, T> {
-        Endpoint::sharing(pair, tag, requests, &self.queue)
+    pub(super) fn endpoint<T>(&self, pair: D::QueuePair, tag: u32) -> Endpoint<D, T> {
+        Endpoint::sharing(pair, tag, &self.queue)
     }
 
     /// What has come by a receive.
