@@ -4,6 +4,7 @@
 //! [`Driver::wait`] sleeps until there is something to take. Calls that are begun, and replies that are given, go out with the
 //! next turn. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
 
+mod connecting;
 mod connection;
 pub(crate) mod exposure;
 mod handle;
@@ -19,23 +20,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyError, Role, Served, Session};
-use rpcrdma_proto::private_data::PrivateData;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use connection::{Connection, Wish};
-use shared::Shared;
 pub use handle::Handle;
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
+use shared::Shared;
 pub use told::{Counters, GivenBack, Memory, Payload};
 pub(crate) use told::{Refused, Request, Told, Unanswered};
 
 use crate::memory::{Budget, MemoryError, Pool};
-use crate::provider::{
-    Completion, CompletionQueue as _, ConnectionEvent, Device, Manager as _, QueuePair as _, QueuePairConfig, Queues,
-    VerbError,
-};
-use crate::queue::{Batch, Endpoint, is_shared, tag};
+use crate::provider::{Completion, CompletionQueue as _, Device, Manager as _, VerbError};
+use crate::queue::{Batch, is_shared, tag};
 
 /// A connection of a driver's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -501,7 +498,14 @@ impl<D: Device> Driver<D> {
             None => {
                 // The last number of the last generation would be the tag of shared receives.
                 let at = u32::try_from(self.connections.len()).ok().filter(|at| *at < MOST - 1)?;
-                self.connections.push(Slot { generation: 0, dirty: false, ready: false, server, pair: None, connection });
+                self.connections.push(Slot {
+                    generation: 0,
+                    dirty: false,
+                    ready: false,
+                    server,
+                    pair: None,
+                    connection,
+                });
                 at
             }
         };
@@ -611,115 +615,4 @@ impl<D: Device> Driver<D> {
             }
         }
     }
-
-    /// Begins to connect.
-    fn begin(&mut self, id: Id, now: u64) {
-        let Some((server, config)) =
-            self.slot(id).and_then(|slot| Some((slot.server?, slot.connection.as_ref()?.session.config().clone())))
-        else {
-            return;
-        };
-        let queues = Queues { completions: &self.completions, receives: self.shared.as_ref().map(Shared::queue) };
-        let config_of_pair = pair_config(&config, self.shared.is_some());
-        let begun = self.manager.connect(server, &config_of_pair, queues, &config.private_data().encode());
-        match begun {
-            Ok(pair) => self.attach(id, pair),
-            Err(_) => {
-                if let Some(connection) = self.get_mut(id) {
-                    connection.session.lost(now, Reason::Unreachable);
-                }
-                self.touch(id);
-            }
-        }
-    }
-
-    fn attach(&mut self, id: Id, pair: D::QueuePair) {
-        let number = pair.number();
-        // Its earlier queue pair is gone.
-        if let Some(earlier) = self.slot(id).and_then(|slot| slot.pair.replace(number)) {
-            self.by_pair.remove(&earlier);
-        }
-        self.by_pair.insert(number, id);
-        let endpoint = match &self.shared {
-            Some(shared) => shared.endpoint(pair, id.0),
-            None => Endpoint::new(pair, id.0),
-        };
-        if let Some(connection) = self.get_mut(id) {
-            connection.endpoint = Some(endpoint);
-        }
-    }
-
-    /// Takes what has happened to connections.
-    fn take_connections(&mut self) -> usize {
-        let mut count = 0;
-        while let Some(event) = self.manager.poll() {
-            count += 1;
-            let now = self.now();
-            match event {
-                ConnectionEvent::Requested { request, private_data, .. } => self.accept(request, &private_data, now),
-                ConnectionEvent::Established { queue_pair, private_data } => {
-                    let peer = PrivateData::find(&private_data);
-                    self.with_pair(queue_pair, |connection| {
-                        // An acceptor was connected before it accepted.
-                        if connection.session.config().role == Role::Client {
-                            let _ = connection.session.connected(now, peer);
-                        }
-                    });
-                }
-                ConnectionEvent::Failed { queue_pair, .. } => {
-                    self.with_pair(queue_pair, |connection| connection.lost(now, Reason::Unreachable));
-                }
-                ConnectionEvent::Disconnected { queue_pair } => {
-                    self.with_pair(queue_pair, |connection| connection.lost(now, Reason::Lost));
-                }
-            }
-        }
-        count
-    }
-
-    fn with_pair(&mut self, queue_pair: u32, f: impl FnOnce(&mut Connection<D>)) {
-        let Some(id) = self.by_pair.get(&queue_pair).copied() else { return };
-        self.touch(id);
-        let mine = |connection: &&mut Connection<D>| {
-            connection.endpoint.as_ref().is_some_and(|endpoint| endpoint.pair().number() == queue_pair)
-        };
-        if let Some(connection) = self.get_mut(id).filter(mine) {
-            f(connection);
-        }
-    }
-
-    /// Accepts a connection: its receives are posted first.
-    fn accept(&mut self, request: <D::Manager as crate::provider::Manager<D>>::Request, private_data: &[u8], now: u64) {
-        let Some(config) = self.accepts.clone() else { return };
-        let queues = Queues { completions: &self.completions, receives: self.shared.as_ref().map(Shared::queue) };
-        let config_of_pair = pair_config(&config, self.shared.is_some());
-        let Ok(pair) = self.manager.prepare(&request, &config_of_pair, queues) else { return };
-        let ours = config.private_data().encode();
-        let Ok(session) = Session::new(Config { role: Role::Server, ..config.clone() }) else { return };
-        let Some(id) = self.insert(session, None) else { return };
-        self.attach(id, pair);
-        if let Some(connection) = self.get_mut(id) {
-            let _ = connection.session.connected(now, PrivateData::find(private_data));
-        }
-        self.drive_one(id, now);
-        let accepted = match self.connections.get((id.0 & 0xffff) as usize).and_then(|slot| slot.connection.as_deref())
-        {
-            Some(Connection { endpoint: Some(endpoint), .. }) => {
-                self.manager.accept(request, endpoint.pair(), &ours).is_ok()
-            }
-            _ => false,
-        };
-        if accepted {
-            self.accepted.push(id);
-        } else {
-            self.forget(id);
-        }
-    }
-}
-
-/// What a queue pair needs for these settings.
-fn pair_config(config: &Config, shares: bool) -> QueuePairConfig {
-    // Twice what the session posts: those of the old size may still be there when it is raised.
-    let receives = 2 * (config.credits + u32::from(config.serve) + config.reserve);
-    QueuePairConfig { sends: REQUESTS, receives: if shares { 0 } else { receives }, reads: 16, rnr_retry: shares }
 }
