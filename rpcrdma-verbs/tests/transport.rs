@@ -201,6 +201,31 @@ fn a_cancelled_call_takes_nothing_along(ground: &impl Ground) {
     }
 }
 
+/// What the server writes for a call that was given up is refused, which ends the connection: the others go again.
+fn what_is_written_for_a_cancelled_call_costs_the_connection(ground: &impl Ground) {
+    let mut world = World::new(ground, Config { retry: 1000, ..Config::client() }, Config::server());
+    world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    world.answer();
+    let mut call = Call { largest_results: 100_008, ..Call::to(PROGRAM, 1, READ) };
+    call.results.push(world.near.pool().take(100_000).unwrap());
+    let read = |writer: &mut Writer<'_>| writer.put(&100_000).map(|_| ());
+    let cancelled = world.client.call(&mut world.near, call, read).unwrap();
+    let other = world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    world.near.turn().unwrap();
+    assert!(world.client.cancel(&mut world.near, cancelled));
+    // Its memory is fenced before the server is turned.
+    let fenced = loop {
+        world.near.turn().unwrap();
+        if let Some(event) = world.client.event(&mut world.near) {
+            break event;
+        }
+    };
+    assert!(matches!(fenced, ClientEvent::Failed { call, .. } if call == cancelled), "{fenced:?}");
+    assert_eq!(world.client.take_memory(&mut world.near, cancelled).results.len(), 1);
+    assert!(matches!(world.next(), ClientEvent::Closed { last: false, .. }));
+    assert_eq!(world.answered().0, other);
+}
+
 fn nobody_is_called_back_who_has_not_said_that_it_takes_that(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
     world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
@@ -216,5 +241,6 @@ on_every_ground! {
     data_are_placed_where_they_belong,
     denials_are_told,
     a_cancelled_call_takes_nothing_along,
+    what_is_written_for_a_cancelled_call_costs_the_connection,
     nobody_is_called_back_who_has_not_said_that_it_takes_that,
 }
