@@ -51,6 +51,7 @@ mod exchange;
 mod life;
 mod link;
 mod output;
+mod parts;
 mod queues;
 mod receives;
 mod requester;

@@ -153,10 +153,32 @@ impl<'a> Header<'a> {
     /// # Errors
     /// The message breaks a rule; the refusal knows which, and what it takes to answer.
     pub fn parse(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
-        let Some(fixed) = message.first_chunk::<FIXED>() else { return Err(Refusal::short()) };
-        let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-        let refusal = |why| Refusal { xid: word(0), vers: word(4), why, direction: None, error: word(12) == ERROR };
-        let version = match Version::of(word(4)) {
+        if highest == Version::Two
+            && let Some(header) = Self::plain(message)
+        {
+            return Ok(header);
+        }
+        Self::decode(message, highest)
+    }
+
+    /// A `RDMA2_MSG` without chunks that keeps the rules, as most messages do: eight words, whose last three are empty lists,
+    /// and the two with which its RPC message begins. Whatever else a message is, it is for the decoder.
+    // spec: v2-4.2.1-a, bd-5.1-d, bd-5.2-d
+    fn plain(message: &'a [u8]) -> Option<Self> {
+        let [xid, 2, credits, 0, direction, 0, 0, 0, rpc_xid, rpc_direction] = words(message)? else { return None };
+        if (xid, direction) != (rpc_xid, rpc_direction) {
+            return None;
+        }
+        let direction = MsgType::from_value(direction.cast_signed())?;
+        let chunks = Chunks::V2 { reads: List::from(&[]), writes: List::from(&[]), reply: None };
+        let body = Body::Message { direction, chunks, payload: message.get(32..)? };
+        Some(Self { xid, version: Version::Two, credits, body })
+    }
+
+    fn decode(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
+        let Some([xid, vers, credits, procedure]) = words(message) else { return Err(Refusal::short()) };
+        let refusal = |why| Refusal { xid, vers, why, direction: None, error: procedure == ERROR };
+        let version = match Version::of(vers) {
             Some(version) if version <= highest => version,
             _ => return Err(refusal(Why::Version)),
         };
@@ -164,11 +186,17 @@ impl<'a> Header<'a> {
             Version::One => version_one(message),
             Version::Two => version_two(message),
         };
-        match parsed.and_then(|body| consistent(word(0), body)) {
-            Ok(body) => Ok(Self { xid: word(0), version, credits: word(8), body }),
+        match parsed.and_then(|body| consistent(xid, body)) {
+            Ok(body) => Ok(Self { xid, version, credits, body }),
             Err(why) => Err(Refusal { direction: direction(message, version), ..refusal(why) }),
         }
     }
+}
+
+/// The first words of a message.
+fn words<const N: usize>(message: &[u8]) -> Option<[u32; N]> {
+    let words: &[[u8; 4]; N] = message.as_chunks().0.first_chunk()?;
+    Some(words.map(u32::from_be_bytes))
 }
 
 /// `RDMA_ERROR` and `RDMA2_ERROR`: fixed for all versions.
@@ -250,8 +278,8 @@ fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, Why> {
 /// The direction in an RPC message (RFC 5531, section 9): its second word.
 // spec: v2-4.2.1-a
 fn rpc_direction(payload: &[u8]) -> Result<MsgType, Why> {
-    let Some([_, _, _, _, mtype @ ..]) = payload.first_chunk::<8>() else { return Err(Why::NoMessage) };
-    MsgType::from_value(i32::from_be_bytes(*mtype)).ok_or(Why::Direction)
+    let Some([_, mtype]) = words(payload) else { return Err(Why::NoMessage) };
+    MsgType::from_value(mtype.cast_signed()).ok_or(Why::Direction)
 }
 
 /// After a header that has no payload (version-two-01, section 4.2.1, and decision D13).

@@ -87,6 +87,14 @@ pub enum Way {
     Long,
 }
 
+impl Travel {
+    /// Whether nothing is moved apart, and nothing offered: no memory is exposed.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        self.call == Way::Inline && !self.writes && self.reply_chunk.is_none()
+    }
+}
+
 /// How and why, in words.
 impl fmt::Display for Travel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -256,16 +264,35 @@ fn arguments(call: &Call<'_>, link: &Link, base: u64) -> Result<(Way, u64), Cann
 
 /// What is left of a message of `length` octets without the items that are moved apart, which are in their order: the
 /// ranges between them. Their padding goes with them.
-pub fn left(length: u32, moved: impl Iterator<Item = Item>) -> impl Iterator<Item = Range<u32>> {
-    // One more item, of nothing, ends the message.
-    let end = Item { position: length, length: 0 };
-    let ranges = moved.chain(core::iter::once(end)).scan(0, move |from, item| {
-        let range = *from..item.position.min(length).max(*from);
-        *from =
-            u32::try_from(u64::from(item.position) + padded(item.length)).unwrap_or(length).clamp(range.end, length);
-        Some(range)
-    });
-    ranges.filter(|range| !range.is_empty())
+pub fn left<I: Iterator<Item = Item>>(length: u32, moved: I) -> Left<I> {
+    Left { length, moved, from: 0 }
+}
+
+/// What is [`left`] of a message.
+#[derive(Clone, Debug)]
+pub struct Left<I> {
+    length: u32,
+    moved: I,
+    /// Where the next range begins.
+    from: u32,
+}
+
+impl<I: Iterator<Item = Item>> Iterator for Left<I> {
+    type Item = Range<u32>;
+
+    fn next(&mut self) -> Option<Range<u32>> {
+        for item in &mut self.moved {
+            let range = self.from..item.position.min(self.length).max(self.from);
+            let after = u32::try_from(u64::from(item.position) + padded(item.length)).unwrap_or(u32::MAX);
+            self.from = after.min(self.length).max(range.end);
+            if !range.is_empty() {
+                return Some(range);
+            }
+        }
+        let last = self.from..self.length;
+        self.from = self.length;
+        (!last.is_empty()).then_some(last)
+    }
 }
 
 /// A reply, as the consumer that has made it knows it, and what its call offered for it.

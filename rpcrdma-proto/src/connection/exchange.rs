@@ -312,6 +312,7 @@ impl Exchange {
 
     /// Writes the next message of the exchange that may go, and returns the octets of its header.
     // spec: v2-4.2.2-e, xc3-4-g, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l, xc3-4.1-a, xc3-4.1-e
+    #[cold]
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],
@@ -379,12 +380,19 @@ impl Exchange {
 
     /// Whether the next message tells our properties.
     pub(super) fn is_first(&self, link: &Link) -> bool {
-        link.version == Some(Version::Two) && link.speaks && !link.told && self.enabled
+        !link.told && link.speaks && self.enabled && link.version == Some(Version::Two)
     }
 
     /// Whether a message waits that takes a credit and has no reply.
     pub(super) fn has_one_way(&self, link: &Link) -> bool {
-        link.told && (!self.changed.is_empty() || self.outgoing.iter().any(|operation| operation.call))
+        // Every poll asks, and nearly always there is nothing to look through.
+        let has_calls = !self.outgoing.is_empty() && self.outgoing.iter().any(|next| next.call);
+        link.told && (has_calls || !self.changed.is_empty())
+    }
+
+    /// Whether nothing waits to be told or answered.
+    pub(super) fn is_silent(&self) -> bool {
+        self.changed.is_empty() && self.outgoing.is_empty() && self.answers.is_empty()
     }
 
     // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g

@@ -3,13 +3,13 @@
 mod request;
 
 use alloc::collections::VecDeque;
-use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
 use super::config::SEGMENTS;
 use super::life::{Life, Turn};
 use super::output::{Action, Event, Exposure, Failure, Reason, Region, Reply, Sent, Transmit};
+use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
 use super::slots::Slots;
@@ -76,7 +76,7 @@ pub(super) struct Answered<'a> {
     pub(super) xid: u32,
     /// Its credit value, where its direction is certain.
     pub(super) grant: Option<u32>,
-    pub(super) chunks: Chunks<'a>,
+    pub(super) chunks: &'a Chunks<'a>,
     pub(super) reply: Reply,
     pub(super) invalidated: Option<u32>,
 }
@@ -126,6 +126,11 @@ impl Requests {
         !self.ready.is_empty()
     }
 
+    /// Whether a question about properties is open.
+    pub(super) fn has_question(&self) -> bool {
+        self.slots.len() > self.open.into()
+    }
+
     /// Receives that replies may take: one for each call that may be under way.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
     pub(super) fn receives(&self) -> u32 {
@@ -144,8 +149,14 @@ impl Requests {
 
     /// Whether a reply with this XID may come: to a call that was sent.
     pub(super) fn expects(&self, xid: u32) -> bool {
+        self.expected(xid).is_some()
+    }
+
+    /// What the call is for to which a reply with this XID may come.
+    pub(super) fn expected(&self, xid: u32) -> Option<Kind> {
         let was_sent = |life| matches!(life, Life::Sent | Life::Settling | Life::Orphaned);
-        self.slots.get(xid).is_some_and(|request| request.credit.is_some() && was_sent(request.life))
+        let request = self.slots.get(xid).filter(|request| request.credit.is_some() && was_sent(request.life))?;
+        Some(request.kind)
     }
 
     pub(super) fn kind(&self, xid: u32) -> Option<Kind> {
@@ -209,7 +220,7 @@ impl Requests {
             request.credit = Some(credit);
             self.unsent += 1;
             self.waiting.pop_front();
-            if request.exposures().next().is_none() {
+            if request.travel.is_inline() {
                 request.turn(Turn::Prepared);
                 self.ready.push_back(xid);
             } else {
@@ -331,8 +342,8 @@ impl Requests {
     }
 
     /// Octets of a call that follow its header.
-    pub(super) fn parts(&self, xid: u32) -> impl Iterator<Item = Range<u32>> + use<'_> {
-        self.slots.get(xid).into_iter().flat_map(Request::parts)
+    pub(super) fn parts(&self, xid: u32) -> Parts<'_> {
+        self.slots.get(xid).map_or_else(no_parts, Request::parts)
     }
 
     /// The Send of a call has given back its memory.
@@ -470,12 +481,12 @@ impl Requests {
             Life::Waiting => self.waiting.retain(|waiting| *waiting != xid),
             // Else a place that is let again would stand there twice.
             Life::Ready => self.ready.retain(|ready| *ready != xid),
+            Life::Settling => {
+                // Sent again it would have been; now it ends.
+                request.outcome = outcome;
+                return;
+            }
             _ => {}
-        }
-        if request.life == Life::Settling {
-            // Sent again it would have been; now it ends.
-            request.outcome = outcome;
-            return;
         }
         // A call that was not sent gives its credit back, as nobody else can.
         if matches!(request.life, Life::Exposing | Life::Ready) {
@@ -484,21 +495,32 @@ impl Requests {
                 self.credits.unused(credit);
             }
         }
-        request.outcome = outcome;
-        request.turn(Turn::Ended);
+        if !request.turn(Turn::Ended) {
+            return;
+        }
         if request.live {
             out.act(Action::Fence { xid, invalidated: request.invalidated });
         }
-        self.settle(xid, out);
+        if request.is_settled() {
+            self.settled(xid, outcome, out);
+        } else {
+            request.outcome = outcome;
+        }
     }
 
     /// Tells of a call's end if its memory is its own.
     fn settle(&mut self, xid: u32, out: &mut Queues) {
         let Some(request) = self.slots.get_mut(xid) else { return };
-        if request.life != Life::Settling || !request.is_settled() {
-            return;
+        if request.life == Life::Settling && request.is_settled() {
+            let outcome = core::mem::replace(&mut request.outcome, Outcome::None);
+            self.settled(xid, outcome, out);
         }
-        let event = match core::mem::replace(&mut request.outcome, Outcome::None) {
+    }
+
+    /// Tells of the end of a call whose memory is its own.
+    fn settled(&mut self, xid: u32, outcome: Outcome, out: &mut Queues) {
+        let Some(request) = self.slots.get_mut(xid) else { return };
+        let event = match outcome {
             Outcome::Again => {
                 request.turn(Turn::Again);
                 request.exposed.clear();
@@ -572,8 +594,26 @@ fn write(
     header.write(buffer).ok()
 }
 
-/// Holds the chunks that a reply returns against those that were offered, and takes over their lengths.
-fn returned(request: &Request, segments: &[Segment], chunks: Chunks<'_>, reply: &mut Reply) -> Result<(), Failure> {
+/// Holds a reply against what was offered for it, and takes over the lengths of its chunks.
+fn returned(request: &Request, segments: &[Segment], chunks: &Chunks<'_>, reply: &mut Reply) -> Result<(), Failure> {
+    // Most calls expose nothing, and nothing is returned to them.
+    if !request.exposed.is_empty() || !chunks.is_empty() {
+        chunks_returned(request, segments, chunks, reply)?;
+    }
+    // A reply without octets of its own must be in the chunk.
+    match (reply.inline.is_empty(), reply.long) {
+        (true, None | Some(0..8)) => Err(Failure::Reply(Fault::NoPayload)),
+        _ => Ok(()),
+    }
+}
+
+/// Holds the chunks that a reply returns against those that were offered.
+fn chunks_returned(
+    request: &Request,
+    segments: &[Segment],
+    chunks: &Chunks<'_>,
+    reply: &mut Reply,
+) -> Result<(), Failure> {
     // Whatever is offered is within our own limits.
     const ALL: Limits = Limits { segments: u32::MAX, octets: u32::MAX };
     if !chunks.reads().is_empty() {
@@ -602,11 +642,7 @@ fn returned(request: &Request, segments: &[Segment], chunks: Chunks<'_>, reply: 
     if writes.next().is_some() || long.is_some() {
         return Err(Failure::Reply(Fault::NotAsOffered));
     }
-    // A reply without octets of its own must be in the chunk.
-    match (reply.inline.is_empty(), reply.long) {
-        (true, None | Some(0..8)) => Err(Failure::Reply(Fault::NoPayload)),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 
 use super::life::{Service, Step};
 use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
+use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
 use super::slots::Slots;
@@ -51,7 +52,7 @@ pub(super) struct Arrival<'a> {
     pub(super) buffer: Buffer,
     /// Its octets in the buffer; none if it is a chunk itself.
     pub(super) inline: Option<Range<u32>>,
-    pub(super) chunks: Chunks<'a>,
+    pub(super) chunks: &'a Chunks<'a>,
 }
 
 /// Why a call is not served.
@@ -146,6 +147,9 @@ impl Serving {
     }
 
     fn find(&self, xid: u32) -> Option<u32> {
+        if self.index.is_empty() {
+            return None;
+        }
         let named = |key: &u32| self.slots.get(*key).is_some_and(|call| call.xid == xid);
         self.index.find(hash(self.seed, xid), named).copied()
     }
@@ -159,8 +163,8 @@ impl Serving {
         if self.index.len() >= usize::from(self.most) {
             return Err(Unserved::Overrun);
         }
-        let mut call = Call::new(arrival);
-        if !arrival.chunks.is_empty() {
+        let (mut call, has_chunks) = (Call::new(arrival), !arrival.chunks.is_empty());
+        if has_chunks {
             self.offered(arrival, &mut call)?;
         } else if arrival.inline.is_none() {
             return Err(Fault::NoPayload.into());
@@ -171,7 +175,7 @@ impl Serving {
         }
         let (xid, reading, place) = (call.xid, call.life == Service::Reading, call.message());
         let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err(Unserved::Overrun) };
-        if !arrival.chunks.is_empty() {
+        if has_chunks {
             self.store(key, arrival);
         }
         let slots = &self.slots;
@@ -329,14 +333,15 @@ impl Serving {
     }
 
     /// Octets of a reply that follow its header.
-    pub(super) fn parts(&self, served: Served) -> impl Iterator<Item = Range<u32>> + use<'_> {
-        self.slots.get(served.0).into_iter().flat_map(|call| call.answer.parts())
+    pub(super) fn parts(&self, served: Served) -> Parts<'_> {
+        self.slots.get(served.0).map_or_else(no_parts, |call| call.answer.parts())
     }
 
     /// What is written of a reply before it is sent.
     pub(super) fn writes(&self, served: Served) -> impl Iterator<Item = Write> + use<'_> {
         let segments = self.writes.get(self.place(served));
-        self.slots.get(served.0).into_iter().flat_map(move |call| call.writes(segments))
+        let offering = self.slots.get(served.0).filter(|call| call.has_offered());
+        offering.into_iter().flat_map(move |call| call.writes(segments))
     }
 
     /// The Send of a reply has given back its memory.
@@ -390,6 +395,9 @@ fn write(call: &Call, segments: &[v2::Segment], credits: u32, buffer: &mut [u8])
         long: call.answer.way.long,
         ..Outgoing::EMPTY
     };
+    if !call.has_offered() {
+        return header.write(buffer).ok();
+    }
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, WRITES>::new();
     for (number, mine) in call.chunks(segments) {
         match number {

@@ -11,6 +11,7 @@ use super::exchange::{Exchange, RegisterError, fresh};
 use super::life::{Change, Stage};
 use super::link::Link;
 use super::output::{Action, Event, Exposure, Reason, Sent, Served, Write};
+use super::parts::no_parts;
 use super::queues::Queues;
 use super::receives::Receives;
 use super::requester::{CallError, Kind, NEVER, Requests};
@@ -454,6 +455,7 @@ impl Session {
     }
 
     /// Ends a session that is draining, once nothing is under way.
+    #[inline]
     fn finish(&mut self) {
         if self.draining && self.stage != Stage::Closed && self.is_idle() {
             self.close(Reason::Drained);
@@ -488,13 +490,11 @@ impl Session {
 
     /// Which octets of a call or a reply follow the header of a message: ranges of the message as the consumer has it.
     pub fn parts(&self, what: Sent) -> impl Iterator<Item = Range<u32>> + use<'_> {
-        let (call, reply) = match what {
-            Sent::Call { xid } => (Some(xid), None),
-            Sent::Reply { call } => (None, Some(call)),
-            Sent::Header => (None, None),
-        };
-        let calls = call.into_iter().flat_map(|xid| self.requests.parts(xid));
-        calls.chain(reply.into_iter().flat_map(|call| self.serving.parts(call)))
+        match what {
+            Sent::Call { xid } => self.requests.parts(xid),
+            Sent::Reply { call } => self.serving.parts(call),
+            Sent::Header => no_parts(),
+        }
     }
 
     /// What is to be written to the peer's memory before a reply is sent: in the same queue, so that it is there first.

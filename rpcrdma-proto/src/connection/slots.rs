@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 pub(super) struct Slots<T> {
     places: Box<[Place<T>]>,
     free: Vec<u32>,
-    /// Bits of a key that tell its place.
-    bits: u32,
+    /// The bits of a key that tell its place.
+    mask: u32,
 }
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl<T> Slots<T> {
         let bits = count.next_power_of_two().trailing_zeros();
         let place =
             |at: u32| Place { key: (seed.wrapping_add(at.wrapping_mul(0x9e37_79b9)) << bits) | at, value: None };
-        Self { places: (0..count).map(place).collect(), free: (0..count).rev().collect(), bits }
+        Self { places: (0..count).map(place).collect(), free: (0..count).rev().collect(), mask: (1 << bits) - 1 }
     }
 
     /// How many values there are.
@@ -44,7 +44,7 @@ impl<T> Slots<T> {
         let at = self.free.pop()?;
         let place = self.places.get_mut(at as usize)?;
         loop {
-            place.key = place.key.wrapping_add(1 << self.bits);
+            place.key = place.key.wrapping_add(self.mask + 1);
             if !taken(place.key) {
                 break;
             }
@@ -56,7 +56,7 @@ impl<T> Slots<T> {
     /// The index of a key's place, whoever lives there.
     #[inline]
     pub(super) fn index(&self, key: u32) -> usize {
-        (key & ((1 << self.bits) - 1)) as usize
+        (key & self.mask) as usize
     }
 
     #[inline]
@@ -74,7 +74,7 @@ impl<T> Slots<T> {
     pub(super) fn remove(&mut self, key: u32) -> Option<T> {
         let at = self.index(key);
         let value = self.places.get_mut(at).filter(|place| place.key == key)?.value.take()?;
-        self.free.push(key & ((1 << self.bits) - 1));
+        self.free.push(key & self.mask);
         Some(value)
     }
 

@@ -156,7 +156,33 @@ fn answers_have_the_layout_of_their_version() {
     assert!(refused(&message("2a 2 20 6 0")).answer(PeerError::Header, 7, &mut buffer[..19]).is_err());
 }
 
+/// What is written without the encoder is what it writes, and so is what becomes of it in too small a buffer.
+#[test]
+fn what_is_plain_is_written_as_it_is_encoded() {
+    for direction in [MsgType::Call, MsgType::Reply] {
+        let header = Outgoing { xid: 0x0102_0304, credits: 32, direction, ..Outgoing::EMPTY };
+        for room in [0, 31, 32, 64] {
+            let (mut written, mut encoded) = ([0xff; 64], [0xff; 64]);
+            let lengths = (header.write(&mut written[..room]), header.encode(&mut encoded[..room]));
+            assert_eq!(lengths.0, lengths.1);
+            assert_eq!((lengths.0.is_ok(), written), (room >= 32, encoded));
+        }
+    }
+}
+
 proptest! {
+    /// What is read without the decoder is what it reads: of a plain message with one word changed, or cut off.
+    #[test]
+    fn what_is_plain_is_parsed_as_it_is_decoded(at in 0usize..12, word in 0u32..7, length in 24usize..=48, reply: bool) {
+        let mut octets = message(&std::format!("5 2 20 0 {0} 0 0 0 5 {0} 2 3", u32::from(reply)));
+        octets[4 * at..][..4].copy_from_slice(&word.to_be_bytes());
+        octets.truncate(length);
+        for highest in [Version::One, Version::Two] {
+            let (parsed, decoded) = (Header::parse(&octets, highest), Header::decode(&octets, highest));
+            prop_assert_eq!(std::format!("{:?}", parsed), std::format!("{:?}", decoded));
+        }
+    }
+
     /// Whatever comes: an answer to an answer would never end.
     #[test]
     fn no_answer_is_answered(words in proptest::collection::vec(0u32..8, 0..24), octets: Vec<u8>, ours: bool) {

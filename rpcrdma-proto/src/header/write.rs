@@ -56,7 +56,31 @@ impl Outgoing<'_> {
     /// # Errors
     /// `BufferFull`.
     // spec: v2-4.2-a, v2-4.2.2-b, bd-5-a
+    #[inline]
     pub fn write(&self, buffer: &mut [u8]) -> xdr::Result<usize> {
+        match self.plain(buffer) {
+            Some(length) => Ok(length),
+            None => self.encode(buffer),
+        }
+    }
+
+    /// Writes a `RDMA2_MSG` without chunks, as most messages are: eight words, whose last three are empty lists. Whatever else
+    /// a message is, it is for the encoder; and so is a buffer that is too small.
+    fn plain(&self, buffer: &mut [u8]) -> Option<usize> {
+        let has_chunks = !self.reads.is_empty() || !self.writes.is_empty() || self.reply.is_some();
+        if self.version != Version::Two || self.long || has_chunks {
+            return None;
+        }
+        let place = buffer.first_chunk_mut::<32>()?;
+        let direction = self.direction.value().cast_unsigned();
+        let words = [self.xid, self.version.number(), self.credits, 0, direction, 0, 0, 0];
+        for (octets, word) in place.as_chunks_mut().0.iter_mut().zip(words) {
+            *octets = word.to_be_bytes();
+        }
+        Some(place.len())
+    }
+
+    pub(super) fn encode(&self, buffer: &mut [u8]) -> xdr::Result<usize> {
         let lists = ChunkLists {
             direction: self.direction,
             reads: self.reads.into(),

@@ -1,14 +1,13 @@
 //! One call of ours.
 
-use core::ops::Range;
-
 use arrayvec::ArrayVec;
 
 use crate::chunk::Segment;
 use crate::connection::life::{Life, Turn};
 use crate::connection::output::{Exposure, Failure, Region, Reply};
+use crate::connection::parts::{Parts, no_parts, parts};
 use crate::credit::Credit;
-use crate::travel::{self, Call, ITEMS, Item, Link, RESULTS, Travel, Way};
+use crate::travel::{Call, ITEMS, Item, Link, RESULTS, Travel, Way};
 
 /// Regions of one call: its items or the whole of it, its results, and its reply.
 pub(super) const REGIONS: usize = ITEMS + RESULTS + 2;
@@ -121,23 +120,21 @@ impl Request {
     /// Its regions, each with the segments that hold it.
     pub(super) fn regions<'a, S>(&'a self, segments: &'a [S]) -> impl Iterator<Item = (Region, &'a [S])> + use<'a, S> {
         let mut rest = segments;
-        self.exposures().zip(&self.exposed).map(move |(exposure, count)| {
+        // Counted first: most calls have nothing exposed.
+        self.exposed.iter().zip(self.exposures()).map(move |(count, exposure)| {
             let (mine, after) = rest.split_at_checked(usize::from(*count)).unwrap_or((rest, &[]));
             rest = after;
             (exposure.region, mine)
         })
     }
 
-    /// The items that are moved apart.
-    fn moved(&self) -> impl Iterator<Item = Item> + use<'_> {
-        let moved = if let Way::Reduced(moved) = self.travel.call { moved } else { 0 };
-        self.items.iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1).map(|(_, item)| *item)
-    }
-
     /// Which octets of the call follow the header.
-    pub(super) fn parts(&self) -> impl Iterator<Item = Range<u32>> + use<'_> {
-        let inline = if self.travel.call == Way::Long { 0 } else { self.length };
-        travel::left(inline, self.moved())
+    pub(super) fn parts(&self) -> Parts<'_> {
+        match self.travel.call {
+            Way::Inline => parts(self.length, &[], 0),
+            Way::Reduced(moved) => parts(self.length, &self.items, moved),
+            Way::Long => no_parts(),
+        }
     }
 
     /// How many.

@@ -8,7 +8,8 @@ use super::Arrival;
 use crate::chunk::Segment;
 use crate::connection::life::{Service, Step};
 use crate::connection::output::{Buffer, Message, Write};
-use crate::travel::{self, Item, RESULTS, Return};
+use crate::connection::parts::{Parts, no_parts, parts};
+use crate::travel::{Item, RESULTS, Return};
 use crate::v2;
 use crate::version::Version;
 
@@ -56,14 +57,13 @@ impl Reply {
     }
 
     /// The octets that are left of it.
-    fn left(&self) -> impl Iterator<Item = Range<u32>> + use<'_> {
-        travel::left(self.length, self.moved().map(|(_, item)| item))
+    fn left(&self) -> Parts<'_> {
+        parts(self.length, &self.results, self.way.moved)
     }
 
     /// Those that follow the header.
-    pub(super) fn parts(&self) -> impl Iterator<Item = Range<u32>> + use<'_> {
-        let inline = !self.way.long;
-        self.left().filter(move |_| inline)
+    pub(super) fn parts(&self) -> Parts<'_> {
+        if self.way.long { no_parts() } else { self.left() }
     }
 }
 
@@ -130,6 +130,11 @@ impl Call {
             Some(octets) if self.reads == 0 => Message::Inline { buffer: self.buffer, octets: octets.clone() },
             _ => Message::Placed { length: self.length },
         }
+    }
+
+    /// Whether it has offered memory for its reply.
+    pub(super) fn has_offered(&self) -> bool {
+        !self.writes.is_empty() || self.reply.is_some()
     }
 
     /// Octets of its reply's header, which returns all that was offered.

@@ -166,16 +166,17 @@ impl Session {
             self.close(Reason::Invalidated);
             return Held::Free;
         }
-        let header = match parsed {
-            Ok(header) => header,
-            Err(refusal) => {
-                self.refuse(refusal);
-                return Held::Free;
+        match &parsed {
+            Ok(header) => {
+                let held = self.arrived(buffer, message, header, invalidated);
+                self.finish();
+                held
             }
-        };
-        let held = self.arrived(buffer, message, header, invalidated);
-        self.finish();
-        held
+            Err(refusal) => {
+                self.refuse(*refusal);
+                Held::Free
+            }
+        }
     }
 
     /// Whether an RPC message is a reply. A long one of Version One does not say: it is, if it has the XID of a call that was
@@ -194,14 +195,14 @@ impl Session {
     }
 
     // spec: bd-4.1-e
-    fn arrived(&mut self, buffer: Buffer, message: &[u8], header: Header<'_>, invalidated: Option<u32>) -> Held {
-        let Header { xid, version, credits, body } = header;
+    fn arrived(&mut self, buffer: Buffer, message: &[u8], header: &Header<'_>, invalidated: Option<u32>) -> Held {
+        let Header { xid, version, credits, .. } = *header;
         let inline = |payload: &[u8]| {
             // A receive is of 32 bits.
             let end = u32::try_from(message.len()).unwrap_or(u32::MAX);
             end.saturating_sub(u32::try_from(payload.len()).unwrap_or(u32::MAX))..end
         };
-        match body {
+        match &header.body {
             Body::Message { direction: MsgType::Call, chunks, payload } => {
                 let inline = Some(inline(payload));
                 self.call_arrived(Arrival { xid, version, asked: credits, buffer, inline, chunks })
@@ -210,7 +211,7 @@ impl Session {
                 self.reply_arrived(xid, version, Some(credits), buffer, inline(payload), chunks, invalidated)
             }
             Body::Long { direction, chunks } => {
-                if self.is_reply(&header) {
+                if self.is_reply(header) {
                     let grant = direction.map(|_| credits);
                     self.reply_arrived(xid, version, grant, buffer, 0..0, chunks, invalidated)
                 } else {
@@ -218,11 +219,11 @@ impl Session {
                 }
             }
             Body::Operation { direction, code, info, payload } => {
-                let told = Notice { xid, credits, direction, code, info, payload };
+                let told = Notice { xid, credits, direction: *direction, code: *code, info, payload };
                 self.operation_arrived(&told, buffer, message)
             }
             Body::Error(error) => {
-                self.error_arrived(xid, version, error);
+                self.error_arrived(xid, version, *error);
                 Held::Free
             }
         }
@@ -254,10 +255,10 @@ impl Session {
         grant: Option<u32>,
         buffer: Buffer,
         inline: Range<u32>,
-        chunks: Chunks<'_>,
+        chunks: &Chunks<'_>,
         invalidated: Option<u32>,
     ) -> Held {
-        if self.requests.kind(xid) != Some(Kind::Rpc) || !self.requests.expects(xid) {
+        if self.requests.expected(xid) != Some(Kind::Rpc) {
             self.counters.unexpected += 1;
             if invalidated.is_some() {
                 self.close(Reason::Invalidated);
@@ -281,14 +282,18 @@ impl Session {
     /// The peer has spoken in a version.
     // spec: v2-5.3-a
     fn spoken(&mut self, version: Version) {
+        if self.link.version.is_some() {
+            return;
+        }
         match self.config.role {
             Role::Client if version == Version::Two => self.negotiated(Turn::Spoken),
-            Role::Server if self.link.version.is_none() => self.settled(version),
-            _ => {}
+            Role::Client => {}
+            Role::Server => self.settled(version),
         }
     }
 
     // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.2-d, v2-3.2-e, v2-4.2.1-c, xc3-4-j
+    #[cold]
     fn operation_arrived(&mut self, told: &Notice<'_>, buffer: Buffer, message: &[u8]) -> Held {
         // What answers our question settles the version; any other message of a server's settles it, too.
         if told.direction == MsgType::Reply || self.config.role == Role::Server {
@@ -408,6 +413,7 @@ impl Session {
     }
 
     // spec: v2-4.2.2-c, v2-4.2.3-a, v2-5.2-a
+    #[cold]
     fn error_arrived(&mut self, xid: u32, version: Version, error: PeerError) {
         let asked = self.link.negotiation == Negotiation::Asked && self.requests.expects(xid);
         let mut again = false;
@@ -422,15 +428,15 @@ impl Session {
                 (_, Version::One) => {}
             }
         }
-        match self.requests.kind(xid) {
-            Some(kind) if self.requests.expects(xid) => {
+        match self.requests.expected(xid) {
+            Some(kind) => {
                 // The question after the version is answered; only a call that asked it is sent again.
                 self.requests.refused(xid, error, again && kind == Kind::Rpc, &mut self.out);
                 if kind == Kind::Properties {
                     self.unanswered();
                 }
             }
-            _ => {
+            None => {
                 self.counters.unexpected += 1;
                 self.out.notify(Event::PeerError { xid, error });
             }
@@ -438,6 +444,7 @@ impl Session {
     }
 
     /// A message that breaks a rule.
+    #[cold]
     fn refuse(&mut self, refusal: Refusal) {
         let ours = self.requests.expects(refusal.xid);
         match refusal.outcome(ours, Version::One, self.link.highest(&self.config)) {

@@ -39,7 +39,7 @@ impl Session {
     /// The order: errors, properties, replies, calls.
     // spec: v2-5-c, v2-5-d
     pub fn poll_transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
-        if self.stage != Stage::Up || self.receives.posted() < self.wanted_receives() {
+        if self.stage != Stage::Up || self.is_quiet() || self.receives.posted() < self.wanted_receives() {
             return None;
         }
         self.admit();
@@ -52,17 +52,24 @@ impl Session {
         Some(transmit)
     }
 
+    /// Whether no message waits, which most polls find.
+    fn is_quiet(&self) -> bool {
+        let calls = self.requests.has_waiting() || self.requests.has_ready();
+        !calls && !self.serving.has_replies() && !self.has_properties() && self.refusals.is_empty()
+    }
+
+    /// Whether anything is to be told of properties, asked or answered.
+    fn has_properties(&self) -> bool {
+        !self.exchange.is_silent() || self.exchange.is_first(&self.link) || self.requests.has_question()
+    }
+
     fn transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        if let Some((refusal, error)) = self.refusals.front() {
-            let header = refusal.answer(*error, self.serving.credits.next(1), buffer).ok()?;
-            // An error of Version Two is an answer to the requester's first message as well, but for one about versions.
-            let of_two = refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
-            self.link.answered |= of_two;
-            self.refusals.pop_front();
-            return Some(Transmit { what: Sent::Header, header, invalidate: None });
+        if !self.refusals.is_empty() {
+            return self.transmit_error(buffer);
         }
+        let has_properties = self.has_properties();
         let Self { exchange, link, requests, serving, own_xid, .. } = self;
-        if let Some(header) = exchange.transmit(buffer, link, requests, serving, own_xid) {
+        if has_properties && let Some(header) = exchange.transmit(buffer, link, requests, serving, own_xid) {
             link.answered = true;
             return Some(Transmit { what: Sent::Header, header, invalidate: None });
         }
@@ -81,6 +88,17 @@ impl Session {
             return None;
         };
         requests.transmit(buffer, &calls, &mut self.out)
+    }
+
+    #[cold]
+    fn transmit_error(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let (refusal, error) = self.refusals.front()?;
+        let header = refusal.answer(*error, self.serving.credits.next(1), buffer).ok()?;
+        // An error of Version Two is an answer to the requester's first message as well, but for one about versions.
+        let of_two = refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
+        self.link.answered |= of_two;
+        self.refusals.pop_front();
+        Some(Transmit { what: Sent::Header, header, invalidate: None })
     }
 
     /// Lets calls go that wait.
