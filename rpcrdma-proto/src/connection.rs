@@ -1,7 +1,7 @@
 //! A session with one peer: the engine, which is told everything that happens and says what to do.
 //!
 //! A [`Session`] has no I/O, no clock and no threads. It outlives its connections: calls that a lost one leaves unanswered
-//! go again on the next. It allocates when it is made, and nothing for an RPC.
+//! go again on the next. Its memory grows with what is under way at once, and then nothing is allocated for an RPC.
 //!
 //! **In**: [`connected`](Session::connected), [`received`](Session::received), [`released`](Session::released),
 //! [`exposed`](Session::exposed), [`moved`](Session::moved), [`fenced`](Session::fenced), [`lost`](Session::lost) and

@@ -112,13 +112,13 @@ impl Exchange {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             enabled: config.properties,
-            answers: VecDeque::with_capacity(usize::from(config.serve).max(1)),
+            answers: VecDeque::new(),
             wanted: None,
             request: None,
             changed: ArrayVec::new(),
             properties: ArrayVec::new(),
             operations: ArrayVec::new(),
-            outgoing: VecDeque::with_capacity(WAITING),
+            outgoing: VecDeque::new(),
             most: config.receive_size_most,
             can_invalidate: config.remote_invalidation,
         }

@@ -6,8 +6,8 @@ use super::output::{Action, Event};
 
 /// Actions and events, in the order in which they came about.
 ///
-/// Each call has at most one action waiting and two events, and a session a few more: so there is room for all, made once.
-#[derive(Debug)]
+/// Each call has at most one action waiting and two events, and a session a few more: so they are as bounded as calls are.
+#[derive(Default, Debug)]
 pub(super) struct Queues {
     pub(super) actions: VecDeque<Action>,
     events: VecDeque<Event>,
@@ -19,16 +19,6 @@ pub(super) struct Queues {
 const NOTICES: usize = 8;
 
 impl Queues {
-    pub(super) fn new(calls: usize, served: usize) -> Self {
-        /// A connection's own: that it is there, gone, to be made or closed; its properties; operations and errors.
-        const OWN: usize = 16;
-        Self {
-            actions: VecDeque::with_capacity(2 * calls + served + OWN),
-            events: VecDeque::with_capacity(calls + 2 * served + OWN),
-            notices: 0,
-        }
-    }
-
     #[inline]
     pub(super) fn act(&mut self, action: Action) {
         self.actions.push_back(action);

@@ -92,7 +92,7 @@ impl Serving {
             reads: Rows::new(places),
             writes: Rows::new(places),
             limits,
-            replies: VecDeque::with_capacity(usize::from(most)),
+            replies: VecDeque::new(),
             credits: Responder::new(most.into(), reserve),
             most,
             grant: most.into(),

@@ -161,7 +161,6 @@ impl Session {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let (calls, serve, segments, seed) = (config.calls, config.serve, config.segments, config.seed);
-        let receives = config.credits + u32::from(serve) + config.reserve;
         let mut session = Self {
             stage: Stage::Down,
             link: Link::new(&config, PrivateData::DEFAULT, false),
@@ -169,8 +168,8 @@ impl Session {
             serving: Serving::new(serve, config.reserve, config.limits, seed),
             receives: Receives::new(config.receive_size),
             exchange: Exchange::new(&config),
-            refusals: VecDeque::with_capacity(receives as usize + usize::from(serve)),
-            out: Queues::new(usize::from(calls) + 1, 2 * usize::from(serve)),
+            refusals: VecDeque::new(),
+            out: Queues::default(),
             counters: Counters::default(),
             memory: Memory::new(),
             closing: None,

@@ -1,14 +1,16 @@
 //! Places of a fixed number, with keys that are never mistaken for those of an earlier tenant.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Places for values. A key is 32 bits: the place in the low ones, and in the high ones how often it was let. So a lookup is
+/// Places for values, of which there are as many as were ever let at once: the lowest are let first. A key is 32 bits: the place in the low ones, and in the high ones how often it was let. So a lookup is
 /// one comparison, and a key can serve as an XID.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    places: Box<[Place<T>]>,
+    places: Vec<Place<T>>,
+    /// Places that were let, and are not any more.
     free: Vec<u32>,
+    most: u32,
+    seed: u32,
     /// The bits of a key that tell its place.
     mask: u32,
 }
@@ -24,9 +26,16 @@ impl<T> Slots<T> {
     pub(super) fn new(count: u32, seed: u32) -> Self {
         let count = count.max(1);
         let bits = count.next_power_of_two().trailing_zeros();
-        let place =
-            |at: u32| Place { key: (seed.wrapping_add(at.wrapping_mul(0x9e37_79b9)) << bits) | at, value: None };
-        Self { places: (0..count).map(place).collect(), free: (0..count).rev().collect(), mask: (1 << bits) - 1 }
+        Self { places: Vec::new(), free: Vec::new(), most: count, seed, mask: (1 << bits) - 1 }
+    }
+
+    /// A place that was never let, if there may be more.
+    #[cold]
+    fn another(&mut self) -> Option<u32> {
+        let at = u32::try_from(self.places.len()).ok().filter(|at| *at < self.most)?;
+        let key = self.seed.wrapping_add(at.wrapping_mul(0x9e37_79b9)).wrapping_mul(self.mask + 1) | at;
+        self.places.push(Place { key, value: None });
+        Some(at)
     }
 
     /// How many values there are.
@@ -41,7 +50,7 @@ impl<T> Slots<T> {
     /// Lets a place to the value that `make` makes of its key, which is none that `taken` knows. None if all are let.
     #[inline]
     pub(super) fn insert(&mut self, taken: impl Fn(u32) -> bool, make: impl FnOnce(u32) -> T) -> Option<u32> {
-        let at = self.free.pop()?;
+        let at = self.free.pop().or_else(|| self.another())?;
         let place = self.places.get_mut(at as usize)?;
         loop {
             place.key = place.key.wrapping_add(self.mask + 1);

@@ -40,7 +40,7 @@ fn a_header_has_what_was_exposed() {
     ];
     for version in [Version::One, Version::Two] {
         for call in &calls {
-            let (mut requests, mut out) = (Requests::new(4, 4, 64, 3), Queues::new(5, 0));
+            let (mut requests, mut out) = (Requests::new(4, 4, 64, 3), Queues::default());
             let link = link(version);
             let xid = requests.call(Kind::Rpc, call, NEVER, |_| false).unwrap();
             requests.admit(&link, None, &mut out);
@@ -67,7 +67,7 @@ fn a_header_has_what_was_exposed() {
 /// What the peer takes may have become less while memory was exposed: the call is put on its way again.
 #[test]
 fn a_call_that_no_longer_fits_travels_another_way() {
-    let (mut requests, mut out) = (Requests::new(4, 4, 64, 3), Queues::new(5, 0));
+    let (mut requests, mut out) = (Requests::new(4, 4, 64, 3), Queues::default());
     let larger = Link { call_threshold: 8192, ..link(Version::Two) };
     let call = Call { length: 5_000, items: &[], largest_reply: 24, results: &[], reducible: true };
     let xid = requests.call(Kind::Rpc, &call, NEVER, |_| false).unwrap();
@@ -85,7 +85,7 @@ fn a_call_that_no_longer_fits_travels_another_way() {
 /// The segments of a neighbour are not touched, and none are left over from an earlier call.
 #[test]
 fn segments_are_of_one_call() {
-    let (mut requests, mut out) = (Requests::new(2, 2, 4, 3), Queues::new(3, 0));
+    let (mut requests, mut out) = (Requests::new(2, 2, 4, 3), Queues::default());
     requests.credits.replied(requests.credits.clone().call().unwrap(), Some(2));
     let link = link(Version::Two);
     let long = Call { length: 2_000, items: &[], largest_reply: 24, results: &[], reducible: true };

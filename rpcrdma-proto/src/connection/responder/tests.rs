@@ -24,7 +24,7 @@ fn arrive(serving: &mut Serving, out: &mut Queues, octets: &[u8]) -> Result<Serv
 }
 
 fn serving() -> (Serving, Queues) {
-    (Serving::new(4, 2, Limits::DEFAULT, 7), Queues::new(1, 8))
+    (Serving::new(4, 2, Limits::DEFAULT, 7), Queues::default())
 }
 
 /// Results go to their Write chunks, the rest to the Reply chunk: into one segment after the other, and the header returns how
@@ -103,6 +103,6 @@ fn replies_wait_for_those_that_are_not_released() {
     };
     let sent: Vec<_> = (0..5).map(|xid| answered(&mut serving, xid)).collect();
     assert_eq!(sent.iter().map(|(_, sent)| *sent).collect::<Vec<_>>(), [true, true, true, true, false]);
-    serving.released(sent[0].0, &mut Queues::new(1, 8));
+    serving.released(sent[0].0, &mut Queues::default());
     assert!(serving.transmit(&mut [0; 64], |_| terms).is_some());
 }

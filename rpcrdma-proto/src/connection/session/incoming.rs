@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::{ConnectError, Held, Session};
 use crate::chunk::Segment;
-use crate::connection::config::Role;
+use crate::connection::config::{Config, Role};
 use crate::connection::exchange::Told;
 use crate::connection::life::{Change, Stage};
 use crate::connection::link::Link;
@@ -460,7 +460,9 @@ impl Session {
     /// Queues an error, if there is room: a peer has no more calls under way than it has been granted. Each call that is
     /// being served may need a place, too.
     fn answer(&mut self, refusal: Refusal, error: PeerError) {
-        if self.refusals.len() + self.serving.len() < self.refusals.capacity() {
+        let Config { credits, serve, reserve, .. } = self.config;
+        let receives = credits.saturating_add(reserve) as usize + usize::from(serve);
+        if self.refusals.len() + self.serving.len() < receives + usize::from(serve) {
             self.refusals.push_back((refusal, error));
             self.counters.refused += 1;
         } else {
