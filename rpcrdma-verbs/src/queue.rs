@@ -285,6 +285,7 @@ pub(crate) struct SharedQueue<D: Device>(Rc<SharedQueueInner<D>>);
 struct SharedQueueInner<D: Device> {
     queue: D::SharedReceives,
     posted: RefCell<Posted>,
+    batch: RefCell<Batch>,
 }
 
 impl<D: Device> Clone for SharedQueue<D> {
@@ -303,7 +304,7 @@ pub(crate) const fn is_shared(id: u64) -> bool {
 
 impl<D: Device> SharedQueue<D> {
     pub(crate) fn new(queue: D::SharedReceives) -> Self {
-        Self(Rc::new(SharedQueueInner { queue, posted: RefCell::new(Posted::new()) }))
+        Self(Rc::new(SharedQueueInner { queue, posted: RefCell::new(Posted::new()), batch: RefCell::default() }))
     }
 
     /// The queue, to make a queue pair with, which then belongs into [`Endpoint::sharing`].
@@ -316,20 +317,27 @@ impl<D: Device> SharedQueue<D> {
         self.0.posted.borrow().len()
     }
 
-    /// Posts a receive.
+    /// Posts receives: all or none.
     ///
     /// # Errors
-    /// It is full, or the device refuses.
-    pub(crate) fn post(&self, buf: Buf) -> Result<()> {
+    /// It has no room for them, or the device refuses.
+    pub(crate) fn post(&self, bufs: impl IntoIterator<Item = Buf>) -> Result<()> {
         let mut posted = self.0.posted.borrow_mut();
-        let Some((number, slice)) = posted.lend(buf) else { return Ok(()) };
-        let receive = Receive { id: u64::from(SHARED) << 32 | RECEIVE | u64::from(number), slices: (0, 1) };
-        // SAFETY: the slice is of a buffer that is lent to `posted` until its completion, or until this goes: after every
-        // queue pair that takes from it. Nobody can reach the octets of what is lent.
-        let done = unsafe { self.0.queue.post(&[receive], &[slice]) };
-        if done.is_err() {
-            posted.take(receive.id);
+        let mut batch = self.0.batch.borrow_mut();
+        let Batch { receives, receive_slices, .. } = &mut *batch;
+        for (at, (number, slice)) in (0..).zip(bufs.into_iter().filter_map(|buf| posted.lend(buf))) {
+            let id = u64::from(SHARED) << 32 | RECEIVE | u64::from(number);
+            receives.push(Receive { id, slices: (at, 1) });
+            receive_slices.push(slice);
         }
+        // SAFETY: the slices are of buffers that are lent to `posted` until their completions, or until this goes: after every
+        // queue pair that takes from it. Nobody can reach the octets of what is lent.
+        let done = unsafe { self.0.queue.post(receives, receive_slices) };
+        if done.is_err() {
+            receives.iter().for_each(|receive| drop(posted.take(receive.id)));
+        }
+        receives.clear();
+        receive_slices.clear();
         done
     }
 

@@ -45,9 +45,19 @@ impl<D: Device> Shared<D> {
     /// # Errors
     /// The budget is used up, or the device refuses.
     pub(super) fn fill(&mut self, pool: &Pool<D>) -> Result<(), DriverError> {
-        while self.queue.len() < self.count {
-            self.queue.post(pool.take(self.size)?)?;
+        let missing = self.count.saturating_sub(self.queue.len());
+        if missing == 0 {
+            return Ok(());
         }
-        Ok(())
+        let mut taken = Ok(());
+        let bufs = (0..missing).map_while(|_| match pool.take(self.size) {
+            Ok(buf) => Some(buf),
+            Err(error) => {
+                taken = Err(error);
+                None
+            }
+        });
+        self.queue.post(bufs)?;
+        Ok(taken?)
     }
 }
