@@ -48,6 +48,8 @@ pub enum Need {
     Windows,
     /// Memory windows that keep their bounds, and that no peer can invalidate but its own.
     GuardedWindows,
+    /// Messages that wait for a receive.
+    RnrRetry,
 }
 
 impl Need {
@@ -58,6 +60,7 @@ impl Need {
             Self::Nothing => true,
             Self::Windows => capabilities.windows,
             Self::GuardedWindows => capabilities.windows && capabilities.guards_windows,
+            Self::RnrRetry => capabilities.rnr_retry,
         }
     }
 }
@@ -109,10 +112,14 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             messages_keep_their_order,
             receives_may_be_larger,
             requests_without_completions_end_with_a_later_one,
+            memory_is_free_when_its_request_is_done,
             a_send_queue_is_full_until_completions_are_polled,
             a_receive_queue_is_full,
             shared_receives_serve_several_queue_pairs,
             memory_of_another_device_is_refused,
+        }
+        sending: RnrRetry {
+            a_message_waits_for_a_receive,
         }
         reaching: Nothing {
             octets_are_written_and_read,

@@ -8,6 +8,8 @@
 //! one that posts.
 
 pub mod access;
+#[cfg(feature = "ibverbs")]
+pub mod ibverbs;
 pub mod software;
 
 use std::fmt;
@@ -37,9 +39,21 @@ pub struct Capabilities {
     pub read_sink_is_exposed: bool,
     /// Whether a Send can wait until the peer has a receive for it (InfiniBand's RNR retry; iWARP has none).
     pub rnr_retry: bool,
+    /// Whether a request is done when the peer has taken it, so that its status tells how the peer refused it. Where not
+    /// (iWARP), it is done when it is on its way, and a refusal ends the connection and says nothing more.
+    pub acknowledges: bool,
+    /// Whether windows keep the peer to what they are bound to, and can be invalidated by the peer of their own queue pair alone.
+    /// Where not (soft-RoCE), it reaches all of the region that they are bound to, can invalidate those of others, and brings down
+    /// the machine by invalidating one that is not bound.
+    pub guards_windows: bool,
+    /// Whether the peer needs the right to read what it reads. Where not (soft-iWARP), it reads all that is registered, if it
+    /// guesses the key.
+    pub guards_reads: bool,
 }
 
 /// Memory of ours in a work request.
+// Laid out as verbs have it (`ibv_sge`).
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slice {
     /// Its address.
@@ -184,6 +198,19 @@ pub struct VerbError {
 pub enum Cause {
     /// The system says so.
     System(io::Error),
+    /// The system says so, which usually has this reason.
+    Explained(io::Error, Box<str>),
+    /// There is no RDMA device of this name, or none at all: those that there are.
+    NoDevice(Option<String>, Vec<String>),
+    /// No port of the device is active.
+    PortDown(String),
+    /// What is reached through another device.
+    OtherDevice {
+        /// The address.
+        address: SocketAddr,
+        /// The device that it is reached through.
+        device: String,
+    },
     /// The queue pair, or the connection, is not in a state for it.
     State,
     /// A queue is full.
@@ -205,6 +232,12 @@ impl fmt::Display for VerbError {
         write!(f, "{}: ", self.verb)?;
         match &self.cause {
             Cause::System(error) => error.fmt(f),
+            Cause::Explained(error, reason) => write!(f, "{error}: {reason}"),
+            Cause::NoDevice(name, found) => no_device(f, name.as_deref(), found),
+            Cause::PortDown(device) => {
+                write!(f, "no port of {device} is active: is its cable plugged, its network interface up?")
+            }
+            Cause::OtherDevice { address, device } => write!(f, "{address} is reached through the device {device}"),
             Cause::State => f.write_str("not in this state"),
             Cause::Full => f.write_str("the queue is full"),
             Cause::Limit => f.write_str("more than the device takes"),
@@ -216,9 +249,17 @@ impl fmt::Display for VerbError {
     }
 }
 
+fn no_device(f: &mut fmt::Formatter<'_>, name: Option<&str>, found: &[String]) -> fmt::Result {
+    match (name, found) {
+        (Some(name), []) => write!(f, "there is no RDMA device {name}, nor any other"),
+        (Some(name), found) => write!(f, "there is no RDMA device {name}, only {}", found.join(", ")),
+        (None, _) => f.write_str("there is no RDMA device"),
+    }
+}
+
 impl std::error::Error for VerbError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Cause::System(error) = &self.cause { Some(error) } else { None }
+        if let Cause::System(error) | Cause::Explained(error, _) = &self.cause { Some(error) } else { None }
     }
 }
 
@@ -305,6 +346,9 @@ pub trait Region {
 }
 
 /// A memory window (type 2). Dropping it makes it unreachable.
+///
+/// It may end with the queue pair that it was last bound on, and with the region that it is bound to: then it can be bound no
+/// more.
 pub trait Window {
     /// Its number, for `Operation::Bind`.
     fn number(&self) -> u32;
@@ -473,6 +517,8 @@ pub enum ConnectionEvent<R> {
         rejected: bool,
         /// What the peer says.
         private_data: Box<[u8]>,
+        /// Why, where more is known.
+        why: Option<VerbError>,
     },
     /// A connection has ended. What was posted is being flushed.
     Disconnected {

@@ -27,7 +27,7 @@ fn established<D: Device>(event: Event<D>, pair: &D::QueuePair) -> Box<[u8]> {
 /// Whether the peer has rejected it, and what it says.
 fn failed<D: Device>(event: Event<D>, pair: &D::QueuePair) -> (bool, Box<[u8]>) {
     match event {
-        ConnectionEvent::Failed { queue_pair, rejected, private_data } if queue_pair == pair.number() => {
+        ConnectionEvent::Failed { queue_pair, rejected, private_data, .. } if queue_pair == pair.number() => {
             (rejected, private_data)
         }
         _ => panic!("it should have failed"),
@@ -39,15 +39,15 @@ pub(super) fn private_data_of_every_size_arrives<D: Device>(bed: &Bed<D>) {
     for size in 0..=PRIVATE_DATA {
         let (there, back) = (octets(size), octets(PRIVATE_DATA - size));
         let first = near.connect(to, &there).expect("it begins");
-        let (request, said) = far.requested();
+        let (request, said) = far.requested_by(&mut near);
         assert!(is_padded(&said, &there), "{size} octets there");
         let second = far.prepare(&request).expect("a queue pair");
         far.manager.accept(request, &second, &back).expect("it is accepted");
-        established::<D>(far.event(), &second);
+        established::<D>(far.event_by(&mut near), &second);
         let said = established::<D>(near.event(), &first);
         assert!(is_padded(&said, &back), "{} octets back", back.len());
         drop((first, second));
-        while near.manager.poll().is_some() || far.manager.poll().is_some() {}
+        while near.poll().is_some() || far.poll().is_some() {}
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn too_much_private_data_is_refused<D: Device>(bed: &Bed<D>) {
     let much = octets(PRIVATE_DATA + 1);
     assert!(matches!(near.connect(to, &much).expect_err("too much").cause, Cause::PrivateData));
     let first = near.connect(to, &[]).expect("it begins");
-    let (request, _) = far.requested();
+    let (request, _) = far.requested_by(&mut near);
     let second = far.prepare(&request).expect("a queue pair");
     let refused = far.manager.accept(request, &second, &much).expect_err("too much");
     assert!(matches!(refused.cause, Cause::PrivateData));
@@ -67,7 +67,7 @@ pub(super) fn a_rejection_is_told_with_its_data<D: Device>(bed: &Bed<D>) {
     let (mut near, mut far, to) = hosts(bed);
     for size in [0, 1, PRIVATE_DATA] {
         let first = near.connect(to, &[]).expect("it begins");
-        let (request, _) = far.requested();
+        let (request, _) = far.requested_by(&mut near);
         far.manager.reject(request, &octets(size));
         let (rejected, said) = failed::<D>(near.event(), &first);
         assert!(rejected && is_padded(&said, &octets(size)), "{size} octets");
@@ -77,11 +77,11 @@ pub(super) fn a_rejection_is_told_with_its_data<D: Device>(bed: &Bed<D>) {
 pub(super) fn a_dropped_request_is_a_rejection<D: Device>(bed: &Bed<D>) {
     let (mut near, mut far, to) = hosts(bed);
     let first = near.connect(to, &[]).expect("it begins");
-    drop(far.requested());
+    drop(far.requested_by(&mut near));
     assert!(failed::<D>(near.event(), &first).0);
     // One that was not even taken goes with its manager.
     let second = near.connect(to, &[]).expect("it begins");
-    until("a request", || far.manager.poll());
+    drop(far.requested_by(&mut near));
     drop(far);
     assert!(failed::<D>(near.event(), &second).0);
 }
@@ -110,7 +110,7 @@ pub(super) fn an_address_is_taken_once<D: Device>(bed: &Bed<D>) {
 pub(super) fn a_request_is_prepared_once<D: Device>(bed: &Bed<D>) {
     let (mut near, mut far, to) = hosts(bed);
     let first = near.connect(to, &[]).expect("it begins");
-    let (request, _) = far.requested();
+    let (request, _) = far.requested_by(&mut near);
     let second = far.prepare(&request).expect("a queue pair");
     assert!(matches!(far.prepare(&request).expect_err("it has one").cause, Cause::State));
     far.manager.accept(request, &second, &[]).expect("it is accepted");
@@ -120,9 +120,9 @@ pub(super) fn a_request_is_prepared_once<D: Device>(bed: &Bed<D>) {
 pub(super) fn a_request_is_accepted_with_its_own_queue_pair<D: Device>(bed: &Bed<D>) {
     let (mut near, mut far, to) = hosts(bed);
     let first = near.connect(to, &[]).expect("it begins");
-    let (one, _) = far.requested();
+    let (one, _) = far.requested_by(&mut near);
     let another = near.connect(to, &[]).expect("it begins");
-    let (other, _) = far.requested();
+    let (other, _) = far.requested_by(&mut near);
     let _mine = far.prepare(&one).expect("a queue pair");
     let foreign = far.prepare(&other).expect("a queue pair");
     assert!(far.manager.accept(one, &foreign, &[]).is_err());
@@ -135,13 +135,13 @@ pub(super) fn what_the_acceptor_gives_up_is_rejected<D: Device>(bed: &Bed<D>) {
     let (mut near, mut far, to) = hosts(bed);
     for disconnects in [false, true] {
         let first = near.connect(to, &[]).expect("it begins");
-        let (request, _) = far.requested();
+        let (request, _) = far.requested_by(&mut near);
         let second = far.prepare(&request).expect("a queue pair");
         if disconnects {
             second.disconnect();
         }
         drop(second);
-        assert!(near.manager.poll().is_none(), "the request can still be answered");
+        assert!(near.poll().is_none(), "the request can still be answered");
         drop(request);
         assert!(failed::<D>(near.event(), &first).0);
     }
@@ -151,14 +151,15 @@ pub(super) fn what_the_initiator_gives_up_is_not_accepted<D: Device>(bed: &Bed<D
     let (mut near, mut far, to) = hosts(bed);
     for prepares_first in [false, true] {
         let first = near.connect(to, &[]).expect("it begins");
-        let (request, _) = far.requested();
+        let (request, _) = far.requested_by(&mut near);
         let early = prepares_first.then(|| far.prepare(&request).expect("a queue pair"));
         drop(first);
         let Some(second) = early.or_else(|| far.prepare(&request).ok()) else { continue };
         // Told at once, or by its end: the news may still be on its way.
         if far.manager.accept(request, &second, &[]).is_ok() {
             until("its end", || {
-                far.manager.poll().filter(|event| {
+                near.advance();
+                far.poll().filter(|event| {
                     matches!(event, ConnectionEvent::Disconnected { .. } | ConnectionEvent::Failed { .. })
                 })
             });
@@ -174,7 +175,7 @@ pub(super) fn work_waits_for_the_connection<D: Device>(bed: &Bed<D>) {
     let part = super::world::whole(first.host.buf(b"early"));
     first.push(Operation::Send { invalidate: None }, std::slice::from_ref(&part), true);
     assert!(matches!(first.endpoint.post().expect_err("not connected").cause, Cause::State));
-    let (request, _) = far.requested();
+    let (request, _) = far.requested_by(&mut first.host);
     let pair = far.prepare(&request).expect("a queue pair");
     let mut second = End::new(pair, far);
     second.receives(4, 1024);

@@ -62,7 +62,7 @@ fn all<D: Device>(bed: &Bed<D>) -> (Ends<D>, Ends<D>) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for (tag, (one, other)) in (0..).zip(pairs) {
         for (pair, host, ends) in [(one, &near, &mut first), (other, &far, &mut second)] {
-            let mut endpoint = Endpoint::new(pair, tag, 64, 64);
+            let mut endpoint = Endpoint::new(pair, tag);
             for _ in 0..2 {
                 endpoint.push_receive(host.pool.take(1024).expect("memory"));
             }
@@ -113,5 +113,5 @@ pub(super) fn one_of_many_ends_alone<D: Device>(bed: &Bed<D>) {
         (flushed == 2).then_some(())
     });
     echo(&mut near, &mut far, (0..PAIRS).filter(|pair| *pair != 7));
-    assert!(near.host.manager.poll().is_none(), "no other has ended");
+    assert!(near.host.poll().is_none(), "no other has ended");
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Bed;
-use super::world::{Both, End, Host, Seen, connected};
+use super::world::{Both, End, Host, Seen, connected, until};
 use crate::provider::{CompletionQueue as _, Device, Manager as _, Status};
 
 /// Whether a descriptor is readable, or becomes so within milliseconds.
@@ -90,12 +90,15 @@ pub(super) fn a_manager_wakes<D: Device>(bed: &Bed<D>) {
     let to = far.manager.listen(bed.address).expect("it listens");
     assert!(!is_readable(far.manager.descriptor(), SHORT) && !is_readable(near.manager.descriptor(), SHORT));
     let _pair = near.connect(to, &[]).expect("it begins");
-    assert!(is_readable(far.manager.descriptor(), LONG));
-    let (request, _) = far.requested();
-    assert!(far.manager.poll().is_none());
+    until("the far end to be woken", || {
+        near.advance();
+        is_readable(far.manager.descriptor(), 0).then_some(())
+    });
+    let (request, _) = far.requested_by(&mut near);
+    assert!(far.poll().is_none());
     assert!(!is_readable(far.manager.descriptor(), SHORT), "all is told");
     far.manager.reject(request, &[]);
     assert!(is_readable(near.manager.descriptor(), LONG));
     near.event();
-    assert!(near.manager.poll().is_none() && !is_readable(near.manager.descriptor(), SHORT));
+    assert!(near.poll().is_none() && !is_readable(near.manager.descriptor(), SHORT));
 }

@@ -95,10 +95,26 @@ pub(super) fn a_peer_invalidates<D: Device>(bed: &Bed<D>) {
     refuses(&mut near, at);
 }
 
-/// Keys that a peer must not invalidate: of nothing, of a registration, of a window that is not bound, of a window that is
-/// another queue pair's.
-pub(super) fn a_peer_invalidates_nothing_else<D: Device>(bed: &Bed<D>) {
-    for which in 0..4 {
+/// Keys that a peer must not invalidate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Foreign {
+    Nothing,
+    Registration,
+    Unbound,
+    /// Of a window that is another queue pair's.
+    Others,
+}
+
+pub(super) fn a_peer_invalidates_no_other_key<D: Device>(bed: &Bed<D>) {
+    refuses_to_invalidate(bed, &[Foreign::Nothing, Foreign::Registration]);
+}
+
+pub(super) fn a_peer_invalidates_no_other_window<D: Device>(bed: &Bed<D>) {
+    refuses_to_invalidate(bed, &[Foreign::Unbound, Foreign::Others]);
+}
+
+fn refuses_to_invalidate<D: Device>(bed: &Bed<D>, keys: &[Foreign]) {
+    for which in keys.iter().copied() {
         let (mut near, mut far) = (Host::new(&bed.near, 256), Host::new(&bed.far, 256));
         let to = far.manager.listen(bed.address).expect("it listens");
         let (first, second) = connect_hosts(&mut near, &mut far, to);
@@ -116,17 +132,17 @@ pub(super) fn a_peer_invalidates_nothing_else<D: Device>(bed: &Bed<D>) {
         let region =
             Exposed::register(&bed.far, &slice, Access::REMOTE_WRITE, memory.clone()).expect("it is registered");
         let key = match which {
-            0 => at.key ^ 0x55,
-            1 => region.key(),
-            2 => {
+            Foreign::Nothing => at.key ^ 0x55,
+            Foreign::Registration => region.key(),
+            Foreign::Unbound => {
                 assert_eq!(invalidate(&mut far, at.key), Status::Success);
                 at.key
             }
-            _ => others.key,
+            Foreign::Others => others.key,
         };
         let note = whole(near.host.buf(b"wrong"));
         let sent = near.request(Operation::Send { invalidate: Some(key) }, &[note]);
-        assert_eq!(far.message().map(|_| ()), Err(Status::RemoteInvalidRequest), "case {which}");
+        assert_eq!(far.message().map(|_| ()), Err(Status::RemoteInvalidRequest), "{which:?}");
         // Soft-RoCE has acknowledged the message by then.
         let status = near.done(sent);
         assert!(matches!(status, Status::Success | Status::RemoteInvalidRequest), "{status}");
@@ -142,7 +158,8 @@ pub(super) fn a_bound_window_is_not_bound_again<D: Device>(bed: &Bed<D>) {
     let memory = memory(&far);
     let (mut window, _) = bound(&mut far, all(&memory), Access::REMOTE_WRITE);
     let (status, _) = bind(&mut far, &mut window, all(&memory), Access::REMOTE_READ);
-    assert_eq!(status, Status::Bind);
+    // Soft-RoCE of Linux 6.12 calls it flushed, as what comes after it.
+    assert!(matches!(status, Status::Bind | Status::Flushed), "{status}");
     far.wait_for_end();
     near.wait_for_end();
 }

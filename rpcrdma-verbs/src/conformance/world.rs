@@ -27,17 +27,26 @@ pub(super) fn until<T>(what: &str, mut try_once: impl FnMut() -> Option<T>) -> T
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "it takes too long: {what}");
+        // A device in software may need this processor.
+        std::thread::yield_now();
     }
 }
 
 /// What is needed to make connections.
-#[derive(Debug)]
 pub(super) struct Host<D: Device> {
     pub(super) completions: D::CompletionQueue,
     pub(super) manager: D::Manager,
     pub(super) pool: Pool<D>,
     pub(super) budget: Budget,
     pub(super) device: D,
+    /// What was told while something else was waited for.
+    told: VecDeque<Event<D>>,
+}
+
+impl<D: Device> std::fmt::Debug for Host<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Host({:?})", self.device)
+    }
 }
 
 impl<D: Device> Host<D> {
@@ -49,12 +58,31 @@ impl<D: Device> Host<D> {
             pool: Pool::new(device, &budget),
             budget,
             device: device.clone(),
+            told: VecDeque::new(),
         }
+    }
+
+    /// Lets the connection manager go on: a connection takes polls of both ends.
+    pub(super) fn advance(&mut self) {
+        self.told.extend(self.manager.poll());
+    }
+
+    /// What has happened.
+    pub(super) fn poll(&mut self) -> Option<Event<D>> {
+        self.told.pop_front().or_else(|| self.manager.poll())
     }
 
     /// The next event.
     pub(super) fn event(&mut self) -> Event<D> {
-        until("an event of the connection manager", || self.manager.poll())
+        until("an event of the connection manager", || self.poll())
+    }
+
+    /// The next event, for which another host has to go on.
+    pub(super) fn event_by(&mut self, other: &mut Self) -> Event<D> {
+        until("an event of the connection manager", || {
+            other.advance();
+            self.poll()
+        })
     }
 
     pub(super) fn connect(&mut self, to: std::net::SocketAddr, private_data: &[u8]) -> Result<D::QueuePair> {
@@ -62,8 +90,9 @@ impl<D: Device> Host<D> {
         self.manager.connect(to, &CONFIG, queues, private_data)
     }
 
-    pub(super) fn requested(&mut self) -> (<D::Manager as Manager<D>>::Request, Box<[u8]>) {
-        match self.event() {
+    /// The request of another host.
+    pub(super) fn requested_by(&mut self, other: &mut Self) -> (<D::Manager as Manager<D>>::Request, Box<[u8]>) {
+        match self.event_by(other) {
             ConnectionEvent::Requested { request, private_data, .. } => (request, private_data),
             _ => panic!("a request should have come"),
         }
@@ -110,7 +139,7 @@ pub(super) struct Both<D: Device> {
 
 impl<D: Device> End<D> {
     pub(super) fn new(pair: D::QueuePair, host: Host<D>) -> Self {
-        Self { endpoint: Endpoint::new(pair, 7, 64, 64), seen: VecDeque::new(), host, ended: false, next: 0 }
+        Self { endpoint: Endpoint::new(pair, 7), seen: VecDeque::new(), host, ended: false, next: 0 }
     }
 
     /// Posts receives of this size.
@@ -167,7 +196,7 @@ impl<D: Device> End<D> {
         let mut taken = Vec::new();
         self.host.completions.poll(&mut taken, 16).expect("no overrun");
         taken.iter().for_each(|completion| self.complete(completion));
-        while let Some(event) = self.host.manager.poll() {
+        while let Some(event) = self.host.poll() {
             self.ended |= matches!(event, ConnectionEvent::Disconnected { .. });
         }
     }
@@ -245,6 +274,12 @@ impl<D: Device> End<D> {
     }
 }
 
+/// Whether a request that the peer refuses has ended so. A device that does not acknowledge may tell anything: the end of the
+/// connection says the rest.
+pub(super) fn is_refused<D: Device>(device: &D, status: Status, expected: Status) -> bool {
+    status == expected || !device.capabilities().acknowledges
+}
+
 /// All of a buffer, for a request.
 pub(super) fn whole(buf: Buf) -> Part {
     let buf = Lent::from(buf);
@@ -263,7 +298,7 @@ pub(super) fn connect_hosts<D: Device>(
     to: std::net::SocketAddr,
 ) -> (D::QueuePair, D::QueuePair) {
     let first = near.connect(to, &[]).expect("it begins");
-    let (request, _) = far.requested();
+    let (request, _) = far.requested_by(near);
     let second = far.prepare(&request).expect("a queue pair");
     far.manager.accept(request, &second, &[]).expect("it is accepted");
     for (host, pair) in [(near, &first), (far, &second)] {

@@ -120,6 +120,9 @@ impl Fabric {
             message: 1 << 30,
             read_sink_is_exposed: false,
             rnr_retry: true,
+            acknowledges: true,
+            guards_windows: true,
+            guards_reads: true,
         })
     }
 
@@ -273,7 +276,7 @@ impl End {
 
     fn failed(&self, rejected: bool, private_data: &[u8]) {
         let (queue_pair, private_data) = (self.number, private_data.into());
-        self.notices().tell(ConnectionEvent::Failed { queue_pair, rejected, private_data });
+        self.notices().tell(ConnectionEvent::Failed { queue_pair, rejected, private_data, why: None });
     }
 }
 

@@ -1,0 +1,91 @@
+//! What usually is the reason when a verb fails, and what to do about it.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use crate::provider::{Cause, VerbError};
+
+/// The error of a verb, with a hint where there is one.
+pub(super) fn explained(verb: &'static str, error: io::Error) -> VerbError {
+    let known = Errno::from_io_error(&error).and_then(|errno| hint(verb, errno));
+    let cause = match known {
+        Some(hint) => Cause::Explained(error, hint.into()),
+        None => Cause::System(error),
+    };
+    VerbError { verb, cause }
+}
+
+fn hint(verb: &str, errno: Errno) -> Option<String> {
+    let text = match (verb, errno) {
+        ("ibv_reg_mr" | "ibv_create_cq" | "ibv_create_qp" | "ibv_create_srq", Errno::NOMEM) => return Some(memory()),
+        (_, Errno::ACCESS | Errno::PERM) => {
+            "no permission: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm are to be readable and writable"
+        }
+        // What libibverbs says whatever it was.
+        ("ibv_open_device", Errno::NOENT) => {
+            "/dev/infiniband/uverbs* is not there (the kernel's module ib_uverbs), or not to be read and written by this user"
+        }
+        ("ibv_create_qp" | "ibv_create_cq" | "ibv_create_srq", Errno::INVAL) => {
+            "more requests, receives or completions than the device has: `rpcrdma devices` lists its limits"
+        }
+        ("rdma_create_event_channel", Errno::NODEV | Errno::NOENT | Errno::NXIO) => {
+            "there is no RDMA device, or the kernel's module rdma_ucm is not loaded"
+        }
+        ("rdma_bind_addr", Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NXIO) => {
+            "the address is of no network interface with an RDMA device"
+        }
+        ("rdma_resolve_addr", Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => {
+            "no route to the address goes through a network interface with an RDMA device"
+        }
+        ("rdma_resolve_addr" | "rdma_resolve_route", Errno::TIMEDOUT) => {
+            "nobody answers for the address: is the host up, in this network, and its port active?"
+        }
+        ("rdma_connect", Errno::TIMEDOUT) => {
+            "the host does not answer: a firewall may stop RoCE (UDP port 4791) or iWARP (TCP)"
+        }
+        ("rdma_connect", Errno::CONNREFUSED) => "nobody listens at the address",
+        ("ibv_modify_qp", Errno::INVAL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::TIMEDOUT) => {
+            "the path does not fit the device: its table of GIDs may lack the address, or hold one of another kind of RoCE"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// Why memory can't be registered, mostly.
+fn memory() -> String {
+    match getrlimit(Resource::Memlock).current {
+        Some(octets) => format!(
+            "memory that is registered is locked, of which this process may have {} KiB: raise the limit (ulimit -l, \
+             LimitMEMLOCK= of a service)",
+            octets / 1024
+        ),
+        None => "there is not enough memory to lock, or the device has no more of it".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(verb: &'static str, errno: Errno) -> String {
+        explained(verb, errno.into()).to_string()
+    }
+
+    #[test]
+    fn usual_causes_have_a_hint() {
+        assert!(says("ibv_reg_mr", Errno::NOMEM).contains("lock"));
+        assert!(says("ibv_open_device", Errno::ACCESS).contains("/dev/infiniband"));
+        assert!(says("ibv_open_device", Errno::NOENT).contains("by this user"));
+        assert!(says("rdma_create_event_channel", Errno::NODEV).contains("rdma_ucm"));
+        assert!(says("rdma_resolve_addr", Errno::NODEV).contains("network interface"));
+        assert!(says("ibv_modify_qp", Errno::INVAL).contains("GID"));
+    }
+
+    #[test]
+    fn others_name_verb_and_cause_alone() {
+        assert_eq!(says("ibv_alloc_mw", Errno::NOMEM), "ibv_alloc_mw: Cannot allocate memory (os error 12)");
+    }
+}

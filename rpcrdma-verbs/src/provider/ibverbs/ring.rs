@@ -1,0 +1,101 @@
+//! What was posted to a queue and has no completion yet, in its order.
+
+/// Requests that are under way, of which there is room for a fixed number. Each has a number, one more than that before it.
+#[derive(Debug)]
+pub(super) struct Ring {
+    ids: Box<[u64]>,
+    /// Numbers of the oldest that is under way, and of the next to come.
+    first: u32,
+    next: u32,
+    most: u32,
+}
+
+impl Ring {
+    pub(super) fn new(most: u32) -> Self {
+        let places = most.max(1).next_power_of_two() as usize;
+        Self { ids: vec![0; places].into(), first: 0, next: 0, most }
+    }
+
+    /// How many there is room for.
+    pub(super) fn room(&self) -> usize {
+        (self.most - self.next.wrapping_sub(self.first)) as usize
+    }
+
+    fn place(&mut self, number: u32) -> &mut u64 {
+        let at = number as usize & (self.ids.len() - 1);
+        &mut self.ids[at]
+    }
+
+    /// Adds a request, for which there is room: its number.
+    pub(super) fn push(&mut self, id: u64) -> u32 {
+        debug_assert!(self.room() > 0, "whoever pushes has looked for room");
+        let number = self.next;
+        *self.place(number) = id;
+        self.next = number.wrapping_add(1);
+        number
+    }
+
+    /// Whether this one is under way.
+    pub(super) fn has(&self, number: u32) -> bool {
+        number.wrapping_sub(self.first) < self.next.wrapping_sub(self.first)
+    }
+
+    /// Takes back those that were pushed from this number on.
+    pub(super) fn truncate(&mut self, number: u32) {
+        if self.has(number) {
+            self.next = number;
+        }
+    }
+
+    /// This one is done, and so are all before it: its id. None if it is not under way.
+    pub(super) fn done(&mut self, number: u32) -> Option<u64> {
+        if !self.has(number) {
+            return None;
+        }
+        self.first = number.wrapping_add(1);
+        Some(*self.place(number))
+    }
+
+    /// The oldest is done: its number and its id.
+    pub(super) fn pop(&mut self) -> Option<(u32, u64)> {
+        let number = self.first;
+        self.done(number).map(|id| (number, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_one_ends_those_before_it() {
+        let mut ring = Ring::new(3);
+        let numbers = [10, 11, 12].map(|id| ring.push(id));
+        assert_eq!((ring.room(), ring.has(numbers[1])), (0, true));
+        assert_eq!((ring.done(numbers[1]), ring.has(numbers[1])), (Some(11), false));
+        assert_eq!((ring.room(), ring.done(numbers[1]), ring.done(numbers[0])), (2, None, None));
+        assert_eq!(ring.pop(), Some((numbers[2], 12)));
+        assert_eq!((ring.pop(), ring.room()), (None, 3));
+    }
+
+    #[test]
+    fn what_was_not_taken_is_taken_back() {
+        let mut ring = Ring::new(4);
+        ring.push(1);
+        let from = ring.push(2);
+        ring.push(3);
+        ring.truncate(from);
+        assert_eq!((ring.room(), ring.pop(), ring.pop()), (3, Some((0, 1)), None));
+        ring.truncate(from);
+        assert_eq!(ring.room(), 4);
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut ring = Ring::new(2);
+        (ring.first, ring.next) = (u32::MAX, u32::MAX);
+        let numbers = [5, 6].map(|id| ring.push(id));
+        assert_eq!(numbers, [u32::MAX, 0]);
+        assert_eq!((ring.room(), ring.done(numbers[1])), (0, Some(6)));
+    }
+}
