@@ -51,6 +51,15 @@ pub struct Capabilities {
     pub guards_reads: bool,
 }
 
+impl Capabilities {
+    /// Whether to let the peer invalidate by its messages. A call that is given up ends its window here while the reply ends it,
+    /// too: that costs a connection, but where windows are not guarded the machine.
+    #[must_use]
+    pub const fn remote_invalidation(&self) -> bool {
+        self.windows && self.guards_windows
+    }
+}
+
 /// Memory of ours in a work request.
 // Laid out as verbs have it (`ibv_sge`).
 #[repr(C)]
