@@ -49,6 +49,8 @@ pub struct Driver<D: Device> {
     completions: D::CompletionQueue,
     /// The receives of all connections, where they share them.
     shared: Option<Shared<D>>,
+    /// Whether peers may be given windows that do not confine them.
+    trusts: bool,
     pool: Pool<D>,
     device: D,
     listening: HashMap<SocketAddr, Config>,
@@ -188,6 +190,7 @@ impl<D: Device> Driver<D> {
             manager: device.manager()?,
             completions: device.completion_queue(completions)?,
             shared: None,
+            trusts: false,
             pool: Pool::new(device, budget),
             device: device.clone(),
             listening: HashMap::new(),
@@ -248,6 +251,19 @@ impl<D: Device> Driver<D> {
         Ok(())
     }
 
+    /// Exposes memory by windows on a device, too, whose windows do not confine the peer
+    /// ([`Capabilities::guards_windows`](crate::provider::Capabilities::guards_windows)): for peers that are trusted. Else it
+    /// is registered for each call there, which costs more. To be said before there are connections.
+    pub fn trust_peers_with_windows(&mut self) {
+        self.trusts = true;
+    }
+
+    /// Whether memory is exposed by windows.
+    fn uses_windows(&self) -> bool {
+        let can = self.device.capabilities();
+        can.windows && (can.guards_windows || self.trusts)
+    }
+
     /// Shows each message that is sent from now on.
     pub fn watch(&mut self, watcher: impl FnMut(Id, &[u8]) + 'static) {
         self.watcher = Some(Watcher(Box::new(watcher)));
@@ -273,7 +289,10 @@ impl<D: Device> Driver<D> {
         // XIDs of two clients of one server should not be alike.
         let seed = if config.seed == 0 { (RandomState::new().hash_one(server) >> 32) as u32 } else { config.seed };
         self.check(&config)?;
-        let session = Session::new(Config { role: Role::Client, seed, ..config })?;
+        // What the device can't take without harm is not asked for.
+        let invalidates = self.uses_windows() && self.device.capabilities().remote_invalidation();
+        let remote_invalidation = config.remote_invalidation && invalidates;
+        let session = Session::new(Config { role: Role::Client, seed, remote_invalidation, ..config })?;
         self.insert(session, Some(server)).ok_or(DriverError::Full)
     }
 
@@ -487,7 +506,7 @@ impl<D: Device> Driver<D> {
     }
 
     fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Option<Id> {
-        let connection = Some(Box::new(Connection::new(session, REQUESTS as usize)));
+        let connection = Some(Box::new(Connection::new(session, REQUESTS as usize, self.uses_windows())));
         let at = match self.free.pop() {
             Some(at) => {
                 if let Some(slot) = self.connections.get_mut(at as usize) {

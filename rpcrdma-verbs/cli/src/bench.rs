@@ -182,9 +182,14 @@ fn reference<G: Ground>(options: &Options, ground: &G) -> Result<Reference, Box<
     Ok(match operation {
         Operation::Echo => {
             let sizes = (size.saturating_add(72), size.saturating_add(56));
-            let count = if size > 4096 { 1000 } else { 100_000 };
             // Longer messages do not go inline.
-            let raw = (size <= 3072).then(|| median(&mut || Ok(ping_pong(&ends()?, sizes, depth, count)?)));
+            let raw = (size <= 3072).then(|| {
+                // As many as take a fifth of a second or so.
+                let each = Duration::from_secs_f64(ping_pong(&ends()?, sizes, depth, 200)? / 1e9);
+                let count = Duration::from_millis(200).as_nanos() / each.as_nanos().max(1);
+                let count = u32::try_from(count)?.max(200);
+                median(&mut || Ok(ping_pong(&ends()?, sizes, depth, count)?))
+            });
             Reference { raw: raw.transpose()?, tokio: with_tokio(options, ground)?, memcpy: None }
         }
         Operation::Read => {

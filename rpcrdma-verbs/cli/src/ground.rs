@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use rpcrdma_verbs::driver::{Driver, DriverError};
+use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::provider::{Device, VerbError};
 
@@ -15,6 +17,9 @@ pub(crate) struct Options {
     /// Where to listen: an address of the device, with a port or without.
     #[arg(long, value_parser = address)]
     bind: Option<SocketAddr>,
+    /// Expose memory by windows on a device, too, whose windows do not confine the peer (soft-RoCE).
+    #[arg(long)]
+    trust_peers: bool,
 }
 
 /// What opens devices, for any thread.
@@ -26,6 +31,18 @@ pub(crate) trait Ground: Clone + Send + 'static {
 
     /// Where a server can listen: at any port, if none was given.
     fn address(&self) -> SocketAddr;
+
+    /// Whether peers are trusted with windows that do not confine them.
+    fn trusts(&self) -> bool;
+
+    /// A driver on a device of its own.
+    fn driver(&self, budget: &Budget, completions: u32) -> Result<Driver<Self::Device>, DriverError> {
+        let mut driver = Driver::new(&self.open()?, budget, completions)?;
+        if self.trusts() {
+            driver.trust_peers_with_windows();
+        }
+        Ok(driver)
+    }
 }
 
 /// A fabric in this process.
@@ -48,6 +65,10 @@ impl Ground for Embedded {
     fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
     }
+
+    fn trusts(&self) -> bool {
+        false
+    }
 }
 
 /// A device of this host.
@@ -56,6 +77,7 @@ impl Ground for Embedded {
 pub(crate) struct Named {
     device: String,
     address: SocketAddr,
+    trusts: bool,
 }
 
 #[cfg(feature = "ibverbs")]
@@ -68,6 +90,10 @@ impl Ground for Named {
 
     fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    fn trusts(&self) -> bool {
+        self.trusts
     }
 }
 
@@ -98,7 +124,7 @@ impl Options {
     #[cfg(feature = "ibverbs")]
     fn on_device<J: Job>(&self, device: &str, job: J) -> Result<J::Done, Box<dyn std::error::Error>> {
         let address = self.bind.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        let ground = Named { device: device.to_owned(), address };
+        let ground = Named { device: device.to_owned(), address, trusts: self.trust_peers };
         job.on(&ground)
     }
 

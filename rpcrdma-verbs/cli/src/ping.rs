@@ -62,7 +62,7 @@ impl Job for Options {
         if self.connect.port() == 0 {
             self.connect.set_port(PORT);
         }
-        let mut driver = Driver::new(&ground.open()?, &Budget::new(1 << 28), 1 << 12)?;
+        let mut driver = ground.driver(&Budget::new(1 << 28), 1 << 12)?;
         let config = Config { retry_most: 1_000_000, ..Config::client() };
         let client = Client::connect(&mut driver, self.connect, config, Credentials::none())?;
         let mut seen = Seen::default();

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::server::Server;
@@ -39,8 +38,7 @@ impl Job for Options {
     type Done = ();
 
     fn on<G: Ground>(self, ground: &G) -> Result<(), Box<dyn Error>> {
-        let device = ground.open()?;
-        let mut driver = Driver::new(&device, &Budget::new(1 << 30), COMPLETIONS)?;
+        let mut driver = ground.driver(&Budget::new(1 << 30), COMPLETIONS)?;
         let block = Block::new(&driver, BLOCKS)?;
         let mut address = ground.address();
         if address.port() == 0 {
@@ -48,7 +46,7 @@ impl Job for Options {
         }
         let config = Config { serve: self.depth, ..Config::server() };
         let mut server = Server::bind(&mut driver, address, config, block)?;
-        println!("serving at {} on {}", server.address(), device.capabilities().name);
+        println!("serving at {} on {}", server.address(), driver.device().capabilities().name);
         let began = Instant::now();
         let (mut served, mut connections) = (0, 0);
         while self.seconds.is_none_or(|seconds| began.elapsed().as_secs() < seconds) {

@@ -36,8 +36,8 @@ impl<D: Device> World<D> {
         client: Config,
         server: Config,
     ) -> Result<Self, Box<dyn Error>> {
-        let mut near = Driver::new(&ground.open()?, &Budget::new(1 << 28), 1 << 14)?;
-        let mut far = Driver::new(&ground.open()?, &Budget::new(1 << 28), 1 << 14)?;
+        let mut near = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
+        let mut far = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
         let block = Block::new(&far, 1)?;
         let server = Server::bind(&mut far, ground.address(), server, block)?;
         let client = Client::connect(&mut near, server.address(), client, Credentials::none())?;

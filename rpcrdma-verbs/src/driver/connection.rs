@@ -10,7 +10,7 @@ use rpcrdma_proto::connection::{
     Transmit,
 };
 use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
-use tracing::{Span, debug, debug_span};
+use tracing::{Span, debug, debug_span, warn};
 
 use super::Scratch;
 use super::exposure::{Bound, Exposed};
@@ -43,6 +43,8 @@ pub(crate) struct Connection<D: Device> {
     kept: Vec<Option<Buf>>,
     free: Vec<usize>,
     windows: Vec<Bound<D>>,
+    /// Whether memory is exposed by windows.
+    uses_windows: bool,
     unsignaled: u32,
     /// Calls whose fence was flushed: their memory is their own when the queue pair is gone.
     unfenced: Vec<u32>,
@@ -123,7 +125,7 @@ fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
 }
 
 impl<D: Device> Connection<D> {
-    pub(crate) fn new(session: Session, requests: usize) -> Self {
+    pub(crate) fn new(session: Session, requests: usize, uses_windows: bool) -> Self {
         Self {
             calls: Vec::new(),
             served: Vec::new(),
@@ -134,6 +136,7 @@ impl<D: Device> Connection<D> {
             kept: Vec::new(),
             free: Vec::new(),
             windows: Vec::new(),
+            uses_windows,
             unsignaled: 0,
             unfenced: Vec::new(),
             requests,
@@ -242,7 +245,10 @@ impl<D: Device> Connection<D> {
             }
         }
         if let Some(endpoint) = &mut self.endpoint {
-            if endpoint.has_batch() && endpoint.post().is_err() {
+            if endpoint.has_batch()
+                && let Err(error) = endpoint.post()
+            {
+                debug!(%error, "a batch was refused");
                 self.wish = Some(Wish::Close(Reason::Lost));
             }
             endpoint.exchange(&mut scratch.batch);
@@ -271,16 +277,28 @@ impl<D: Device> Connection<D> {
             Action::PostReceives { .. } if self.endpoint.as_ref().is_some_and(Endpoint::shares) => {}
             Action::PostReceives { count, size } => {
                 for _ in 0..count {
-                    let (Ok(buf), Some(endpoint)) = (pool.take(size), &mut self.endpoint) else {
-                        self.wish = Some(Wish::Close(Reason::Lost));
-                        return;
-                    };
-                    endpoint.push_receive(buf);
+                    let Some(buf) = self.take(size, pool) else { return };
+                    if let Some(endpoint) = &mut self.endpoint {
+                        endpoint.push_receive(buf);
+                    }
                 }
             }
             Action::Expose { xid } => self.expose(xid, device, pool),
             Action::Fence { xid, invalidated } => self.fence(xid, invalidated),
             Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
+        }
+    }
+
+    /// Takes a buffer that the connection can't go on without.
+    #[inline]
+    fn take(&mut self, octets: u32, pool: &Pool<D>) -> Option<Buf> {
+        match pool.take(octets) {
+            Ok(buf) => Some(buf),
+            Err(error) => {
+                warn!(%error, "a connection is given up for want of memory");
+                self.wish = Some(Wish::Close(Reason::Lost));
+                None
+            }
         }
     }
 
@@ -315,7 +333,7 @@ impl<D: Device> Connection<D> {
         };
         let access = if region.is_written() { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
         let slice = memory.slice(from, length)?;
-        let exposed = if device.capabilities().windows {
+        let exposed = if self.uses_windows {
             let mut bound = self.windows.pop().or_else(|| Bound::new(device).ok())?;
             let (window, key) = (bound.number(), bound.next_key());
             let part = Part { buf: memory.clone(), from, length };
@@ -370,11 +388,8 @@ impl<D: Device> Connection<D> {
     fn read(&mut self, call: Served, buffer: Buffer, inline: Range<u32>, pool: &Pool<D>) {
         let received = self.give_back(buffer);
         let place = self.session.served_place(call);
+        let Some(mut whole) = self.session.length(call).and_then(|length| self.take(length, pool)) else { return };
         let (Some(length), Some(pieces)) = (self.session.length(call), self.session.pieces(call)) else { return };
-        let Ok(mut whole) = pool.take(length) else {
-            self.wish = Some(Wish::Close(Reason::Lost));
-            return;
-        };
         whole.set_len(length);
         let mut reads = std::mem::take(&mut self.reads);
         reads.clear();
@@ -423,10 +438,7 @@ impl<D: Device> Connection<D> {
         let parts: ArrayVec<Range<u32>, { ITEMS + 1 }> = self.session.parts(what).collect();
         let inline: u32 = parts.iter().map(|part| part.end - part.start).sum();
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
-        let Ok(mut buf) = pool.take(total) else {
-            self.wish = Some(Wish::Close(Reason::Lost));
-            return;
-        };
+        let Some(mut buf) = self.take(total, pool) else { return };
         let out = buf.as_full_mut();
         if let (Some(out), Some(written)) = (out.get_mut(..header), scratch.get(..header)) {
             out.copy_from_slice(written);

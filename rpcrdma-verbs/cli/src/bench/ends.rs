@@ -57,7 +57,7 @@ impl<D: Device> Ends<D> {
     ) -> Result<Self, Box<dyn Error>> {
         let (depth, connections) = (options.depth, options.connections);
         let completions = (8 * u32::from(depth) + 256).saturating_mul(connections).min(COMPLETIONS);
-        let mut near = Driver::new(&ground.open()?, near, completions)?;
+        let mut near = ground.driver(near, completions)?;
         let mut client = Config { calls: depth.saturating_add(16), credits: depth.into(), ..Config::client() };
         share(&mut near, &mut client, options.shared_receives)?;
         let (address, server) = match options.connect {
@@ -68,7 +68,7 @@ impl<D: Device> Ends<D> {
                 (address, None)
             }
             None => {
-                let mut far = Driver::new(&ground.open()?, far, completions)?;
+                let mut far = ground.driver(far, completions)?;
                 let mut config = Config { serve: depth, ..Config::server() };
                 share(&mut far, &mut config, options.shared_receives)?;
                 let set = options.buffers() * options.size as usize / BLOCK as usize;

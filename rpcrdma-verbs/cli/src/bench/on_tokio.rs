@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::Call;
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{Id, Writer};
 use rpcrdma_verbs::handlers::{AsyncServer, AsyncService};
 use rpcrdma_verbs::local::{Client, Local};
 use rpcrdma_verbs::memory::Budget;
@@ -57,8 +57,8 @@ async fn calls<D: Device>(client: Rc<Client<D>>, size: u32, done: Rc<Cell<u64>>)
 pub(super) fn measure<G: Ground>(options: &Options, ground: &G) -> Result<[f64; 3], Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
-        let driver = |device: G::Device| Driver::new(&device, &Budget::new(1 << 30), 1 << 14).map(Local::new);
-        let (near, far) = (driver(ground.open()?)?, driver(ground.open()?)?);
+        let driver = || ground.driver(&Budget::new(1 << 30), 1 << 14).map(Local::new);
+        let (near, far) = (driver()?, driver()?);
         let handlers = options.depth;
         let config = Config { serve: handlers, ..Config::server() };
         let server =
