@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# Jobs: each in a control group of its own, by which all that it started is ended, with a time limit.
+
+# Those that the host asked for, each a line of a name and its limit in seconds.
+run_jobs() {
+    local name limit
+    resources_at_start=$(rdma resource)
+    while read -r name limit; do
+        "$RPCRDMA_RUN" "$name" "$limit"
+    done <<<"$RPCRDMA_JOBS"
+}
+
+# $1: a name, $2: seconds, $3: a file that gets the output, too. Sets $status: 124 when time ran out.
+run() {
+    local name=$1 limit=$2 log=$3 group=/sys/fs/cgroup/$1 printer job watchdog
+    mkdir "$group"
+    mkfifo "/tmp/$name.pipe"
+    tee "$log" <"/tmp/$name.pipe" >&3 4>&- &
+    printer=$!
+    exec 5>"/tmp/$name.pipe"
+    (
+        echo "$BASHPID" >"$group/cgroup.procs"
+        cd /tests && exec "/tests/guest/jobs/$name"
+    ) >&5 2>&1 3>&- 4>&- 5>&- </dev/null &
+    job=$!
+    watch "$name" "$limit" "$group" 2>/dev/null 3>&- 4>&- </dev/null &
+    watchdog=$!
+    status=0
+    wait "$job" || status=$?
+    kill "$watchdog" 2>/dev/null || true
+    wait "$watchdog" || true
+    [ ! -e "/tmp/late.$name" ] || status=124
+    end_group "$group" >&5
+    exec 5>&-
+    wait "$printer"
+}
+
+# Its sleep must not outlive it, as both hold the output open.
+watch() {
+    sleep "$2" &
+    trap 'kill $!; exit' TERM
+    wait $!
+    touch "/tmp/late.$1"
+    echo "tests/vm: $1 did not end in $2 s; its processes:" >&5
+    processes "$3" >&5
+    echo 1 >"$3/cgroup.kill"
+}
+
+# What each thread of a group waits for in the kernel.
+processes() {
+    local process thread
+    while read -r process; do
+        echo "  $process: $(tr '\0' ' ' <"/proc/$process/cmdline")"
+        for thread in "/proc/$process/task"/*; do
+            echo "    $(cat "$thread/comm"): $(head -4 "$thread/stack" | awk '{ printf "%s ", $2 }')"
+        done
+    done <"$1/cgroup.procs"
+}
+
+end_group() {
+    local group=$1
+    echo 1 >"$group/cgroup.kill"
+    if until_true 20 grep -q 'populated 0' "$group/cgroup.events"; then
+        rmdir "$group"
+    else
+        echo "tests/vm: its processes cannot be killed:"
+        processes "$group"
+        status=125
+    fi
+}
+
+# $1: seconds, then a command.
+until_true() {
+    local tries=$(($1 * 10))
+    shift
+    until "$@"; do
+        [ $((tries--)) != 0 ] || return 1
+        sleep 0.1
+    done
+}
+
+# The one command that the host asked for.
+run_command() {
+    run "$@" /dev/null
+    echo "exit $status" >&4
+}
+
+# One of the suite. What it leaves in the kernel when all its processes are gone is a failure of the kernel or ours.
+run_job() {
+    local name=$1 log=/tmp/$1.log start=$SECONDS passed failed
+    echo "== $name" >&3
+    dmesg -c >/dev/null
+    run "$@" "$log"
+    kernel_words >&3
+    until_true 10 resources_are_back || {
+        echo "tests/vm: left in the kernel: $(rdma resource), at the start: $resources_at_start" >&3
+        status=126
+    }
+    read -r passed failed < <(counts "$log" "$status")
+    echo "-- $name: $passed passed, $failed failed (status $status, $((SECONDS - start)) s)" >&3
+    echo "job $name $passed $failed" >&4
+    rm -f "$log"
+}
+
+resources_are_back() { [ "$(rdma resource)" = "$resources_at_start" ]; }
+
+# Warnings and worse. A device without a speed is what all of ours are.
+kernel_words() { dmesg -r | sed -nE '/speed is unknown/d; s/^<[0-4]>/kernel: /p'; }
+
+# Passed and failed: the sum of libtest's results, and the last line where a program counts itself. A job that fails without
+# counts is one failure, and so is one of libtest's that runs no test; one that succeeds without counts is one that passed.
+counts() {
+    awk -v status="$2" '
+        /^test result: / { passed += $4; failed += $6; tests = 1 }
+        { last = $0 }
+        END {
+            if (last ~ /^[0-9]+ passed, [0-9]+ failed$/) { split(last, n, /[ ,]+/); passed += n[1]; failed += n[3] }
+            if (status != 0 && failed == 0) failed = 1
+            if (passed + failed == 0) { if (tests) failed = 1; else passed = 1 }
+            print passed + 0, failed + 0
+        }' "$1"
+}

@@ -1,0 +1,124 @@
+# shellcheck shell=bash
+# One machine: what it boots and how it tells.
+#
+# Its console is a serial port, for the kernel and for what init has to complain of. What it prints and what it reports go
+# by two ports of their own, so that no message of the kernel comes between.
+
+# What a set-up needs, from the cache: sets setup, device, kernel, programs and more_archives.
+prepare() {
+    setup=$1
+    device=${setup%%-*}0
+    need qemu-system-x86 cpio
+    kernel=$("$here/image" "kernel-${setup##*-}")
+    programs=$("$here/image" programs)
+    more_archives=()
+    if [ "$device" = siw0 ]; then
+        more_archives+=("$("$here/image" "$setup")/archive.cpio")
+    fi
+}
+
+# $1: a folder of the guest's own files, $2: `run_command` or `run_job`, $3: the jobs, each a line with its limit in seconds;
+# $4 and $5: a network device and its address, where they are not those that lead nowhere.
+settings() {
+    mkdir -p "$1/tests"
+    cp -r "$here/guest" "$1/tests/guest"
+    ln -s tests/guest/init "$1/init"
+    {
+        printf 'export RPCRDMA_DEVICE=%q RPCRDMA_HOST=%q RPCRDMA_NETDEV=%q RPCRDMA_ADDRESS=%q\n' \
+            "$device" "$setup" "${4:-dummy0}" "${5:-10.9.9.1}"
+        printf 'RPCRDMA_RUN=%q RPCRDMA_JOBS=%q\n' "$2" "$3"
+    } >"$1/tests/machine"
+}
+
+# Makes a command the guest's only job: $1: its folder, then the command.
+command_job() {
+    local job=$1/tests/guest/jobs/command
+    {
+        echo '#!/bin/bash'
+        printf 'exec'
+        printf ' %q' "${@:2}"
+        echo
+    } >"$job"
+    chmod +x "$job"
+}
+
+# Adds files to a folder of the guest's, with the libraries that they need and the guest lacks.
+add_files() {
+    local into=$1 file library
+    shift
+    mkdir -p "$into/tests"
+    for file in "$@"; do
+        cp -L "$file" "$into/tests/"
+        # A script has none.
+        while read -r library; do
+            grep -qxF "$(in_usr "$library")" "$programs/files" || install -D "$library" "$into$(in_usr "$library")"
+        done < <(ldd "$file" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }')
+    done
+}
+
+# Where a library stands in the guest, whose /lib is a link: an archive with a folder of that name would replace it.
+in_usr() {
+    case $1 in
+    /lib*) echo "/usr$1" ;;
+    *) echo "$1" ;;
+    esac
+}
+
+# $1: a machine's folder, with what is its own in `guest`. Boots it until it stops or $2 seconds have passed; what follows is
+# for qemu. Its output goes to standard output; `console` and `report` in the folder keep the rest.
+#
+# Emulated, as hardware virtualisation may be absent, or present and hang. The guest would distrust the clocks of emulated
+# processors, which are the host's.
+boot() {
+    local folder=$1 limit=$2 status=0 reader machine
+    shift 2
+    pack "$folder/guest" "$folder/guest.cpio"
+    cat "$kernel/archive.cpio" "$programs/archive.cpio" "${more_archives[@]}" "$folder/guest.cpio" >"$folder/initrd"
+    rm -f "$folder"/{output,report,console,pid}
+    mkfifo "$folder/output"
+    cat "$folder/output" &
+    reader=$!
+    timeout -k 5 "$limit" qemu-system-x86_64 -machine q35 -accel "${RPCRDMA_VM_ACCEL:-tcg,thread=multi}" -cpu max -m 2048 -smp 2 \
+        -nodefaults -no-user-config -display none -no-reboot -pidfile "$folder/pid" \
+        -kernel "$kernel/vmlinuz" -initrd "$folder/initrd" \
+        -append "console=ttyS0 panic=-1 oops=panic loglevel=5 mitigations=off tsc=reliable" \
+        -serial "file:$folder/console" -device virtio-serial-pci,max_ports=4 \
+        -chardev "file,id=output,path=$folder/output" -device virtserialport,chardev=output,name=output \
+        -chardev "file,id=report,path=$folder/report" -device virtserialport,chardev=report,name=report \
+        "$@" </dev/null >&2 &
+    machine=$!
+    # In the background, so that this script can be interrupted; bash would say how it ended.
+    wait "$machine" 2>/dev/null || status=$?
+    # Had it not started, nothing would have opened the pipe.
+    : <>"$folder/output"
+    wait "$reader"
+    return "$status"
+}
+
+# Whether a machine came to its end. One that did not has something on its console.
+ended() {
+    grep -qx end "$1/report" 2>/dev/null && return
+    echo "tests/vm: $setup hung or stopped; the end of its console:" >&2
+    tr -d '\r' <"$1/console" | tail -n 150 >&2
+    return 1
+}
+
+# Ends the machine of a folder at once, as a loss of power would.
+kill_machine() {
+    kill -KILL "$(cat "$1/pid")"
+    rm "$1/pid"
+}
+
+# All that are left: qemu removes the file when it ends by itself.
+kill_machines() {
+    local pid
+    while read -r pid; do
+        kill_machine "$(dirname "$pid")"
+    done < <(find "$work" -name pid)
+    wait 2>/dev/null
+}
+
+clean_up() {
+    kill_machines
+    rm -rf "$work"
+}

@@ -1,0 +1,109 @@
+# shellcheck shell=bash
+# Two machines on one network, a server in one and a client in the other; one is killed, as by a loss of power, and the other
+# goes on.
+
+# $1: its name, $2: its address, then the command that it runs. What it says goes to the file `said` in its folder.
+machine() {
+    local folder=$work/pair/$1 address=$2 other=client
+    [ "$1" = client ] && other=server
+    shift 2
+    rm -rf "$folder/guest"
+    mkdir -p "$folder"
+    settings "$folder/guest" run_command "command $pair_limit" eth0 "$address"
+    add_files "$folder/guest" "$work/tests/rpcrdma"
+    command_job "$folder/guest" "$@"
+    # Datagrams, so that either may come and go.
+    boot "$folder" $((pair_limit + 60)) -device "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:00:00:0${address##*.}" \
+        -netdev "dgram,id=net,local.type=unix,local.path=$folder/net,remote.type=unix,remote.path=$work/pair/$other/net" \
+        >"$folder/said"
+}
+
+# Until the machine $1 has said what the pattern $2 describes at least $3 times, or $4 seconds have passed.
+says() {
+    local tries
+    for ((tries = 0; tries < $4 * 5; tries++)); do
+        if [ -f "$work/pair/$1/said" ] && [ "$(grep -cE "$2" "$work/pair/$1/said")" -ge "$3" ]; then
+            return
+        fi
+        sleep 0.2
+    done
+    echo "tests/vm: the $1 did not say \`$2\` $3 times; what it said, and its console:" >&2
+    tail -n 30 "$work/pair/$1/said" >&2
+    tail -n 50 "$work/pair/$1/console" >&2
+    return 1
+}
+
+check() {
+    if "${@:2}"; then
+        echo "passed: $1"
+        sums[0]=$((sums[0] + 1))
+    else
+        echo "FAILED: $1"
+        sums[1]=$((sums[1] + 1))
+    fi
+}
+
+pair() {
+    local start=$SECONDS sums=(0 0) pair_limit=300
+    prepare rxe-6.1
+    echo "==== pair: Linux $(cat "$kernel/version")"
+    mkdir -p "$work/pair"
+    server_is_killed || check "the machines do what they are to do" false
+    client_is_killed || check "the machines do what they are to do" false
+    kill_machines
+    echo "==== pair: ${sums[0]} passed, ${sums[1]} failed ($((SECONDS - start)) s)"
+    passed=$((passed + sums[0]))
+    failed=$((failed + sums[1]))
+}
+
+# Sets $started, which can be waited for.
+start() {
+    rm -f "$work/pair/$1/said"
+    machine "$@" &
+    started=$!
+}
+
+serve() { start server 10.9.8.1 ./rpcrdma serve --device rxe0 --bind 10.9.8.1:20049; }
+# $1: calls, ten a second. Each has a minute, which is more than it takes a machine to come back.
+ping() {
+    start client 10.9.8.2 ./rpcrdma ping --device rxe0 --connect 10.9.8.1:20049 --count "$1" --interval 100 --timeout 60000
+}
+
+# Answers that a client has got: each is a line.
+answer='octets from'
+
+server_is_killed() {
+    local client
+    serve
+    says server '^serving at' 1 120 || return
+    ping 200
+    client=$started
+    says client "$answer" 30 120 || return
+    kill_machine "$work/pair/server"
+    says client '^no connection' 1 120 || return
+    serve
+    says server '^serving at' 1 120 || return
+    wait "$client" || true
+    tail -n 1 "$work/pair/client/said"
+    check "every call is answered, once the server is back" all_answered 200
+    check "the client connected again" [ "$(last_count connections)" -ge 2 ]
+}
+
+# The server of before goes on.
+client_is_killed() {
+    ping 1000
+    says client "$answer" 30 120 || return
+    kill_machine "$work/pair/client"
+    ping 100
+    wait "$started" || true
+    tail -n 1 "$work/pair/client/said"
+    check "the server serves the client that comes after one that was killed" all_answered 100
+    says server '^0 connections' 3 120 || return
+    tail -n 3 "$work/pair/server/said"
+    check "the server has let go of the one that was killed" true
+}
+
+all_answered() { grep -q "^$1 calls: $1 answered, 0 failed" "$work/pair/client/said"; }
+
+# A number in the last line that the client says.
+last_count() { tail -n 1 "$work/pair/client/said" | sed -n "s/.*[^0-9]\([0-9]*\) $1.*/\1/p"; }
