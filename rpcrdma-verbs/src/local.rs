@@ -88,7 +88,13 @@ impl<D: Device> Local<D> {
     /// Owns a driver.
     #[must_use]
     pub fn new(driver: Driver<D>) -> Self {
-        Self(Rc::new(RefCell::new(Shared { driver, clients: Vec::new(), by_id: HashMap::new(), server: None, runner: None })))
+        Self(Rc::new(RefCell::new(Shared {
+            driver,
+            clients: Vec::new(),
+            by_id: HashMap::new(),
+            server: None,
+            runner: None,
+        })))
     }
 
     /// A client of the server at an address. It connects by itself, and again when the connection is lost.
