@@ -6,6 +6,8 @@ jobs=(
     "conformance 180"
     "transport 120"
     "demo 60"
+    "windows 60"
+    "cuts 120"
     "bench 180"
     "load 240"
     "nfs 60"
