@@ -11,6 +11,7 @@ jobs=(
     "bench 180"
     "load 240"
     "nfs 60"
+    "linux 120"
 )
 
 # Builds the tests and the command into the folder $1, under their names.

@@ -46,6 +46,18 @@ fn as_few_items_as_must_are_moved() {
     assert_eq!(way(&Call { length: 12000, ..call_ }, &linux), Way::Reduced(0b010));
 }
 
+/// It would make nothing shorter, and a Read segment without octets is more than some peers can take.
+#[test]
+fn an_item_without_octets_is_never_moved() {
+    let items = [item(100, 0), item(104, 3000), item(4000, 0)];
+    for length in 4000..9000 {
+        match way(&Call { length, items: &items, ..SHORT }, &LINK) {
+            Way::Reduced(moved) => assert_eq!(moved, 0b010, "{length} octets"),
+            Way::Inline | Way::Long => {}
+        }
+    }
+}
+
 /// RFC 8166, section 8.2.2.3: protected octets can't be moved apart.
 #[test]
 fn what_is_protected_travels_whole() {
