@@ -15,7 +15,11 @@ pub(crate) fn run() {
 }
 
 fn capabilities(can: &Capabilities) {
-    let windows = if can.windows { "type-2 memory windows" } else { "registration per call" };
+    let windows = match (can.windows, can.guards_windows) {
+        (true, true) => "type-2 memory windows",
+        (true, false) => "registration per call, as its windows do not confine the peer (--trust-peers)",
+        (false, _) => "registration per call",
+    };
     println!("    exposes memory by {windows}; {} slices a request, {} for an RDMA Read", can.slices, can.read_slices);
     println!("    {} RDMA Reads under way, {} octets a request", can.reads, can.message);
     let waits = if can.rnr_retry { "receives can be shared" } else { "no RNR retry, so that receives can't be shared" };

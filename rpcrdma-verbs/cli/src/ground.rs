@@ -125,6 +125,10 @@ impl Options {
     fn on_device<J: Job>(&self, device: &str, job: J) -> Result<J::Done, Box<dyn std::error::Error>> {
         let address = self.bind.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         let ground = Named { device: device.to_owned(), address, trusts: self.trust_peers };
+        // Whether it is there, before anything else goes wrong.
+        if let Err(error) = ground.open() {
+            return Err(format!("{error}; without --device there is the embedded fabric, which needs no device").into());
+        }
         job.on(&ground)
     }
 
