@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use ground::{Ground, on_every_ground};
 use rpcrdma_verbs::provider::Device;
 use world::Random;
-use world::traffic::{Caller, Host, PATIENCE, begin, gone};
+use world::traffic::{Caller, Host, begin, gone, settle};
 
 /// Milliseconds between two cuts, on the average.
 const CUT: u64 = 20;
@@ -51,16 +51,7 @@ fn connections_are_cut_at_random(ground: &impl Ground) {
         host.step(&mut random);
         callers.iter().for_each(Caller::assert_moving);
     }
-    let patience = Instant::now() + PATIENCE;
-    while callers.iter().any(|caller| !caller.open.is_empty()) || host.ended < host.begun {
-        for caller in &mut callers {
-            caller.driver.turn().unwrap();
-            caller.take();
-            caller.assert_moving();
-        }
-        host.step(&mut random);
-        assert!(Instant::now() < patience, "{} of {} backward calls have ended", host.ended, host.begun);
-    }
+    settle(&mut callers, &mut host, &mut random);
     total.extend(callers.into_iter().map(gone));
     ended(host);
     let answered: u64 = total.iter().map(|tally| tally.answered).sum();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
-use world::traffic::{Caller, Expected, Host, Open, PATIENCE, begin, gone};
+use world::traffic::{Caller, Expected, Host, Open, PATIENCE, begin, gone, settle};
 use world::{NULL, Random, call};
 
 fn device(fabric: &Arc<Fabric>, number: u64) -> SoftwareDevice {
@@ -72,16 +72,7 @@ fn calls_end_once_whatever_goes_wrong() {
     }
     println!("{:?}, {restarts} restarts of the server", fabric.injected());
     fabric.inject(Faults::default());
-    let patience = Instant::now() + PATIENCE;
-    while callers.iter().any(|caller| !caller.open.is_empty()) || host.ended < host.begun {
-        for caller in &mut callers {
-            caller.driver.turn().unwrap();
-            caller.take();
-            caller.assert_moving();
-        }
-        host.step(&mut random);
-        assert!(Instant::now() < patience, "{} of {} backward calls have ended", host.ended, host.begun);
-    }
+    settle(&mut callers, &mut host, &mut random);
     total.extend(callers.into_iter().map(gone));
     assert_eq!(host.ended, host.begun);
     let Host { server, driver, budget, .. } = host;

@@ -289,6 +289,20 @@ impl<D: Device> Host<D> {
     }
 }
 
+/// Turns all until every call has ended, backward calls included.
+pub fn settle<D: Device>(callers: &mut [Caller<D>], host: &mut Host<D>, random: &mut Random) {
+    let patience = Instant::now() + PATIENCE;
+    while callers.iter().any(|caller| !caller.open.is_empty()) || host.ended < host.begun {
+        for caller in &mut *callers {
+            caller.driver.turn().unwrap();
+            caller.take();
+            caller.assert_moving();
+        }
+        host.step(random);
+        assert!(Instant::now() < patience, "{} of {} backward calls have ended", host.ended, host.begun);
+    }
+}
+
 /// Drops a client with all that it has begun.
 pub fn gone<D: Device>(caller: Caller<D>) -> Tally {
     let Caller { client, driver, budget, open, mut tally, .. } = caller;
