@@ -48,8 +48,7 @@ pair() {
     prepare rxe-6.1
     echo "==== pair: Linux $(cat "$kernel/version")"
     mkdir -p "$work/pair"
-    server_is_killed || check "the machines do what they are to do" false
-    client_is_killed || check "the machines do what they are to do" false
+    { server_is_killed && client_is_killed; } || check "the machines do what they are to do" false
     kill_machines
     echo "==== pair: ${sums[0]} passed, ${sums[1]} failed ($((SECONDS - start)) s)"
     passed=$((passed + sums[0]))
@@ -89,7 +88,7 @@ server_is_killed() {
     check "the client connected again" [ "$(last_count connections)" -ge 2 ]
 }
 
-# The server of before goes on.
+# The server of the first goes on.
 client_is_killed() {
     ping 1000
     says client "$answer" 30 120 || return
