@@ -200,7 +200,8 @@ impl Parameters<'_> {
             responder_resources: self.reads.0,
             initiator_depth: self.reads.1,
             flow_control: 1,
-            retry_count: 7,
+            // Of three bits; soft-RoCE takes the most, seven, for no end, and would never notice that a peer's host is gone.
+            retry_count: 6,
             // Seven is without end.
             rnr_retry_count: if self.rnr_retry { 7 } else { 0 },
             srq: u8::from(self.shared),
