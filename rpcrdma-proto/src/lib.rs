@@ -15,8 +15,10 @@
 //! - [`error`]: what is wrong with a message, and what becomes of it
 //! - [`chunk`]: what a peer's chunk lists say, validated: how a call is put together, and where results go
 //! - [`travel`]: how a call travels: inline, reduced or long, and what is offered for its reply
+//! - [`continuation`]: messages in several transmissions
 //! - [`credit`]: how many messages may be under way
 //! - [`connection`]: a session with one peer, over one connection after the other: the engine itself
+//! - [`placement`]: receive buffers made of segments, and how messages are laid into them
 //! - [`private_data`]: what two ends tell each other when they connect
 //! - [`property`]: what is known of a peer's transport properties
 //!
@@ -79,9 +81,11 @@ extern crate std;
 pub mod chunk;
 #[cfg(feature = "alloc")]
 pub mod connection;
+pub mod continuation;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod placement;
 pub mod private_data;
 pub mod property;
 pub mod travel;

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::chunk::Limits;
+use crate::continuation::{Rtr, TRANSMISSIONS};
 use crate::private_data::PrivateData;
 use crate::property::Values;
 use crate::v2::properties::Bkreqsup;
@@ -59,6 +60,9 @@ pub struct Config {
     pub read_chunks: u32,
     /// Whether transport properties are spoken (xcharext-03): all of their operations, or none.
     pub properties: bool,
+    /// Messages in several transmissions and send-based data placement (rtrext-02); none to do without. Of no use without
+    /// `properties`.
+    pub rtr: Option<Rtr>,
     /// How backward calls are taken (client) or their replies (server): the property Backward Request Support.
     pub backward: Bkreqsup,
     /// Whether there are backward calls in Version One, too (RFC 8167), where neither end can ask for it.
@@ -100,6 +104,11 @@ pub enum ConfigError {
     Segments,
     /// `reserve` is zero: a message without a credit would end the connection.
     Reserve,
+    /// The receive buffers' structure has another length than `receive_size`, or its first segment is not plain or too short
+    /// for a header; or `receive_size_most` allows for buffers without it.
+    Structure,
+    /// A limit of transmissions is zero, or more than [`TRANSMISSIONS`].
+    Transmissions,
 }
 
 impl fmt::Display for ConfigError {
@@ -112,6 +121,14 @@ impl fmt::Display for ConfigError {
             Self::Credits => f.write_str("credits must be one or more, and not more than calls"),
             Self::Segments => write!(f, "segments and segment must be one or more, and segments {SEGMENTS} at most"),
             Self::Reserve => f.write_str("reserve must be one or more: properties and errors arrive without a credit"),
+            Self::Structure => write!(
+                f,
+                "receive_size and receive_size_most must be the length of rtr.structure, whose first segment must be no target, of {THRESHOLD_ONE} octets or more"
+            ),
+            Self::Transmissions => write!(
+                f,
+                "request_limit, response_limit and reserve of rtr must be one or more, and {TRANSMISSIONS} at most"
+            ),
         }
     }
 }
@@ -137,6 +154,7 @@ impl Config {
             segment: 1 << 20,
             read_chunks: u32::MAX,
             properties: true,
+            rtr: None,
             backward: Bkreqsup::Genl,
             backward_one: false,
             remote_invalidation: false,
@@ -160,7 +178,7 @@ impl Config {
     /// # Errors
     /// They do not; the error says what to change.
     // spec: v2-2.3-a
-    pub const fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), ConfigError> {
         let least = match self.highest {
             Version::One => THRESHOLD_ONE,
             Version::Two => THRESHOLD_TWO,
@@ -184,8 +202,20 @@ impl Config {
         } else if self.reserve == 0 {
             Err(ConfigError::Reserve)
         } else {
-            Ok(())
+            self.check_rtr()
         }
+    }
+
+    fn check_rtr(&self) -> Result<(), ConfigError> {
+        let Some(rtr) = &self.rtr else { return Ok(()) };
+        let limits = [rtr.request_limit, rtr.response_limit, rtr.reserve];
+        if limits.iter().any(|limit| *limit == 0 || *limit > TRANSMISSIONS) {
+            return Err(ConfigError::Transmissions);
+        }
+        let Some(structure) = &rtr.structure else { return Ok(()) };
+        let sizes = [self.receive_size, self.receive_size_most];
+        let head = structure.segments().first().is_some_and(|head| !head.target && head.length >= THRESHOLD_ONE);
+        if head && sizes == [structure.length(); 2] { Ok(()) } else { Err(ConfigError::Structure) }
     }
 
     /// The private data to connect or accept with (RFC 8797).

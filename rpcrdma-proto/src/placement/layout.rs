@@ -1,0 +1,164 @@
+//! How one message is laid into the receive buffers that its transmissions will take.
+
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use super::{SEGMENTS, Structure};
+
+/// Octets between two pieces of data that are better sent as zeros than saved by another transmission.
+const GAP: u32 = 4096;
+
+/// Pieces of data, with a gap or another item between them, in one transmission: each takes slices of its Send.
+const RUNS: usize = 3;
+
+/// A message, to be laid into receive buffers of one structure: its Payload stream, and the items that are placed apart.
+///
+/// The stream goes behind the header of each transmission, up to the first target that data are placed into. Data begin at
+/// a target's beginning, go on through the targets that follow, and are preceded by zeros. What is left of the stream when all
+/// data are placed has the buffers to itself.
+///
+/// ```
+/// use rpcrdma_proto::placement::{Layout, Segment, Structure};
+///
+/// let head = Segment { length: 4096, align: 8, target: false };
+/// let bulk = Segment { length: 65536, align: 4096, target: true };
+/// let structure = Structure::new(&[head, bulk])?;
+/// // A header of 100 octets, a stream of 200, and an item that takes two buffers.
+/// let layout = Layout { structure: &structure, opener: 100, header: 40, stream: 200, items: &[100_000] };
+/// let all: Vec<_> = layout.transmissions().collect();
+/// assert_eq!((all[0].section.clone(), all[0].placed[0].octets.clone()), (0..200, 0..65536));
+/// assert_eq!((all[1].section.clone(), all[1].placed[0].octets.clone()), (200..200, 65536..100_000));
+/// assert_eq!((all[1].placed[0].target, all[1].placed[0].at, all.len()), (1, 4096, 2));
+/// # Ok::<(), rpcrdma_proto::placement::StructureError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// The receiver's buffers.
+    pub structure: &'a Structure,
+    /// Octets of the first header.
+    pub opener: u32,
+    /// Octets of each that follows.
+    pub header: u32,
+    /// Octets of the Payload stream: a multiple of four.
+    pub stream: u32,
+    /// Octets of each item that is placed, in their order.
+    pub items: &'a [u32],
+}
+
+/// One transmission of a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transmission {
+    /// Octets of its header.
+    pub header: u32,
+    /// Which octets of the Payload stream follow it.
+    pub section: Range<u32>,
+    /// The data that are placed, in the order of the buffer.
+    pub placed: ArrayVec<Placed, SEGMENTS>,
+}
+
+/// Data in one target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// The target's number in the group.
+    pub target: u32,
+    /// Where it begins, in octets of the transmission.
+    pub at: u32,
+    /// Which item.
+    pub item: usize,
+    /// Which octets of it.
+    pub octets: Range<u32>,
+}
+
+/// The transmissions of a [`Layout`]: endless if it makes no progress, so it is to be bounded.
+#[derive(Clone, Debug)]
+pub struct Transmissions<'a> {
+    layout: Layout<'a>,
+    number: u32,
+    stream: u32,
+    item: usize,
+    octet: u32,
+}
+
+impl<'a> Layout<'a> {
+    /// The transmissions, one after the other. It goes on for ever if the headers leave no room.
+    #[must_use]
+    pub fn transmissions(self) -> Transmissions<'a> {
+        Transmissions { layout: self, number: 0, stream: 0, item: 0, octet: 0 }
+    }
+
+    /// How many transmissions there are; none if they are more than `most`.
+    #[must_use]
+    pub fn count(self, most: u32) -> Option<u32> {
+        let length = self.structure.length();
+        let mut all = self.transmissions();
+        let count = (1..=most).find(|_| all.next().is_some_and(|_| all.is_done()))?;
+        let fits = self.opener <= length && (count == 1 || self.header <= length);
+        fits.then_some(count)
+    }
+}
+
+impl Transmissions<'_> {
+    /// Whether all of the message is in the transmissions so far.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.number > 0 && self.stream == self.layout.stream && !self.has_data()
+    }
+
+    fn has_data(&self) -> bool {
+        let left = self.layout.items.get(self.item..).unwrap_or_default();
+        left.iter().any(|length| *length > 0)
+    }
+
+    /// Places as much data as the targets from `at` on take.
+    // spec: rtr-7.3-c, rtr-7.3-d
+    fn place(&mut self, at: u32) -> ArrayVec<Placed, SEGMENTS> {
+        let targets = self.layout.structure.targets();
+        let base = self.number * self.layout.structure.target_count();
+        let (mut placed, mut at, mut runs) = (ArrayVec::<Placed, SEGMENTS>::new(), at, 0);
+        for (number, range) in (base..).zip(targets) {
+            while self.layout.items.get(self.item).is_some_and(|length| *length == self.octet) {
+                (self.item, self.octet) = (self.item + 1, 0);
+            }
+            let Some(length) = self.layout.items.get(self.item) else { break };
+            if range.start < at {
+                continue;
+            }
+            let gap = range.start - at;
+            let joins = gap == 0 && self.octet > 0 && runs > 0;
+            runs += usize::from(!joins);
+            if runs > RUNS || (!placed.is_empty() && gap > GAP) {
+                break;
+            }
+            let count = (range.end - range.start).min(length - self.octet);
+            let octets = self.octet..self.octet + count;
+            placed.push(Placed { target: number, at: range.start, item: self.item, octets });
+            (self.octet, at) = (self.octet + count, range.start + count);
+        }
+        while self.layout.items.get(self.item).is_some_and(|length| *length == self.octet) {
+            (self.item, self.octet) = (self.item + 1, 0);
+        }
+        placed
+    }
+}
+
+impl Iterator for Transmissions<'_> {
+    type Item = Transmission;
+
+    fn next(&mut self) -> Option<Transmission> {
+        if self.is_done() {
+            return None;
+        }
+        let Layout { structure, opener, header, stream, .. } = self.layout;
+        let header = if self.number == 0 { opener } else { header };
+        let first = structure.targets().find(|range| range.start >= header).filter(|_| self.has_data());
+        let end = first.map_or(structure.length(), |range| range.start);
+        // The sections of an XDR stream are whole words.
+        let room = end.saturating_sub(header) & !3;
+        let section = self.stream..self.stream + room.min(stream - self.stream);
+        self.stream = section.end;
+        let placed = self.place(header + (section.end - section.start));
+        self.number += 1;
+        Some(Transmission { header, section, placed })
+    }
+}

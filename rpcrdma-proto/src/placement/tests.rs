@@ -1,0 +1,123 @@
+use std::vec::Vec;
+
+use super::{Layout, Placed, Segment, Structure, StructureError};
+use crate::v2::rtr::{Buf, Group, Seg};
+
+fn plain(length: u32) -> Segment {
+    Segment { length, align: 0, target: false }
+}
+
+fn target(length: u32) -> Segment {
+    Segment { length, align: 4096, target: true }
+}
+
+// spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c, rtr-7.2-d, rtr-7.2-e, rtr-8.3-a, rtr-8.3-e, rtr-6.2-f
+#[test]
+fn what_is_told_is_what_was_made() {
+    let made = Structure::new(&[plain(4096), target(8192), target(8192), plain(64)]).unwrap();
+    made.tell(|told| {
+        assert_eq!((told.length, told.groups.len()), (4096 + 2 * 8192 + 64, 3));
+        assert_eq!(told.groups.get(1).map(|group| (group.count, group.info.flags)), Some((2, 1)));
+        assert_eq!(Structure::told(&told), Ok(made.clone()));
+    });
+    assert_eq!((made.target_count(), made.targets().collect::<Vec<_>>().len()), (2, 2));
+}
+
+// spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-c, rtr-8.3-d
+#[test]
+fn of_a_size_alone_there_is_one_segment_without_targets() {
+    let structure = Structure::plain(4096);
+    assert_eq!(
+        (structure.length(), structure.segments(), structure.target_count()),
+        (4096, [plain(4096)].as_slice(), 0)
+    );
+}
+
+#[test]
+fn what_a_peer_tells_is_held_against_its_sum() {
+    let info = Seg { length: 4096, align: 0, flags: 1 };
+    let told = |length, count, info| Structure::told(&Buf { length, groups: (&[Group { count, info }]).into() });
+    assert_eq!(told(4096, 2, info), Err(StructureError::Sum));
+    assert_eq!(told(0, u32::MAX, info), Err(StructureError::Sum));
+    // More segments than are told apart, and odd ones: their length alone is known.
+    assert_eq!(told(4096 * 100, 100, info), Ok(Structure::plain(4096 * 100)));
+    assert_eq!(told(6, 2, Seg { length: 3, ..info }), Ok(Structure::plain(6)));
+    assert_eq!(Structure::new(&[]), Err(StructureError::Count));
+    assert_eq!(Structure::new(&[plain(3)]), Err(StructureError::Length));
+    assert_eq!(Structure::new(&[plain(1 << 31), plain(1 << 31)]), Err(StructureError::Length));
+}
+
+// spec: rtr-6.2-g, rtr-6.2-h
+#[test]
+fn targets_are_counted_over_the_group() {
+    let structure = Structure::new(&[plain(4096), target(8192), target(8192)]).unwrap();
+    assert_eq!(structure.find(0), Some((0, 4096..12288)));
+    assert_eq!(structure.find(1), Some((0, 12288..20480)));
+    assert_eq!(structure.find(4), Some((2, 4096..12288)));
+    assert_eq!(Structure::plain(4096).find(0), None);
+}
+
+/// Every octet of the stream and of the items is in one place, in order, and nothing overlaps.
+fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
+    let count = layout.count(most)?;
+    let (mut stream, mut item, mut octet) = (0, 0, 0);
+    let mut targets = Vec::new();
+    let all: Vec<_> = layout.transmissions().take(count as usize).collect();
+    for (number, one) in (0..).zip(&all) {
+        assert_eq!(one.section.start, stream);
+        assert!(one.section.start.is_multiple_of(4) && one.section.end.is_multiple_of(4));
+        stream = one.section.end;
+        let mut end = one.header + one.section.end - one.section.start;
+        for Placed { target, at, item: which, octets } in &one.placed {
+            while item < *which {
+                assert_eq!(octet, layout.items[item], "an item is whole before the next begins");
+                (item, octet) = (item + 1, 0);
+            }
+            assert_eq!((*which, octets.start), (item, octet));
+            let (transmission, range) = layout.structure.find(*target).unwrap();
+            assert_eq!((transmission, range.start), (number, *at));
+            assert!(*at >= end && at + (octets.end - octets.start) <= range.end);
+            (octet, end) = (octets.end, at + octets.end - octets.start);
+            targets.push(*target);
+        }
+        assert!(end <= layout.structure.length());
+    }
+    assert_eq!(stream, layout.stream);
+    assert!(layout.items.iter().skip(item).enumerate().all(|(at, length)| *length == if at == 0 { octet } else { 0 }));
+    assert!(targets.is_sorted_by(|a, b| a < b));
+    Some(count)
+}
+
+#[test]
+fn messages_of_all_sizes_are_laid_out_whole() {
+    let structures: [&[Segment]; 5] = [
+        &[plain(4096)],
+        &[plain(4096), target(65536)],
+        &[plain(1024), target(4096), target(4096), plain(512), target(4096)],
+        &[target(512), plain(1024), target(8192)],
+        &[plain(1024), target(4), target(8), target(12)],
+    ];
+    let mut possible = 0;
+    for segments in structures {
+        let structure = Structure::new(segments).unwrap();
+        for stream in (0..12_000).step_by(1012) {
+            for items in [&[][..], &[0], &[1], &[5000], &[100_000], &[3, 0, 4097], &[4096, 4096, 1]] {
+                for opener in [60, 1020, 1100, 4096] {
+                    let layout = Layout { structure: &structure, opener, header: 40, stream, items };
+                    possible += u32::from(check(layout, 64).is_some());
+                }
+            }
+        }
+    }
+    assert!(possible > 900, "{possible}");
+}
+
+#[test]
+fn without_room_there_is_no_count() {
+    let structure = Structure::new(&[plain(40)]).unwrap();
+    assert_eq!(Layout { structure: &structure, opener: 40, header: 40, stream: 4, items: &[] }.count(100), None);
+    assert_eq!(Layout { structure: &structure, opener: 36, header: 40, stream: 4, items: &[] }.count(100), Some(1));
+    // Nothing can be placed where there are no targets.
+    let structure = Structure::plain(4096);
+    assert_eq!(Layout { structure: &structure, opener: 40, header: 40, stream: 4, items: &[4] }.count(100), None);
+}
