@@ -230,6 +230,7 @@ fn config(role: Role, random: &mut Random) -> Config {
         segment: random.pick(&[512, 4096, 1 << 16, 1 << 20, 1 << 20]),
         read_chunks: random.pick(&[0, 1, u32::MAX, u32::MAX]),
         properties: !random.one_in(4),
+        rtr: None,
         backward: random.pick(&[Bkreqsup::None, Bkreqsup::Inline, Bkreqsup::Genl, Bkreqsup::Genl]),
         backward_one: random.one_in(2),
         remote_invalidation: random.one_in(2),
