@@ -1,16 +1,23 @@
 //! Transport properties (xcharext-03): what is known of a peer's, and what becomes of a request to change them.
 //!
-//! The three basic properties are here. A property of an extension is passed over, as one that nobody knows must be:
-//! whoever knows it reads it from the same sets.
+//! The three basic properties are here, and the four of rtrext-02 for who uses that. A property of another extension is passed
+//! over, as one that nobody knows must be: whoever knows it reads it from the same sets.
 
+mod ability;
 mod request;
 mod response;
 
+use crate::continuation::Abilities;
+use crate::placement::Structure;
 use crate::v2::properties::{
     Bkreqsup, Connprop, PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval, Propvalset, Propvalsubset, Updprop,
 };
+use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM, XPROP_RTRSUPP};
 use crate::xdr::{self, Decode};
 
+#[cfg(feature = "alloc")]
+pub(crate) use ability::ABILITIES;
+pub use ability::Ability;
 pub use request::{Answer, Decision};
 pub use response::{Disposition, dispositions};
 
@@ -127,34 +134,77 @@ pub fn in_subset(subset: &Propvalsubset<'_>, position: usize) -> bool {
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Peer {
+    /// Whether the properties of rtrext-02 are known here.
+    rtr: bool,
     values: Values,
+    abilities: Abilities,
+    /// What it has told of its receive buffers, from which both of the above have theirs.
+    size: Option<u32>,
+    structure: Option<Structure>,
     /// Whether it has told its properties.
     told: bool,
-    /// Properties that it named, and those of them which may change: a bit for each of [`BASICS`].
+    /// Properties that it named, and those of them which may change: a bit for each of [`CODES`].
     named: u8,
     may_change: u8,
     /// Values that were told and must not be: of properties that do not change, and a second CONNPROP.
     ignored: u32,
 }
 
-/// The basic properties, in the order of their bits.
-const BASICS: [Propid; 3] = [PROP_RBSIZ, PROP_REQREMINV, PROP_BRS];
+/// The properties that may be known here, in the order of their bits.
+const CODES: [Propid; 7] =
+    [PROP_RBSIZ, PROP_REQREMINV, PROP_BRS, XPROP_RTRSUPP, XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM];
 
 fn bit(code: Propid) -> u8 {
-    BASICS.iter().position(|basic| *basic == code).map_or(0, |at| 1 << at)
+    CODES.iter().position(|known| *known == code).map_or(0, |at| 1 << at)
+}
+
+/// A value of a property that is known here.
+#[derive(Clone, Copy)]
+enum Known {
+    Basic(Basic),
+    Ability(Ability),
+}
+
+impl Known {
+    fn of(propval: &Propval<'_>, rtr: bool) -> xdr::Result<Option<Self>> {
+        match Basic::of(propval)? {
+            Some(value) => Ok(Some(Self::Basic(value))),
+            None if rtr => Ok(Ability::of(propval)?.map(Self::Ability)),
+            None => Ok(None),
+        }
+    }
+
+    const fn code(&self) -> Propid {
+        match self {
+            Self::Basic(value) => value.code(),
+            Self::Ability(value) => value.code(),
+        }
+    }
 }
 
 impl Peer {
-    /// A peer that has told nothing.
+    /// A peer that has told nothing, and of which the basic properties will be known.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same; with `rtr`, the properties of rtrext-02 will be known, too.
+    #[must_use]
+    pub fn with_rtr(rtr: bool) -> Self {
+        Self { rtr, ..Self::default() }
     }
 
     /// The values to go by.
     #[must_use]
     pub const fn values(&self) -> &Values {
         &self.values
+    }
+
+    /// What it can do of rtrext-02.
+    #[must_use]
+    pub const fn abilities(&self) -> &Abilities {
+        &self.abilities
     }
 
     /// Values that it told against the rules, and which were ignored.
@@ -177,14 +227,14 @@ impl Peer {
     /// A value is malformed; then nothing is taken over (decision D15 says what becomes of the message).
     // spec: xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-2.1-r, xc3-4.1-d, xc3-4.1-h, xc3-4.1-j, xc3-4.1-k
     pub fn connected(&mut self, connprop: &Connprop<'_>) -> xdr::Result<()> {
-        let mut next = Self { told: true, ..Self::default() };
-        for (position, value) in basics(&connprop.start).enumerate() {
+        let mut next = Self { told: true, ..Self::with_rtr(self.rtr) };
+        for (position, value) in self.known(&connprop.start).enumerate() {
             let Some(value) = value? else { continue };
             let bit = bit(value.code());
             if next.named & bit != 0 {
                 continue;
             }
-            next.values.set(value);
+            next.take(value);
             next.named |= bit;
             if !in_subset(&connprop.nochg, position) {
                 next.may_change |= bit;
@@ -205,9 +255,9 @@ impl Peer {
     // spec: xc3-4.4-a, xc3-4.4-c, xc3-2.1-k
     pub fn updated(&mut self, updprop: &Updprop<'_>) -> xdr::Result<()> {
         let mut next = self.clone();
-        for value in basics(&updprop.now) {
+        for value in self.known(&updprop.now) {
             match value? {
-                Some(value) if self.may_change(value.code()) => next.values.set(value),
+                Some(value) if self.may_change(value.code()) => next.take(value),
                 Some(_) => next.ignored = next.ignored.saturating_add(1),
                 None => {}
             }
@@ -218,14 +268,36 @@ impl Peer {
 
     /// A change that was asked for has been made (xcharext-03, section 4.3).
     // spec: xc3-4.3-d
-    pub const fn changed(&mut self, value: Basic) {
-        self.values.set(value);
+    pub fn changed(&mut self, value: Basic) {
+        self.take(Known::Basic(value));
     }
-}
 
-/// The basic values of a set, in its order; none where the property is another.
-fn basics<'a>(set: &Propvalset<'a>) -> impl Iterator<Item = xdr::Result<Option<Basic>>> + use<'a> {
-    set.iter().map(|propval| Basic::of(&propval))
+    /// The values of a set that are known here, in its order; none where the property is another.
+    fn known<'a>(&self, set: &Propvalset<'a>) -> impl Iterator<Item = xdr::Result<Option<Known>>> + use<'a> {
+        let rtr = self.rtr;
+        set.iter().map(move |propval| Known::of(&propval, rtr))
+    }
+
+    fn take(&mut self, value: Known) {
+        match value {
+            Known::Basic(Basic::ReceiveBufferSize(size)) => self.size = Some(size),
+            Known::Basic(value) => self.values.set(value),
+            Known::Ability(Ability::Structure(structure)) => self.structure = structure,
+            Known::Ability(value) => self.abilities.set(value),
+        }
+        self.agree();
+    }
+
+    /// Size and structure of the receive buffers say the same, or the smaller length counts, and no structure.
+    // spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d, rtr-8.3-e
+    fn agree(&mut self) {
+        let of_structure = self.structure.map(|structure| structure.length());
+        let least = [self.size, of_structure].into_iter().flatten().min();
+        let size = least.unwrap_or(Values::DEFAULT.receive_buffer_size);
+        self.values.receive_buffer_size = size;
+        let agrees = self.size.is_none_or(|told| Some(told) == of_structure);
+        self.abilities.structure = self.structure.filter(|one| agrees && *one != Structure::plain(size));
+    }
 }
 
 #[cfg(test)]

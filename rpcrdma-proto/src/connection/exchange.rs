@@ -9,12 +9,14 @@ use super::config::Config;
 use super::link::Link;
 use super::requester::Requests;
 use super::responder::Serving;
+use crate::continuation::{Abilities, Rtr};
 use crate::credit::Requester;
-use crate::property::{Answer, Basic, Decision, Disposition, Values, dispositions};
+use crate::property::{ABILITIES, Ability, Answer, Basic, Decision, Disposition, Values, dispositions};
 use crate::v2::properties::{
     Connprop, PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop,
     Updprop,
 };
+use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_RTRSUPP};
 use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::{THRESHOLD_TWO, Version};
 use crate::xdr::{self, Decode, Encode};
@@ -47,6 +49,8 @@ pub(super) struct Exchange {
     properties: ArrayVec<Registered, REGISTERED>,
     operations: ArrayVec<u32, REGISTERED>,
     outgoing: VecDeque<Outgoing>,
+    /// What we tell of rtrext-02, which stays as it is; none where that is not used.
+    abilities: Option<Abilities>,
     /// Octets to which a peer's request may raise our receive buffers.
     most: u32,
     can_invalidate: bool,
@@ -119,6 +123,7 @@ impl Exchange {
             properties: ArrayVec::new(),
             operations: ArrayVec::new(),
             outgoing: VecDeque::new(),
+            abilities: config.rtr.as_ref().map(Rtr::abilities),
             most: config.receive_size_most,
             can_invalidate: config.remote_invalidation,
         }
@@ -164,7 +169,8 @@ impl Exchange {
     /// Registers a property of the consumer's, to be told when a connection begins.
     // spec: xc3-6.1-a, xc3-6.1-c
     pub(super) fn register_property(&mut self, code: Propid, value: &[u8]) -> Result<(), RegisterError> {
-        if code < EXPERIMENTS || self.properties.iter().any(|one| one.code == code) {
+        let is_taken = self.abilities.is_some() && code == XPROP_RTRSUPP;
+        if code < EXPERIMENTS || is_taken || self.properties.iter().any(|one| one.code == code) {
             return Err(RegisterError::Code);
         }
         let ours = value.try_into().map_err(|_| RegisterError::Long)?;
@@ -241,7 +247,8 @@ impl Exchange {
                 link.peer.updated(&updprop)?;
                 self.keep(updprop.now.iter());
                 // An update to a larger size ends what we have asked for (decision D17); one of something else does not.
-                let of_size = updprop.now.iter().any(|value| value.which == PROP_RBSIZ);
+                let tells_size = |which| which == PROP_RBSIZ || (self.abilities.is_some() && which == XPROP_RBSTRUCT);
+                let of_size = updprop.now.iter().any(|value| tells_size(value.which));
                 let size = link.peer.values().receive_buffer_size;
                 link.asked_size = link.asked_size.filter(|asked| !of_size || size <= *asked);
                 Ok(Told::Changed)
@@ -263,9 +270,17 @@ impl Exchange {
     // spec: xc3-3.1-g, xc3-3.1-h, xc3-3.1-i, xc3-4.2-a, xc3-4.2-b, xc3-4-k
     fn asked(&mut self, xid: u32, credits: u32, request: &Reqprop<'_>, link: &mut Link) -> xdr::Result<Told> {
         let (mut next, mut told) = (link.ours, Told::Nothing);
-        let (most, can_invalidate) = (self.most, self.can_invalidate);
+        let (most, can_invalidate, has_structure) = (self.most, self.can_invalidate, self.has_structure());
+        if self.abilities.is_some() {
+            // What is known has to be a value, too, although none of it changes.
+            request.want.iter().try_for_each(|wanted| Ability::of(&wanted).map(drop))?;
+        }
         let answer = Answer::to(request, |wanted| {
-            let decision = decide(wanted, &next, can_invalidate);
+            // Buffers that have a structure have its length.
+            let decision = match wanted {
+                Basic::ReceiveBufferSize(_) if has_structure => return Decision::Reject,
+                _ => decide(wanted, &next, can_invalidate),
+            };
             match (decision, wanted) {
                 (Decision::Accept, Basic::ReceiveBufferSize(size)) => told = Told::Lower(size),
                 (Decision::Instead(Basic::ReceiveBufferSize(size)), _) => told = Told::Lower(size),
@@ -395,6 +410,12 @@ impl Exchange {
         self.changed.is_empty() && self.outgoing.is_empty() && self.answers.is_empty()
     }
 
+    /// Whether our receive buffers have a structure that is told: then their size does not change either.
+    // spec: rtr-8.3-b
+    fn has_structure(&self) -> bool {
+        self.abilities.as_ref().is_some_and(|abilities| abilities.structure.is_some())
+    }
+
     // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
     fn write_connprop(&self, buffer: &mut [u8], xid: u32, credits: u32, link: &Link) -> Option<usize> {
         let ours = link.ours;
@@ -404,11 +425,27 @@ impl Exchange {
             Basic::BackwardSupport(ours.backward_support),
         ];
         let words = basics.map(|value| value.word().to_be_bytes());
-        let mut start = ArrayVec::<Propval<'_>, { 3 + REGISTERED }>::new();
-        start.extend(basics.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word }));
-        start.extend(self.properties.iter().map(|one| Propval { which: one.code, data: &one.ours }));
-        let connprop = Connprop { start: start.as_slice().into(), nochg: (&[]).into() };
-        write(buffer, (xid, credits, MsgType::Call, ROPT_CONNPROP), &connprop)
+        self.with_abilities(|abilities| {
+            let mut start = ArrayVec::<Propval<'_>, { 3 + ABILITIES + REGISTERED }>::new();
+            start.extend(basics.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word }));
+            let staying = start.len()..start.len() + abilities.len();
+            start.extend(abilities.iter().copied());
+            start.extend(self.properties.iter().map(|one| Propval { which: one.code, data: &one.ours }));
+            // The size stands at the beginning of the set.
+            let size = u32::from(self.has_structure());
+            let nochg = staying.fold(size, |subset, position| subset | 1 << position);
+            let nochg: &[u32] = if nochg == 0 { &[] } else { &[nochg] };
+            let connprop = Connprop { start: start.as_slice().into(), nochg: nochg.into() };
+            write(buffer, (xid, credits, MsgType::Call, ROPT_CONNPROP), &connprop)
+        })
+    }
+
+    /// Hands what we tell of rtrext-02 to `f`: nothing, where that is not used.
+    fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
+        match &self.abilities {
+            Some(abilities) => abilities.tell(f),
+            None => f(&[]),
+        }
     }
 
     // spec: xc3-4-f, xc3-4.2-c

@@ -50,7 +50,7 @@ impl Link {
             private_ours: config.private_data(),
             private_theirs: theirs,
             send_size: config.send_size,
-            peer: Peer::new(),
+            peer: Peer::with_rtr(config.rtr.is_some()),
             asked_size: None,
             ours: config.values(),
             speaks: false,

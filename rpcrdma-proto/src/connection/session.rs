@@ -17,6 +17,7 @@ use super::receives::Receives;
 use super::requester::{CallError, Kind, NEVER, Requests};
 use super::responder::Serving;
 use crate::chunk::Pieces;
+use crate::continuation::Abilities;
 use crate::error::{PeerError, Refusal};
 use crate::private_data::PrivateData;
 use crate::property::{Basic, Values};
@@ -219,6 +220,12 @@ impl Session {
     #[must_use]
     pub fn peer_properties(&self) -> &Values {
         self.link.peer.values()
+    }
+
+    /// What is known of the peer's abilities of rtrext-02: nothing, without `Config::rtr`.
+    #[must_use]
+    pub fn peer_abilities(&self) -> &Abilities {
+        self.link.peer.abilities()
     }
 
     /// What the peer has told of a property that was registered.

@@ -26,7 +26,7 @@ fn who_tells_nothing_has_the_defaults() {
     let values = *peer.values();
     assert_eq!((values.receive_buffer_size, values.remote_invalidation), (4096, false));
     assert_eq!(values.backward_support, Bkreqsup::Inline);
-    assert!(BASICS.iter().all(|code| !peer.may_change(*code)));
+    assert!(CODES.iter().all(|code| !peer.may_change(*code)));
 }
 
 // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-f, xc3-2.1-j, xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-4.1-j, xc3-4.1-k
