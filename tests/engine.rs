@@ -8,6 +8,8 @@ mod pair;
 mod backward;
 #[path = "engine/calls.rs"]
 mod calls;
+#[path = "engine/groups.rs"]
+mod groups;
 #[path = "engine/properties.rs"]
 mod properties;
 #[path = "engine/versions.rs"]

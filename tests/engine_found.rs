@@ -248,6 +248,8 @@ fn the_header_of_a_reply_fits() {
         chunks: true,
         read_chunks: 1,
         segment: 512,
+        groups: None,
+        room: 32,
     };
     let read = Call { length: 132, items: &[], largest_reply: 40_000, results: &[39_900], reducible: true };
     assert_eq!(call(&read, &link), Err(Cannot::TooManySegments));

@@ -25,7 +25,7 @@ pub struct Segment {
 
 impl Segment {
     /// A segment that ends within the address space.
-    fn validated(self) -> Result<Self, Fault> {
+    pub(crate) fn validated(self) -> Result<Self, Fault> {
         match self.offset.checked_add(u64::from(self.length)) {
             Some(_) => Ok(self),
             None => Err(Fault::OffsetOverflow),

@@ -46,8 +46,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arriving;
 mod config;
 mod exchange;
+mod extension;
+mod headers;
 mod life;
 mod link;
 mod output;
@@ -57,6 +60,7 @@ mod receives;
 mod requester;
 mod responder;
 mod rows;
+mod sending;
 mod session;
 mod slots;
 
@@ -64,7 +68,8 @@ pub use config::{Config, ConfigError, Role, SEGMENTS};
 pub use exchange::RegisterError;
 pub use life::{Change, Life, Service, Stage, Step, Turn};
 pub use output::{
-    Action, Buffer, Event, Exposure, Failure, Message, Operation, Reason, Region, Reply, Sent, Served, Transmit, Write,
+    Action, Buffer, Event, Exposure, Failure, Laid, Message, Operation, Reason, Region, Reply, Sent, Served, Share,
+    Transmit, Write,
 };
 pub use requester::CallError;
 pub use session::{ConnectError, Counters, Held, ReplyError, Session, SetError};

@@ -1,7 +1,17 @@
 //! Messages in several transmissions (rtrext-02, sections 4 and 9): what the two ends can do.
 
+mod broken;
+#[cfg(feature = "alloc")]
+mod gathered;
+pub(crate) mod headers;
+
 use crate::placement::Structure;
+use crate::travel::{Direct, Prefer};
 use crate::v2::rtr::{RTRS_XCONT, RTRS_XREQ, RTRS_XRESP};
+
+pub use broken::{Broken, Mismatch, Part, Range, Report};
+#[cfg(feature = "alloc")]
+pub use gathered::{Excised, Gathered, How, Octets, Source, Sources};
 
 /// Operations of rtrext-02 that one end takes: the property RTR Support.
 ///
@@ -95,10 +105,8 @@ impl Default for Abilities {
 /// let head = Segment { length: 4096, align: 8, target: false };
 /// let bulk = Segment { length: 65536, align: 4096, target: true };
 /// let structure = Structure::new(&[head, bulk])?;
-/// let size = structure.length();
-/// let rtr = Rtr { structure: Some(structure), ..Rtr::ALL };
-/// let config = Config { rtr: Some(rtr), receive_size: size, receive_size_most: size, ..Config::client() };
-/// assert_eq!(config.check(), Ok(()));
+/// let config = Config::client().with_rtr(Rtr { structure: Some(structure), ..Rtr::ALL });
+/// assert_eq!((config.receive_size, config.check()), (69632, Ok(())));
 /// # Ok::<(), rpcrdma_proto::placement::StructureError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +125,10 @@ pub struct Rtr {
     pub reserve: u32,
     /// Octets from which on an item is worth being placed: shorter ones stay in the message.
     pub place_from: u32,
+    /// Which way a call takes where there are two.
+    pub prefer: Prefer,
+    /// How results are directed to be placed.
+    pub direct: Direct,
     /// Microseconds for which a reply in several transmissions is kept, to be sent again if the peer reports it broken.
     pub keep: u64,
 }
@@ -131,6 +143,8 @@ impl Rtr {
         response_limit: LIMIT,
         reserve: LIMIT,
         place_from: 4096,
+        prefer: Prefer::Cheaper,
+        direct: Direct::Cheaper,
         keep: 1_000_000,
     };
 

@@ -11,6 +11,16 @@
 pub struct Credit {
     /// How many one-way messages had been sent.
     one_way: u64,
+    /// Transmissions that continue the call.
+    parts: u32,
+}
+
+impl Credit {
+    /// How many messages it stands for.
+    #[must_use]
+    pub const fn messages(&self) -> u32 {
+        self.parts.saturating_add(1)
+    }
 }
 
 /// The requester's side: what it may send.
@@ -34,6 +44,8 @@ pub struct Requester {
     granted: u32,
     /// Calls without a reply.
     calls: u32,
+    /// Transmissions that continue them.
+    parts: u32,
     /// One-way messages sent, and those of them whose receive buffers are known to be free again.
     one_way: u64,
     one_way_done: u64,
@@ -47,7 +59,7 @@ impl Requester {
     #[must_use]
     pub const fn new(wanted: u32) -> Self {
         let wanted = if wanted == 0 { 1 } else { wanted };
-        Self { wanted, granted: 1, calls: 0, one_way: 0, one_way_done: 0 }
+        Self { wanted, granted: 1, calls: 0, parts: 0, one_way: 0, one_way_done: 0 }
     }
 
     /// What to ask for: the credit value of every call.
@@ -74,10 +86,17 @@ impl Requester {
         self.calls
     }
 
+    /// Messages of calls without a reply.
+    #[must_use]
+    pub const fn messages(&self) -> u32 {
+        self.calls.saturating_add(self.parts)
+    }
+
     /// Messages under way: calls without a reply, and one-way messages which may still be in the peer's receive buffers.
     #[must_use]
     pub fn used(&self) -> u32 {
-        self.calls.saturating_add(u32::try_from(self.one_way - self.one_way_done).unwrap_or(u32::MAX))
+        let one_way = u32::try_from(self.one_way - self.one_way_done).unwrap_or(u32::MAX);
+        self.calls.saturating_add(self.parts).saturating_add(one_way)
     }
 
     /// How many messages may be sent now.
@@ -96,12 +115,35 @@ impl Requester {
             return None;
         }
         self.calls += 1;
-        Some(Credit { one_way: self.one_way })
+        Some(Credit { one_way: self.one_way, parts: 0 })
+    }
+
+    /// Takes the credits of a call in several transmissions: all or none, so that no two calls wait for each other
+    /// (decision D24).
+    // spec: rtr-4.3-a
+    pub fn group(&mut self, messages: u32) -> Option<Credit> {
+        if messages <= 1 {
+            return self.call();
+        }
+        if self.available() < messages {
+            return None;
+        }
+        self.calls += 1;
+        self.parts += messages - 1;
+        Some(Credit { one_way: self.one_way, parts: messages - 1 })
     }
 
     /// Gives back the credit of a call that was not sent after all.
-    pub fn unused(&mut self, _: Credit) {
+    pub fn unused(&mut self, credit: Credit) {
         self.calls = self.calls.saturating_sub(1);
+        self.parts = self.parts.saturating_sub(credit.parts);
+    }
+
+    /// A call in several transmissions was answered by an error: some of them may be still under way, and give back their
+    /// credits with the reply to a later call.
+    pub fn broken(&mut self, credit: Credit) {
+        self.unused(credit);
+        self.one_way += u64::from(credit.parts);
     }
 
     /// Counts the message that tells the properties of a new connection: it takes no credit that must be there, since the
@@ -134,7 +176,7 @@ impl Requester {
     /// Zero is taken as one: a requester that may send nothing could never be told otherwise.
     // spec: v2-5-b, bd-4.1-f
     pub fn replied(&mut self, credit: Credit, grant: Option<u32>) {
-        self.calls = self.calls.saturating_sub(1);
+        self.unused(credit);
         // The peer answers in the order of its receive buffers no less than in that of our messages: a reply to a later
         // call means that earlier messages have been taken out of theirs.
         self.one_way_done = self.one_way_done.max(credit.one_way);
@@ -235,7 +277,12 @@ impl Responder {
 
     /// A call ends without a reply: it was dropped, or an error answers it.
     pub fn dropped(&mut self) {
-        self.pending = self.pending.saturating_sub(1);
+        self.drop_all(1);
+    }
+
+    /// So many messages need no reply any more: the transmissions of a call that ends.
+    pub fn drop_all(&mut self, messages: u32) {
+        self.pending = self.pending.saturating_sub(messages);
     }
 }
 

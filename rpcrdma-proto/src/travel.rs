@@ -9,17 +9,29 @@
 //!
 //! For the reply it offers nothing where the largest one fits inline; else a Write chunk for each result that may be moved
 //! apart; and a Reply chunk where the rest may still not fit. An offer that is not used costs its registration.
+//!
+//! Where the connection takes messages of rtrext-02 ([`Groups`]), they are held against that: the call goes in one or several
+//! transmissions, with items and results placed by the Sends themselves, if that costs less ([`Cost`]).
+
+mod cost;
+mod group;
 
 use core::fmt;
 use core::ops::Range;
 
 use crate::version::Version;
 
+pub use cost::Cost;
+pub use group::{Direct, Direction, GroupAnswer, GroupReturn, Grouped, Groups, Prefer, group_reply};
+
 /// Arguments of one call that can be moved apart: further ones stay in place.
 pub const ITEMS: usize = 8;
 
 /// Results of one call that can be moved apart: further ones stay in place.
 pub const RESULTS: usize = 8;
+
+/// Octets of the shortest result that is placed: shorter ones stay in the message.
+pub const LEAST_RESULT: u32 = 1024;
 
 /// An argument that may be moved apart (RFC 8166, section 3.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +60,7 @@ pub struct Call<'a> {
 
 /// What a connection takes in the direction of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Link {
+pub struct Link<'a> {
     /// The version spoken.
     pub version: Version,
     /// Octets of the largest Send that the responder takes.
@@ -61,6 +73,10 @@ pub struct Link {
     pub read_chunks: u32,
     /// The most octets that one segment registers.
     pub segment: u32,
+    /// What rtrext-02 allows; none where it is not spoken.
+    pub groups: Option<&'a Groups>,
+    /// Credits that are there: a call in several transmissions needs as many.
+    pub room: u32,
 }
 
 /// How a call travels.
@@ -85,6 +101,8 @@ pub enum Way {
     Reduced(u64),
     /// In a Position-Zero Read chunk: nothing less would fit.
     Long,
+    /// In transmissions of rtrext-02: it costs less.
+    Grouped(Grouped),
 }
 
 impl Travel {
@@ -92,6 +110,16 @@ impl Travel {
     #[must_use]
     pub fn is_inline(&self) -> bool {
         self.call == Way::Inline && !self.writes && self.reply_chunk.is_none()
+    }
+
+    /// Whether memory is exposed for it.
+    #[must_use]
+    pub fn exposes(&self) -> bool {
+        match self.call {
+            Way::Inline => self.writes || self.reply_chunk.is_some(),
+            Way::Reduced(_) | Way::Long => true,
+            Way::Grouped(grouped) => grouped.read | grouped.explicit != 0,
+        }
     }
 }
 
@@ -102,6 +130,7 @@ impl fmt::Display for Travel {
             Way::Inline => f.write_str("inline, as it fits")?,
             Way::Reduced(moved) => write!(f, "items read apart: {}, as the rest fits", moved.count_ones())?,
             Way::Long => f.write_str("all of it read, as nothing less would fit")?,
+            Way::Grouped(grouped) => return grouped.fmt(f),
         }
         match (self.writes, self.reply_chunk) {
             (false, None) => f.write_str("; the reply inline, as the largest fits"),
@@ -140,7 +169,7 @@ impl fmt::Display for Cannot {
 
 impl core::error::Error for Cannot {}
 
-impl Link {
+impl Link<'_> {
     /// Octets of a header without chunks.
     const fn base(&self) -> u64 {
         self.version.header() as u64
@@ -185,6 +214,8 @@ fn padded(octets: u32) -> u64 {
 ///     chunks: true,
 ///     read_chunks: u32::MAX,
 ///     segment: 1 << 20,
+///     groups: None,
+///     room: 1,
 /// };
 /// // A WRITE of 64 KiB, whose reply is short.
 /// let data = Item { position: 120, length: 65536 };
@@ -196,9 +227,18 @@ fn padded(octets: u32) -> u64 {
 ///
 /// # Errors
 /// There is no way.
-// spec: v2-2.1-d, v2-2.1-e, bd-5.3-d, bd-5.3-e
-pub fn call(call: &Call<'_>, link: &Link) -> Result<Travel, Cannot> {
+pub fn call(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
     let call = &Call { results: call.results.get(..RESULTS).unwrap_or(call.results), ..*call };
+    let base = by_base_means(call, link);
+    match link.groups {
+        None => base,
+        Some(groups) => group::cheaper(call, link, groups, base),
+    }
+}
+
+/// How a call travels without any extension.
+// spec: v2-2.1-d, v2-2.1-e, bd-5.3-d, bd-5.3-e
+fn by_base_means(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
     let (writes, reply_chunk) = offer(call, link)?;
     let offered = if writes { call.results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };
     let base = link.base() + offered + reply_chunk.map_or(0, |octets| link.reply_chunk(octets));
@@ -209,7 +249,7 @@ pub fn call(call: &Call<'_>, link: &Link) -> Result<Travel, Cannot> {
 }
 
 /// What is offered for the reply: Write chunks, and the octets of a Reply chunk.
-fn offer(call: &Call<'_>, link: &Link) -> Result<(bool, Option<u32>), Cannot> {
+fn offer(call: &Call<'_>, link: &Link<'_>) -> Result<(bool, Option<u32>), Cannot> {
     let (largest, threshold) = (u64::from(call.largest_reply), u64::from(link.reply_threshold));
     if link.base() + largest <= threshold {
         return Ok((false, None));
@@ -238,7 +278,7 @@ fn offer(call: &Call<'_>, link: &Link) -> Result<(bool, Option<u32>), Cannot> {
 }
 
 /// How the call's own octets travel, and the whole header, of which `base` octets are there already.
-fn arguments(call: &Call<'_>, link: &Link, base: u64) -> Result<(Way, u64), Cannot> {
+fn arguments(call: &Call<'_>, link: &Link<'_>, base: u64) -> Result<(Way, u64), Cannot> {
     let threshold = u64::from(link.call_threshold);
     let fits = |header: u64, inline: u64| header + inline <= threshold;
     if fits(base, u64::from(call.length)) {

@@ -10,7 +10,7 @@ use rpcrdma_proto::travel::RESULTS;
 use rpcrdma_proto::version::Version;
 
 use crate::driver::{Driver, GivenBack, Id, Payload, Refused, Request, Told, Unanswered, WriteError, Writer};
-use crate::memory::Buf;
+use crate::memory::{Buf, MemoryError};
 use crate::provider::Device;
 use crate::rpc::{self, Credentials, Denial, Procedure, ReplyFault};
 
@@ -138,7 +138,17 @@ impl Arrival {
     /// What it says; none if it is not even the beginning of an RPC call, and is to be declined.
     #[must_use]
     pub fn read(&self) -> Option<Result<rpc::Call<'_>, Denial>> {
-        rpc::read_call(self.message.octets())
+        let items = self.message.items();
+        rpc::read_call(self.message.octets()).map(|call| call.map(|call| rpc::Call { items, ..call }))
+    }
+
+    /// The same call with all of its items in place: those that were placed apart are copied.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn whole<D: Device>(self, driver: &Driver<D>) -> Result<Self, MemoryError> {
+        let Self { call, xid, message } = self;
+        Ok(Self { call, xid, message: message.flattened(driver.pool())? })
     }
 }
 
@@ -203,6 +213,25 @@ pub(crate) fn event(told: Told) -> ClientEvent {
         Told::Failed { xid, why } => ClientEvent::Failed { call: CallId(xid), why: ClientError::Transport(why) },
         Told::Arrived { call, xid, message } => ClientEvent::CalledBack(Arrival { call, xid, message }),
         Told::Closed { why, last } => ClientEvent::Closed { why, last },
+    }
+}
+
+/// A call as its service takes it: with its items apart, or in place. None if there is no memory for that, and it is declined.
+pub(crate) fn taken<D: Device>(driver: &mut Driver<D>, id: Id, arrival: Arrival, with_items: bool) -> Option<Arrival> {
+    if with_items || arrival.message.items().is_empty() {
+        return Some(arrival);
+    }
+    let call = arrival.call;
+    match arrival.whole(driver) {
+        Ok(arrival) => Some(arrival),
+        Err(error) => {
+            tracing::warn!(%error, "a call is declined for want of memory");
+            if let Some(session) = driver.session_mut(id) {
+                // It has ended already if its connection is gone.
+                let _ = session.decline(call);
+            }
+            None
+        }
     }
 }
 

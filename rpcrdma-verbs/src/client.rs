@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rpcrdma_proto::connection::{Config, Served, Session};
 
 pub use crate::calls::{Answered, Arrival, Call, CallId, ClientError, ClientEvent, ServeError};
-use crate::calls::{answer, begin, event};
+use crate::calls::{answer, begin, event, taken};
 use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, WriteError, Writer};
 use crate::provider::Device;
 use crate::rpc::Credentials;
@@ -77,7 +77,16 @@ impl Client {
 
     /// What it is to be told next.
     pub fn event<D: Device>(&self, driver: &mut Driver<D>) -> Option<ClientEvent> {
-        driver.event(self.id).map(event)
+        loop {
+            match event(driver.event(self.id)?) {
+                ClientEvent::CalledBack(arrival) => {
+                    if let Some(arrival) = taken(driver, self.id, arrival, false) {
+                        return Some(ClientEvent::CalledBack(arrival));
+                    }
+                }
+                event => return Some(event),
+            }
+        }
     }
 
     /// The engine of its connection: version, properties, counters.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyError, Role, Served, Session};
+use rpcrdma_proto::placement::{Segment, Structure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use connection::{Connection, Wish};
@@ -27,12 +28,12 @@ pub use handle::Handle;
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
 use shared::Shared;
-pub use told::{Counters, GivenBack, Memory, Payload};
+pub use told::{Counters, GivenBack, Memory, Payload, Placed};
 pub(crate) use told::{Refused, Request, Told, Unanswered};
 
 use crate::memory::{Budget, MemoryError, Pool};
 use crate::provider::{Completion, CompletionQueue as _, Device, Manager as _, VerbError};
-use crate::queue::{Batch, is_shared, tag};
+use crate::queue::{Batch, SLICES, is_shared, tag};
 
 /// A connection of a driver's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,6 +123,15 @@ pub enum DriverError {
         /// Octets of each.
         size: u32,
     },
+    /// Receives are shared, and those of one segment: not with these settings.
+    SharedStructure,
+    /// A receive buffer has more segments than the device takes.
+    Segments {
+        /// What it takes.
+        most: usize,
+    },
+    /// A segment of a receive buffer is to be aligned more than a buffer of its length is.
+    Alignment,
     /// As many connections as one driver can have.
     Full,
 }
@@ -139,6 +149,14 @@ impl fmt::Display for DriverError {
             Self::SharedSize { size } => {
                 write!(f, "receives are shared, of {size} octets each: receive_size and receive_size_most must be that")
             }
+            Self::SharedStructure => {
+                f.write_str("receives are shared, of one segment each: rtr.structure must be None, or share none")
+            }
+            Self::Segments { most } => write!(f, "a receive buffer can have {most} segments on this device"),
+            Self::Alignment => write!(
+                f,
+                "a segment is aligned to its length, if that is a power of four from 256 on, and to {ALIGNMENT} octets at most"
+            ),
             Self::Full => write!(f, "a driver has {MOST} connections at most: use another for more"),
         }
     }
@@ -168,6 +186,8 @@ impl From<MemoryError> for DriverError {
 const BATCH: usize = 256;
 /// Connections of one driver.
 const MOST: u32 = 1 << 16;
+/// Octets to which buffers are aligned that are as long, or longer.
+const ALIGNMENT: u32 = 4096;
 /// Work requests that one queue pair may have under way.
 const REQUESTS: u32 = 1024;
 
@@ -298,11 +318,29 @@ impl<D: Device> Driver<D> {
 
     fn check(&self, config: &Config) -> Result<(), DriverError> {
         config.check()?;
+        if let Some(structure) = config.rtr.and_then(|rtr| rtr.structure) {
+            self.check_structure(&structure)?;
+        }
         match self.shared.as_ref().map(Shared::size) {
             Some(size) if size != config.receive_size || size != config.receive_size_most => {
                 Err(DriverError::SharedSize { size })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether receive buffers can be made so.
+    fn check_structure(&self, structure: &Structure) -> Result<(), DriverError> {
+        let (segments, most) = (structure.segments(), self.device.capabilities().slices.min(SLICES));
+        let is_aligned = |segment: &Segment| segment.align <= 1 || ALIGNMENT.is_multiple_of(segment.align);
+        if self.shared.is_some() {
+            Err(DriverError::SharedStructure)
+        } else if segments.len() > most {
+            Err(DriverError::Segments { most })
+        } else if !segments.iter().all(|segment| is_aligned(segment) && segment.align <= segment.length.max(1)) {
+            Err(DriverError::Alignment)
+        } else {
+            Ok(())
         }
     }
 
@@ -506,7 +544,7 @@ impl<D: Device> Driver<D> {
     }
 
     fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Option<Id> {
-        let connection = Some(Box::new(Connection::new(session, REQUESTS as usize, self.uses_windows())));
+        let connection = Some(Box::new(Connection::new(session, REQUESTS as usize, self.uses_windows(), &self.pool)));
         let at = match self.free.pop() {
             Some(at) => {
                 if let Some(slot) = self.connections.get_mut(at as usize) {

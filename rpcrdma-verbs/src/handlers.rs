@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use rpcrdma_proto::connection::{Config, Served};
 
-use crate::calls::{Arrival, admitted};
+use crate::calls::{Arrival, admitted, taken};
 use crate::driver::{Driver, DriverError, Id, Message, WriteError, Writer};
 use crate::peers::Peers;
 use crate::provider::Device;
@@ -34,6 +34,12 @@ pub trait AsyncService: 'static {
     /// Whether a call says that its caller takes backward calls from now on (NFSv4.1's CREATE_SESSION does).
     fn is_ready(&self, call: &Call<'_>) -> bool {
         let _ = call;
+        false
+    }
+
+    /// Whether it takes data that the caller's Sends have placed apart as they are ([`Call::items`]), so that they are not
+    /// copied. If not, they are in the arguments like any others.
+    fn takes_items(&self) -> bool {
         false
     }
 
@@ -153,7 +159,10 @@ impl<S: AsyncService> AsyncServer<S> {
     /// Takes what has come since the last turn of the driver, and lets the handlers go on: how much has happened.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let Self { peers, waiting, .. } = self;
-        let mut count = peers.take(driver, |_, id, arrival| waiting.push_back((id, arrival)));
+        let items = self.service.takes_items();
+        let mut count = peers.take(driver, |driver, id, arrival| {
+            waiting.extend(taken(driver, id, arrival, items).map(|arrival| (id, arrival)));
+        });
         loop {
             count += self.hand_out(driver);
             let ended = self.poll(driver);

@@ -190,6 +190,11 @@ impl Lent {
         if self.share.is_only() { Ok(Buf { share: self.share, length: self.length }) } else { Err(self) }
     }
 
+    /// Whether it is the caller's own memory, and no pool's.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.share.is_adopted()
+    }
+
     /// Its octets, if nothing else uses it: borrowed mutably, so that nothing begins to meanwhile.
     pub(crate) fn octets(&mut self) -> Option<&[u8]> {
         // SAFETY: it has the only share in its place, and no other can come about while it is borrowed mutably.

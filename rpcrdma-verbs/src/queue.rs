@@ -50,8 +50,49 @@ enum Receives<D: Device> {
 /// Receives that were posted, by their numbers.
 #[derive(Debug)]
 struct Posted {
-    buffers: Vec<Option<Lent>>,
+    buffers: Vec<Option<Pending>>,
     free: Vec<u32>,
+}
+
+/// The memory of a receive.
+#[derive(Debug)]
+struct Pending {
+    head: Lent,
+    // Most receives have one segment.
+    more: Vec<Lent>,
+}
+
+/// A receive buffer, or what has come into it: its segments, one after the other.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) head: Buf,
+    pub(crate) more: Vec<Buf>,
+}
+
+impl From<Buf> for Received {
+    /// One segment: all of a buffer.
+    fn from(mut head: Buf) -> Self {
+        head.set_len(head.capacity());
+        Self { head, more: Vec::new() }
+    }
+}
+
+impl Received {
+    /// Octets that have come.
+    pub(crate) fn len(&self) -> u32 {
+        self.more.iter().fold(self.head.len() as u32, |sum, segment| sum + segment.len() as u32)
+    }
+
+    /// Says how many octets have come into its segments, which have these lengths.
+    fn fill(&mut self, octets: u32) {
+        let mut left = octets;
+        for segment in std::iter::once(&mut self.head).chain(&mut self.more) {
+            // The length was that of the segment.
+            let here = left.min(segment.len() as u32);
+            segment.set_len(here);
+            left -= here;
+        }
+    }
 }
 
 impl Posted {
@@ -59,25 +100,28 @@ impl Posted {
         Self { buffers: Vec::new(), free: Vec::new() }
     }
 
-    /// Lends a buffer to a receive: its number, and all of it as a slice.
+    /// Lends a buffer to a receive: its number. All of its segments are added to the slices, as long as they are.
     #[inline]
-    fn lend(&mut self, buf: Buf) -> Option<(u32, Slice)> {
-        let buf = Lent::from(buf);
-        let slice = buf.slice(0, buf.capacity())?;
+    fn lend(&mut self, received: Received, slices: &mut Vec<Slice>) -> Option<u32> {
+        let head = Lent::from(received.head);
+        slices.push(head.slice(0, head.len())?);
+        let more: Vec<Lent> = received.more.into_iter().map(Lent::from).collect();
+        slices.extend(more.iter().filter_map(|segment| segment.slice(0, segment.len())));
         let number = self.free.pop().unwrap_or_else(|| {
             self.buffers.push(None);
             self.buffers.len() as u32 - 1
         });
-        *self.buffers.get_mut(number as usize)? = Some(buf);
-        Some((number, slice))
+        *self.buffers.get_mut(number as usize)? = Some(Pending { head, more });
+        Some(number)
     }
 
     /// A receive is done, or was not posted: its buffer.
-    fn take(&mut self, id: u64) -> Option<Buf> {
+    fn take(&mut self, id: u64) -> Option<Received> {
         let number = id as u32 & (RECEIVE as u32 - 1);
-        let buf = self.buffers.get_mut(number as usize)?.take()?;
+        let Pending { head, more } = self.buffers.get_mut(number as usize)?.take()?;
         self.free.push(number);
-        buf.into_buf().ok()
+        let more = more.into_iter().filter_map(|segment| segment.into_buf().ok()).collect();
+        Some(Received { head: head.into_buf().ok()?, more })
     }
 
     /// How many are posted.
@@ -113,7 +157,7 @@ pub(crate) enum Done {
     /// Requests of ours: this many, from the oldest on, of which the last has this status.
     Requests(usize, Status),
     /// A receive, with what has come into it.
-    Receive(Buf, Status),
+    Receive(Received, Status),
     /// Nothing that is known here.
     Unknown,
 }
@@ -173,12 +217,13 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// Adds a receive to the batch; nothing is added where receives are shared.
-    pub(crate) fn push_receive(&mut self, buf: Buf) {
+    pub(crate) fn push_receive(&mut self, buffer: impl Into<Received>) {
         let Receives::Own(posted) = &mut self.receives else { return };
-        let Some((number, slice)) = posted.lend(buf) else { return };
+        let slices = &mut self.batch.receive_slices;
+        let from = slices.len();
+        let Some(number) = posted.lend(buffer.into(), slices) else { return };
         let id = u64::from(self.tag) << 32 | RECEIVE | u64::from(number);
-        let slices = (self.batch.receive_slices.len() as u32, 1);
-        self.batch.receive_slices.push(slice);
+        let slices = (from as u32, (slices.len() - from) as u32);
         self.batch.receives.push(Receive { id, slices });
     }
 
@@ -247,9 +292,9 @@ impl<D: Device, T> Endpoint<D, T> {
         let number = completion.id as u32;
         if completion.id & RECEIVE != 0 {
             let Receives::Own(posted) = &mut self.receives else { return Done::Unknown };
-            let Some(mut buf) = posted.take(completion.id) else { return Done::Unknown };
-            buf.set_len(completion.length);
-            return Done::Receive(buf, completion.status);
+            let Some(mut buffer) = posted.take(completion.id) else { return Done::Unknown };
+            buffer.fill(completion.length);
+            return Done::Receive(buffer, completion.status);
         }
         // Requests are done in their order: this one, and all before it.
         let count = (number.wrapping_sub(self.first) & (RECEIVE as u32 - 1)) as usize + 1;
@@ -321,14 +366,15 @@ impl<D: Device> SharedQueue<D> {
     ///
     /// # Errors
     /// It has no room for them, or the device refuses.
-    pub(crate) fn post(&self, bufs: impl IntoIterator<Item = Buf>) -> Result<()> {
+    pub(crate) fn post(&self, buffers: impl IntoIterator<Item: Into<Received>>) -> Result<()> {
         let mut posted = self.0.posted.borrow_mut();
         let mut batch = self.0.batch.borrow_mut();
         let Batch { receives, receive_slices, .. } = &mut *batch;
-        for (at, (number, slice)) in (0..).zip(bufs.into_iter().filter_map(|buf| posted.lend(buf))) {
+        for buffer in buffers {
+            let from = receive_slices.len();
+            let Some(number) = posted.lend(buffer.into(), receive_slices) else { continue };
             let id = u64::from(SHARED) << 32 | RECEIVE | u64::from(number);
-            receives.push(Receive { id, slices: (at, 1) });
-            receive_slices.push(slice);
+            receives.push(Receive { id, slices: (from as u32, (receive_slices.len() - from) as u32) });
         }
         // SAFETY: the slices are of buffers that are lent to `posted` until their completions, or until this goes: after every
         // queue pair that takes from it. Nobody can reach the octets of what is lent.
@@ -342,9 +388,9 @@ impl<D: Device> SharedQueue<D> {
     }
 
     /// The buffer of a completion.
-    pub(crate) fn complete(&self, completion: &Completion) -> Option<Buf> {
-        let mut buf = self.0.posted.borrow_mut().take(completion.id)?;
-        buf.set_len(completion.length);
-        Some(buf)
+    pub(crate) fn complete(&self, completion: &Completion) -> Option<Received> {
+        let mut buffer = self.0.posted.borrow_mut().take(completion.id)?;
+        buffer.fill(completion.length);
+        Some(buffer)
     }
 }

@@ -8,7 +8,7 @@ use rpcrdma_proto::rpc::{
 };
 use rpcrdma_proto::xdr::{Array, Decode, Encode};
 
-use crate::driver::{WriteError, Writer};
+use crate::driver::{Placed, WriteError, Writer};
 
 /// Who calls.
 ///
@@ -99,8 +99,11 @@ pub struct Call<'a> {
     pub procedure: Procedure,
     /// Who calls.
     pub caller: Caller<'a>,
-    /// The arguments, in XDR.
+    /// The arguments, in XDR, without the items that are apart.
     pub arguments: &'a [u8],
+    /// The data of opaques that the caller's Sends have placed apart, for a service that takes them so: only their counts are in
+    /// the arguments.
+    pub items: &'a [Placed],
 }
 
 /// Who has called.
@@ -164,7 +167,7 @@ pub(crate) fn read_call(message: &[u8]) -> Option<Result<Call<'_>, Denial>> {
     };
     let RpcMsgBody::Call(body) = header.body else { return None };
     let procedure = Procedure { program: body.prog, version: body.vers, number: body.proc };
-    Some(caller(&body.cred).map(|caller| Call { procedure, caller, arguments }))
+    Some(caller(&body.cred).map(|caller| Call { procedure, caller, arguments, items: &[] }))
 }
 
 fn caller<'a>(auth: &OpaqueAuth<'a>) -> Result<Caller<'a>, Denial> {

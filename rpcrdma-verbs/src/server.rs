@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::rpc::AuthStat;
 
-use crate::calls::{self, CallId, ClientError, ClientEvent, admitted, answer};
+use crate::calls::{self, CallId, ClientError, ClientEvent, admitted, answer, taken};
 pub use crate::calls::{Arrival, ServeError};
 use crate::driver::{Driver, DriverError, GivenBack, Id, WriteError, Writer};
 use crate::peers::{Peers, call_back};
@@ -24,6 +24,12 @@ pub trait Service {
     /// Whether a call says that its caller takes backward calls from now on (NFSv4.1's CREATE_SESSION does).
     fn is_ready(&self, call: &Call<'_>) -> bool {
         let _ = call;
+        false
+    }
+
+    /// Whether it takes data that the caller's Sends have placed apart as they are ([`Call::items`]), so that they are not
+    /// copied. If not, they are in the arguments like any others.
+    fn takes_items(&self) -> bool {
         false
     }
 
@@ -101,7 +107,12 @@ impl<S: Service> Server<S> {
     /// Serves what has come since the last turn of the driver: how many calls it was. The replies go with the next turn.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let Self { service, peers, .. } = self;
-        peers.take(driver, |driver, id, arrival| serve_one(service, driver, id, &arrival))
+        let items = service.takes_items();
+        peers.take(driver, |driver, id, arrival| {
+            if let Some(arrival) = taken(driver, id, arrival, items) {
+                serve_one(service, driver, id, &arrival);
+            }
+        })
     }
 }
 

@@ -3,10 +3,13 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "an octet is what is wanted")]
+
+use std::collections::HashMap;
 
 use rpcrdma_proto::chunk::{Piece, Segment};
 use rpcrdma_proto::connection::{
-    Action, Buffer, Config, Event, Failure, Held, Reason, Reply, Role, Sent, Served, Session, Stage, Transmit,
+    Action, Buffer, Config, Event, Failure, Held, Laid, Reason, Reply, Role, Sent, Served, Session, Stage, Transmit,
 };
 use rpcrdma_proto::travel::Call;
 use rpcrdma_proto::version::Version;
@@ -32,6 +35,9 @@ pub(crate) struct End {
     out: Vec<u8>,
     /// Keys that were invalidated at this end.
     pub(crate) invalidated: Option<u32>,
+    /// What has come into each buffer, where it is kept.
+    pub(crate) kept: HashMap<u64, Vec<u8>>,
+    pub(crate) keeps: bool,
 }
 
 /// What a transport leaves undone.
@@ -67,6 +73,15 @@ pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
+/// An octet of a call or a reply, by its position: the XID and the direction, and then something of its own.
+pub(crate) fn octet(xid: u32, reply: bool, at: u32) -> u8 {
+    match at {
+        0..4 => xid.to_be_bytes()[at as usize],
+        4..8 => u32::from(reply).to_be_bytes()[at as usize - 4],
+        _ => (at ^ at >> 8 ^ xid) as u8,
+    }
+}
+
 /// The key of a call's exposed segment, by its number from one.
 pub(crate) fn key(xid: u32, number: u32) -> u32 {
     xid ^ number << 24
@@ -84,6 +99,8 @@ impl End {
             buffers: 0,
             out: vec![0; BUFFER],
             invalidated: None,
+            kept: HashMap::new(),
+            keeps: false,
         }
     }
 
@@ -94,6 +111,7 @@ impl End {
                 Action::Expose { xid } if !self.holds.exposing => self.expose(*xid),
                 Action::Fence { xid, .. } if !self.holds.fencing => self.session.fenced(*xid),
                 Action::Read { call, .. } if !self.holds.reading => self.read(*call),
+                Action::Gather { call, .. } if !self.holds.reading => self.session.moved(*call),
                 _ => {}
             }
             self.actions.push(action);
@@ -131,26 +149,32 @@ impl End {
     fn next(&mut self) -> Option<(Transmit, usize)> {
         self.act();
         let transmit = self.session.poll_transmit(self.now, &mut self.out)?;
-        let inline: u32 = self.session.parts(transmit.what).map(|part| part.end - part.start).sum();
-        if inline > 0 {
-            self.out.copy_within(..4, transmit.header);
-            let reply = matches!(transmit.what, Sent::Reply { .. });
-            self.out[transmit.header + 4..][..4].copy_from_slice(&u32::from(reply).to_be_bytes());
+        let (xid, reply) = (word(&self.out, 0), matches!(transmit.what, Sent::Reply { .. }));
+        let mut end = transmit.header;
+        for laid in self.session.laid(&transmit) {
+            let (length, from) = match laid {
+                Laid::Octets(range) | Laid::Data(range) => (range.end - range.start, Some(range.start)),
+                Laid::Zeros(length) => (length, None),
+            };
+            for at in 0..length {
+                self.out[end + at as usize] = from.map_or(0, |from| octet(xid, reply, from + at));
+            }
+            end += length as usize;
         }
         if let Sent::Reply { call } = transmit.what {
             for write in self.session.writes(call) {
                 assert!(u64::from(write.target.length) + OFFSET >= write.target.offset, "within what was offered");
             }
         }
-        if !self.holds.releasing {
+        if !self.holds.releasing && transmit.is_last() {
             self.session.released(transmit.what);
         }
-        Some((transmit, transmit.header + inline as usize))
+        Some((transmit, end))
     }
 
     /// The next message.
     pub(crate) fn send(&mut self) -> Option<Packet> {
-        let (Transmit { what, header, invalidate }, length) = self.next()?;
+        let (Transmit { what, header, invalidate, .. }, length) = self.next()?;
         Some(Packet { octets: self.out[..length].to_vec(), what, header, invalidate })
     }
 
@@ -161,7 +185,10 @@ impl End {
     pub(crate) fn receive_with(&mut self, octets: &[u8], invalidated: Option<u32>) {
         self.buffers += 1;
         self.invalidated = invalidated.or(self.invalidated);
-        let _: Held = self.session.received(Buffer(self.buffers), octets, invalidated);
+        let held = self.session.received(Buffer(self.buffers), octets, invalidated);
+        if self.keeps && held == Held::Kept {
+            self.kept.insert(self.buffers, octets.to_vec());
+        }
         self.act();
     }
 

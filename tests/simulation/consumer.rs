@@ -180,6 +180,7 @@ impl World {
                 this.asked = this.asked.filter(|(asked, _, before)| size == *before || size <= *asked);
             }
             Event::PropertyAnswered { .. } => self.pairs[pair].ends[end].asked = None,
+            Event::Broken { report, .. } => self.fail(format!("a group was broken: {report:?}")),
             Event::PeerError { .. } => self.pairs[pair].ends[end].peer_errors += 1,
             Event::Operation { operation } => {
                 self.seen(Seen::Operation);
@@ -225,6 +226,7 @@ impl World {
                 }
                 self.pairs[pair].ends[end].serving.push(serving);
             }
+            Place::Gathered(_) => self.fail(format!("the call {xid:#x} came in transmissions")),
             Place::Placed { length } => {
                 let told = self.pairs[pair].ends[end].serving(call).map(|one| {
                     one.xid = xid;

@@ -173,6 +173,16 @@ impl Config {
         Self { role: Role::Server, calls: 16, credits: 8, serve: 32, ..Self::client() }
     }
 
+    /// The same with rtrext-02: its receive buffers have the structure that is set there, if there is one, and Sends may be as
+    /// large.
+    #[must_use]
+    pub fn with_rtr(self, rtr: Rtr) -> Self {
+        let Some(structure) = rtr.structure else { return Self { rtr: Some(rtr), ..self } };
+        let size = structure.length();
+        let send_size = self.send_size.max(size);
+        Self { rtr: Some(rtr), receive_size: size, receive_size_most: size, send_size, ..self }
+    }
+
     /// Whether the settings make sense together.
     ///
     /// # Errors

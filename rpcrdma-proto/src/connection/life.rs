@@ -87,6 +87,8 @@ pub enum Service {
     Replying,
     /// Its reply was transmitted, and the reply's memory belongs to the Send.
     Sending,
+    /// Its reply was sent in several transmissions, and is kept: the peer may report it broken.
+    Kept,
     /// It has ended.
     Done,
 }
@@ -102,6 +104,10 @@ pub enum Step {
     Transmitted,
     /// The reply's memory is the consumer's again.
     Released,
+    /// The reply's memory is no Send's any more, and it is kept.
+    Kept,
+    /// The peer reports the reply broken: it goes again.
+    Again,
     /// The consumer drops it, or its reply can't be told and an error is sent instead.
     Dropped,
     /// The connection is lost.
@@ -110,7 +116,7 @@ pub enum Step {
 
 impl Service {
     /// All states, in the order of the table.
-    pub const ALL: [Self; 5] = [Self::Reading, Self::Given, Self::Replying, Self::Sending, Self::Done];
+    pub const ALL: [Self; 6] = [Self::Reading, Self::Given, Self::Replying, Self::Sending, Self::Kept, Self::Done];
 
     /// What a step leads to; none if it can't happen.
     #[must_use]
@@ -123,7 +129,10 @@ impl Service {
             (Self::Reading | Self::Given | Self::Replying, Step::Lost) => Self::Done,
             // The Send was flushed, and says so by itself.
             (Self::Sending, Step::Lost) => Self::Sending,
-            (Self::Given, Step::Dropped) => Self::Done,
+            (Self::Given | Self::Kept, Step::Dropped) => Self::Done,
+            (Self::Sending, Step::Kept) => Self::Kept,
+            (Self::Kept, Step::Again) => Self::Replying,
+            (Self::Kept, Step::Lost) => Self::Done,
             _ => return None,
         })
     }
@@ -131,8 +140,16 @@ impl Service {
 
 impl Step {
     /// All steps, in the order of the table.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Replied, Self::Transmitted, Self::Released, Self::Dropped, Self::Lost];
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Replied,
+        Self::Transmitted,
+        Self::Released,
+        Self::Kept,
+        Self::Again,
+        Self::Dropped,
+        Self::Lost,
+    ];
 }
 
 /// How far a session is with its connection.

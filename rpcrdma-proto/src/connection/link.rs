@@ -91,7 +91,7 @@ impl Link {
 
     /// Octets of the largest Send that the peer knows us to take, in this version.
     // spec: v2-2.1-b, xc3-3.1-e, xc3-4.1-c
-    fn receive_limit(&self, version: Version) -> u32 {
+    pub(super) fn receive_limit(&self, version: Version) -> u32 {
         match version {
             Version::One => self.private_theirs.threshold_to(&self.private_ours),
             Version::Two if self.version.is_none() => THRESHOLD_ONE,
@@ -103,7 +103,7 @@ impl Link {
 
     /// What the connection takes of our calls; none if it takes none now.
     // spec: bd-4.2-a, bd-4.2-b, bd-5.3-a, bd-5.3-b, bd-5.3-c, xc3-3.3-b, xc3-3.3-c, xc3-3.3-d, v2-2.2-c
-    pub(super) fn calls(&self, config: &Config) -> Option<travel::Link> {
+    pub(super) fn calls(&self, config: &Config) -> Option<travel::Link<'static>> {
         let version = self.speaks_in()?;
         let chunks = match (self.role, version, self.peer.values().backward_support) {
             (Role::Client, ..) => true,
@@ -118,11 +118,11 @@ impl Link {
     }
 
     /// What the connection takes of our questions about properties, whether it takes calls or not.
-    pub(super) fn questions(&self, config: &Config) -> Option<travel::Link> {
+    pub(super) fn questions(&self, config: &Config) -> Option<travel::Link<'static>> {
         Some(self.terms(config, self.speaks_in()?, false))
     }
 
-    fn terms(&self, config: &Config, version: Version, chunks: bool) -> travel::Link {
+    fn terms(&self, config: &Config, version: Version, chunks: bool) -> travel::Link<'static> {
         travel::Link {
             version,
             call_threshold: self.send_limit(version),
@@ -130,17 +130,19 @@ impl Link {
             chunks,
             read_chunks: config.read_chunks,
             segment: config.segment,
+            groups: None,
+            room: 0,
         }
     }
 
     /// What the peer takes of our replies to calls of this version.
     // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c
-    pub(super) fn replies(&self, config: &Config, version: Version) -> Terms {
+    pub(super) fn replies(&self, config: &Config, version: Version) -> Terms<'static> {
         let wanted = match version {
             Version::One => self.private_ours.invalidates_with(&self.private_theirs),
             Version::Two => self.peer.values().remote_invalidation,
         };
-        Terms { threshold: self.send_limit(version), invalidate: config.invalidates && wanted }
+        Terms { threshold: self.send_limit(version), invalidate: config.invalidates && wanted, groups: None }
     }
 
     /// Whether a call of the peer's is taken: of any kind by a server, and by a client as it has told.

@@ -3,9 +3,11 @@
 use core::fmt;
 use core::ops::Range;
 
+use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 
 use crate::chunk::{Fault, Segment};
+use crate::continuation::{Broken, Gathered, Report};
 use crate::error::PeerError;
 use crate::property::Basic;
 use crate::travel::{Cannot, RESULTS};
@@ -53,6 +55,14 @@ pub enum Action {
         buffer: Buffer,
         /// Which octets of that buffer they are.
         inline: Range<u32>,
+    },
+    /// Put a call together that came in transmissions of rtrext-02, and of which some is to be read: the sources of this
+    /// message. `moved` tells that all of it is there.
+    Gather {
+        /// The call.
+        call: Served,
+        /// Where its parts are.
+        message: Box<Gathered>,
     },
     /// Close the connection, and tell `lost` once every message that was being sent is released.
     Close {
@@ -113,6 +123,13 @@ pub enum Event {
         /// The error.
         error: PeerError,
     },
+    /// A group of transmissions was broken: of ours, as the peer reports, or of the peer's, as was reported to it.
+    Broken {
+        /// What was reported.
+        report: Report,
+        /// Whether the group was ours.
+        ours: bool,
+    },
     /// An operation that the consumer has registered.
     Operation {
         /// What the transport header says, and where the rest is.
@@ -142,6 +159,8 @@ pub enum Message {
         /// How many.
         length: u32,
     },
+    /// In the receive buffers of its transmissions (rtrext-02): the Payload stream, and items where the Sends have placed them.
+    Gathered(Box<Gathered>),
 }
 
 /// Where the reply to a call is.
@@ -155,6 +174,8 @@ pub struct Reply {
     pub long: Option<u32>,
     /// Octets in each of the Write chunks that were offered.
     pub results: ArrayVec<u32, RESULTS>,
+    /// Where it is, if it came in transmissions of rtrext-02: then nothing is inline or long.
+    pub gathered: Option<Box<Gathered>>,
 }
 
 /// An operation of an extension that the consumer has registered.
@@ -184,6 +205,8 @@ pub enum Failure {
     Memory,
     /// The peer has answered with an error.
     Peer(PeerError),
+    /// The peer reports that its transmissions were broken, and so again when it was sent by other means.
+    Broken(Broken),
     /// The chunks of the reply are not those that were offered.
     Reply(Fault),
     /// The reply moves something by chunks of its own.
@@ -206,6 +229,7 @@ impl fmt::Display for Failure {
             }
             Self::Peer(PeerError::Header) => f.write_str("the peer could not take its header"),
             Self::Peer(PeerError::Operation) => f.write_str("the peer does not know the operation"),
+            Self::Broken(why) => write!(f, "the peer reports of its transmissions: {why}"),
             Self::Reply(why) => write!(f, "the reply's chunks: {why}"),
             Self::ReplyReads => f.write_str("the reply has a Read list"),
             Self::Cancelled => f.write_str("it was cancelled"),
@@ -291,6 +315,40 @@ pub struct Transmit {
     pub header: usize,
     /// The key to invalidate with it.
     pub invalidate: Option<u32>,
+    /// Which of several transmissions it is; none for a message without rtrext-02. What the message belongs to is released
+    /// with the last one alone.
+    pub share: Option<Share>,
+}
+
+/// A transmission of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Its number, from zero on.
+    pub number: u32,
+    /// Whether it is the last one.
+    pub last: bool,
+}
+
+impl Transmit {
+    /// Whether the message is whole with it.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        match self.share {
+            None => true,
+            Some(share) => share.last,
+        }
+    }
+}
+
+/// What follows the header of a transmission, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Laid {
+    /// These octets of the call or the reply.
+    Octets(Range<u32>),
+    /// So many zeros: what follows is to land where it is wanted (rtrext-02, section 11).
+    Zeros(u32),
+    /// These octets of an item, which are placed: best sent from where they are.
+    Data(Range<u32>),
 }
 
 /// Memory of a call that the peer may reach.

@@ -1,7 +1,9 @@
 //! The requester: calls of ours, from the consumer's wish to the end that it is told of.
 
+mod grouped;
 mod request;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
@@ -12,6 +14,7 @@ use super::output::{Action, Event, Exposure, Failure, Reason, Region, Reply, Sen
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
+use super::sending::Sending;
 use super::slots::Slots;
 use crate::chunk::{self, Fault, Limits, Segment};
 use crate::credit::Requester;
@@ -37,8 +40,10 @@ pub(super) struct Requests {
     waiting: VecDeque<u32>,
     ready: VecDeque<u32>,
     pub(super) credits: Requester,
-    /// Calls that have a credit and were not sent yet.
+    /// Messages of calls that have their credits and were not sent yet.
     unsent: u32,
+    /// Receives that are reserved for replies in several transmissions.
+    reserved: u32,
     /// Calls that the consumer may have, and has.
     most: u16,
     open: u16,
@@ -93,6 +98,7 @@ impl Requests {
             ready: VecDeque::new(),
             credits: Requester::new(credits),
             unsent: 0,
+            reserved: 0,
             most: calls,
             open: 0,
             wanted: credits,
@@ -133,8 +139,9 @@ impl Requests {
 
     /// Receives that replies may take: one for each call that may be under way.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
+    // spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g, rtr-4.3-h
     pub(super) fn receives(&self) -> u32 {
-        self.wanted
+        self.wanted.saturating_add(self.reserved)
     }
 
     /// The place of a call.
@@ -197,7 +204,7 @@ impl Requests {
     /// Lets calls go that wait, as long as there are credits: first come, first served. Before the version is settled it is
     /// one, and `only` says which kind.
     // spec: v2-5-b, v2-2.2-a, bd-4-c
-    pub(super) fn admit(&mut self, link: &Link, only: Option<Kind>, out: &mut Queues) {
+    pub(super) fn admit(&mut self, link: &Link<'_>, only: Option<Kind>, out: &mut Queues) {
         if core::mem::take(&mut self.disordered) {
             self.order();
         }
@@ -209,18 +216,21 @@ impl Requests {
             if only.is_some_and(|kind| kind != request.kind) {
                 return;
             }
-            request.travel = match travel::call(&request.as_call(), link) {
+            let groups = link.groups.filter(|_| !request.by_base_means && request.kind == Kind::Rpc);
+            let link = Link { groups, room: self.credits.available(), ..*link };
+            request.travel = match travel::call(&request.as_call(), &link) {
                 Ok(travel) => travel,
                 Err(why) => {
                     self.end(xid, Outcome::Failed(Failure::Cannot(why)), out);
                     continue;
                 }
             };
-            let Some(credit) = self.credits.call() else { return };
+            let Some(credit) = self.credits.group(request.messages()) else { return };
             request.credit = Some(credit);
-            self.unsent += 1;
+            self.unsent += credit.messages();
+            self.reserved += request.reserve();
             self.waiting.pop_front();
-            if request.travel.is_inline() {
+            if !request.travel.exposes() {
                 request.turn(Turn::Prepared);
                 self.ready.push_back(xid);
             } else {
@@ -246,7 +256,7 @@ impl Requests {
         &mut self,
         xid: u32,
         regions: impl Iterator<Item = &'a [Segment]>,
-        link: &Link,
+        link: &Link<'_>,
         out: &mut Queues,
     ) {
         let index = self.slots.index(xid);
@@ -263,8 +273,12 @@ impl Requests {
             debug_assert!(counted.is_ok(), "more regions than a call has");
         }
         let place = self.segments.get(index);
-        let octets = request.header(link, place).saturating_add(request.inline());
-        let fits = octets <= link.call_threshold && request.reply_header(link, place) <= link.reply_threshold;
+        let fits = if request.grouped().is_some() {
+            request.is_laid(place, link)
+        } else {
+            let octets = request.header(link, place).saturating_add(request.inline());
+            octets <= link.call_threshold && request.reply_header(link, place) <= link.reply_threshold
+        };
         if request.exposures().count() != request.exposed.len() || !fits {
             return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
         }
@@ -293,16 +307,36 @@ impl Requests {
         }
     }
 
-    /// Whether what was granted last still allows the next call that has a credit: it may be less than when it was given.
-    fn may_send(&self) -> bool {
-        let sent = self.credits.calls().saturating_sub(self.unsent);
-        sent == 0 || self.credits.used().saturating_sub(self.unsent) < self.credits.granted()
+    /// Whether what was granted last still allows the next call that has its credits: it may be less than when they were given.
+    /// A call in one message may always go where nothing else is under way.
+    fn may_send(&self, messages: u32) -> bool {
+        let sent = self.credits.used().saturating_sub(self.unsent);
+        self.is_alone(messages) || sent.saturating_add(messages) <= self.credits.granted()
+    }
+
+    /// Whether it is the only call that is under way.
+    fn is_alone(&self, messages: u32) -> bool {
+        messages == 1 && self.credits.messages() == self.unsent
     }
 
     /// Writes the header of the next call that is ready.
-    pub(super) fn transmit(&mut self, buffer: &mut [u8], link: &Link, out: &mut Queues) -> Option<Transmit> {
+    ///
+    /// A call in several transmissions goes on with what is given with the first one.
+    pub(super) fn transmit(
+        &mut self,
+        buffer: &mut [u8],
+        link: &Link<'_>,
+        out: &mut Queues,
+    ) -> Option<(Transmit, Option<Box<Sending>>)> {
         while let Some(xid) = self.ready.front().copied() {
-            if !self.may_send() {
+            let messages = self.slots.get(xid).map_or(1, Request::messages);
+            if !self.may_send(messages) {
+                // Where nothing is under way, nothing will bring the credits back that it was given.
+                if messages > 1 && self.credits.messages() == self.unsent {
+                    self.ready.pop_front();
+                    self.end(xid, Outcome::Again, out);
+                    continue;
+                }
                 return None;
             }
             let index = self.slots.index(xid);
@@ -313,6 +347,17 @@ impl Requests {
             if request.kind == Kind::Properties {
                 // It has no RPC message, and waits for the replies before it.
                 return None;
+            }
+            if request.grouped().is_some() {
+                self.ready.pop_front();
+                match self.begin_group(xid, link, buffer) {
+                    Some((transmit, sending)) => {
+                        self.begun(xid);
+                        return Some((transmit, Some(sending)));
+                    }
+                    None => self.end(xid, Outcome::Again, out),
+                }
+                continue;
             }
             let segments = self.segments.get(index);
             // What the peer takes may have changed since.
@@ -326,14 +371,14 @@ impl Requests {
             self.unsent -= 1;
             request.turn(Turn::Transmitted);
             request.sending = true;
-            return Some(Transmit { what: Sent::Call { xid }, header, invalidate: None });
+            return Some((Transmit { what: Sent::Call { xid }, header, invalidate: None, share: None }, None));
         }
         None
     }
 
     /// The next call that is ready, if it is for the properties: they write their own header.
     pub(super) fn transmit_properties(&mut self) -> Option<u32> {
-        let xid = self.ready.front().copied().filter(|_| self.may_send())?;
+        let xid = self.ready.front().copied().filter(|_| self.may_send(1))?;
         let request = self.slots.get_mut(xid).filter(|request| request.kind == Kind::Properties)?;
         request.turn(Turn::Transmitted);
         self.unsent -= 1;
@@ -387,8 +432,14 @@ impl Requests {
     fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
         let Some(request) = self.slots.get_mut(xid) else { return };
         if let Some(credit) = request.credit.take() {
+            self.reserved -= request.reserve();
             // There are no receives for the replies to more than was asked for, whatever is granted.
-            self.credits.replied(credit, grant.map(|grant| grant.min(self.wanted)));
+            let grant = grant.map(|grant| grant.min(self.wanted));
+            if credit.messages() > 1 && grant.is_none() {
+                self.credits.broken(credit);
+            } else {
+                self.credits.replied(credit, grant);
+            }
         }
         match request.life {
             Life::Sent => self.end(xid, outcome, out),
@@ -445,7 +496,10 @@ impl Requests {
         while let Some((xid, next)) = self.slots.find_from(from, |_| true) {
             from = next;
             let Some(request) = self.slots.get_mut(xid) else { continue };
-            request.credit = None;
+            if request.credit.is_some() && !matches!(request.life, Life::Exposing | Life::Ready) {
+                self.reserved -= request.reserve();
+                request.credit = None;
+            }
             match (request.life, request.kind) {
                 (Life::Exposing | Life::Ready | Life::Sent, Kind::Rpc) => self.end(xid, Outcome::Again, out),
                 (Life::Waiting | Life::Exposing | Life::Ready | Life::Sent, Kind::Properties) => {
@@ -489,11 +543,12 @@ impl Requests {
             _ => {}
         }
         // A call that was not sent gives its credit back, as nobody else can.
-        if matches!(request.life, Life::Exposing | Life::Ready) {
-            self.unsent -= 1;
-            if let Some(credit) = request.credit.take() {
-                self.credits.unused(credit);
-            }
+        if matches!(request.life, Life::Exposing | Life::Ready)
+            && let Some(credit) = request.credit.take()
+        {
+            self.unsent -= credit.messages();
+            self.reserved -= request.reserve();
+            self.credits.unused(credit);
         }
         if !request.turn(Turn::Ended) {
             return;
@@ -564,7 +619,7 @@ fn write(
     request: &Request,
     segments: &[Segment],
     credits: u32,
-    link: &Link,
+    link: &Link<'_>,
     buffer: &mut [u8],
 ) -> Option<usize> {
     let mut header = Outgoing { xid, version: link.version, credits, direction: MsgType::Call, ..Outgoing::EMPTY };

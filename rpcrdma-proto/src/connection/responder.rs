@@ -1,7 +1,9 @@
 //! The responder: calls of the peer's, from their arrival to the end of their replies.
 
 mod call;
+mod grouped;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
@@ -13,16 +15,19 @@ use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
+use super::sending::Sending;
 use super::slots::Slots;
 use crate::chunk::{Fault, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
 use crate::credit::{Overrun, Responder};
 use crate::header::{Chunks, Outgoing};
-use crate::travel::{self, Answer, Cannot, Item, RESULTS};
+use crate::placement::Structure;
+use crate::travel::{self, Answer, Cannot, Direction, Item, RESULTS};
 use crate::v2::{self, MsgType};
 use crate::version::Version;
 use crate::xdr::List;
 
-use call::{Call, WRITES};
+use call::Call;
+pub(super) use call::WRITES;
 
 /// The calls of one direction that are being served, and the credits that were granted for them.
 #[derive(Debug)]
@@ -34,8 +39,12 @@ pub(super) struct Serving {
     /// The segments that calls have offered.
     reads: Rows<v2::ReadSegment>,
     writes: Rows<v2::Segment>,
+    /// What calls of rtrext-02 direct about their results.
+    directions: Rows<Direction>,
     limits: Limits,
     replies: VecDeque<u32>,
+    /// Replies in several transmissions that are kept, and until when.
+    kept: VecDeque<(u32, u64)>,
     pub(super) credits: Responder,
     most: u16,
     /// What is granted: no more than `most`.
@@ -74,11 +83,13 @@ impl From<Fault> for Unserved {
 
 /// What of a message sent as a reply its requester takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Terms {
+pub(super) struct Terms<'a> {
     /// Octets of one Send.
     pub(super) threshold: u32,
     /// Whether Send With Invalidate may be used.
     pub(super) invalidate: bool,
+    /// Its receive buffers, and transmissions of a reply that we send it, if it takes those of rtrext-02.
+    pub(super) groups: Option<(&'a Structure, u32)>,
 }
 
 impl Serving {
@@ -91,8 +102,10 @@ impl Serving {
             seed,
             reads: Rows::new(places),
             writes: Rows::new(places),
+            directions: Rows::new(places),
             limits,
             replies: VecDeque::new(),
+            kept: VecDeque::new(),
             credits: Responder::new(most.into(), reserve),
             most,
             grant: most.into(),
@@ -129,6 +142,11 @@ impl Serving {
     /// Whether nothing is being served.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Whether nothing is being served but replies that are kept.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots.values().all(|call| call.life == Service::Kept)
     }
 
     /// Whether the consumer has a call, and has not answered it.
@@ -266,8 +284,11 @@ impl Serving {
         served: Served,
         length: u32,
         results: &[Item],
-        terms: Terms,
+        terms: Terms<'_>,
     ) -> Option<Result<(), Cannot>> {
+        if self.slots.get(served.0)?.reserve.is_some() {
+            return self.reply_grouped(served, length, results, terms);
+        }
         let place = self.place(served);
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
         let segments = self.writes.get_mut(place);
@@ -290,7 +311,8 @@ impl Serving {
         };
         match travel::reply(&answer) {
             Ok(way) => {
-                call.answer = call::Reply { length, results: results.iter().copied().take(RESULTS).collect(), way };
+                let results = results.iter().copied().take(RESULTS).collect();
+                call.answer = call::Reply { length, results, way, group: None };
                 call.fill(segments);
                 call.step(Step::Replied);
                 self.replies.push_back(served.0);
@@ -305,14 +327,22 @@ impl Serving {
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
         let ended = (call.xid, call.version);
         call.step(Step::Dropped);
-        self.credits.dropped();
+        let parts = call.parts;
+        self.credits.drop_all(parts);
         self.forget(served.0);
         self.remove(served, answered, out);
         Some(ended)
     }
 
     /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
-    pub(super) fn transmit(&mut self, buffer: &mut [u8], terms: impl Fn(Version) -> Terms) -> Option<Transmit> {
+    ///
+    /// A reply in several transmissions goes on with what is given with the first one, and is kept `until` then.
+    pub(super) fn transmit<'a>(
+        &mut self,
+        buffer: &mut [u8],
+        until: u64,
+        terms: impl Fn(Version) -> Terms<'a>,
+    ) -> Option<(Transmit, Option<Box<Sending>>)> {
         let key = *self.replies.front()?;
         if self.slots.len() - self.index.len() >= usize::from(self.most) {
             return None;
@@ -322,14 +352,25 @@ impl Serving {
             self.replies.pop_front();
             return None;
         };
-        let credits = self.credits.next(call.asked);
-        let header = write(call, self.writes.get(place), credits, buffer)?;
-        let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
-        call.step(Step::Transmitted);
-        self.credits.reply(call.asked);
+        let (transmit, sending) = if call.answer.group.is_some() {
+            let terms = terms(call.version);
+            self.transmit_group(key, terms, until, buffer)?
+        } else {
+            let credits = self.credits.next(call.asked);
+            let header = write(call, self.writes.get(place), credits, buffer)?;
+            let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
+            (Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate, share: None }, None)
+        };
         self.replies.pop_front();
-        self.forget(key);
-        Some(Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate })
+        let call = self.slots.get_mut(key)?;
+        call.step(Step::Transmitted);
+        if !call.again {
+            let (asked, parts) = (call.asked, call.parts);
+            self.credits.drop_all(parts - 1);
+            self.credits.reply(asked);
+            self.forget(key);
+        }
+        Some((transmit, sending))
     }
 
     /// Octets of a reply that follow its header.
@@ -346,7 +387,11 @@ impl Serving {
 
     /// The Send of a reply has given back its memory.
     pub(super) fn released(&mut self, served: Served, out: &mut Queues) {
-        if self.slots.get_mut(served.0).is_some_and(|call| call.step(Step::Released)) {
+        let Some(call) = self.slots.get_mut(served.0) else { return };
+        if call.life == Service::Sending && (call.keeps || call.again) && call.answer.group.is_some() {
+            return self.keep(served.0);
+        }
+        if call.step(Step::Released) {
             self.remove(served, true, out);
         }
     }
@@ -354,6 +399,7 @@ impl Serving {
     /// The connection is gone: no reply will reach the peer, but for those that the Send has already.
     pub(super) fn lost(&mut self, out: &mut Queues) {
         self.replies.clear();
+        self.kept.clear();
         let mut from = 0;
         while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {
             from = next;
@@ -395,7 +441,7 @@ fn write(call: &Call, segments: &[v2::Segment], credits: u32, buffer: &mut [u8])
         long: call.answer.way.long,
         ..Outgoing::EMPTY
     };
-    if !call.has_offered() {
+    if !call.has_offered() || call.reserve.is_some() {
         return header.write(buffer).ok();
     }
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, WRITES>::new();

@@ -1,13 +1,16 @@
 //! The session: all parts, and what its user may do.
 
+mod groups;
 mod incoming;
 mod outgoing;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use super::config::{Config, ConfigError, Role};
 use super::exchange::{Exchange, RegisterError, fresh};
+use super::extension::Extension;
 use super::life::{Change, Stage};
 use super::link::Link;
 use super::output::{Action, Event, Exposure, Reason, Sent, Served, Write};
@@ -15,7 +18,7 @@ use super::parts::no_parts;
 use super::queues::Queues;
 use super::receives::Receives;
 use super::requester::{CallError, Kind, NEVER, Requests};
-use super::responder::Serving;
+use super::responder::{Serving, Terms};
 use crate::chunk::Pieces;
 use crate::continuation::Abilities;
 use crate::error::{PeerError, Refusal};
@@ -35,6 +38,8 @@ pub struct Session {
     serving: Serving,
     receives: Receives,
     exchange: Exchange,
+    /// Messages in several transmissions, where they are spoken of.
+    extension: Option<Box<Extension>>,
     /// Errors to be told to the peer.
     refusals: VecDeque<(Refusal, PeerError)>,
     out: Queues,
@@ -162,6 +167,8 @@ impl Session {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let (calls, serve, segments, seed) = (config.calls, config.serve, config.segments, config.seed);
+        let rtr = config.rtr.filter(|_| config.properties && config.highest == Version::Two);
+        let extension = rtr.map(|rtr| Extension::new(rtr, config.receive_size));
         let mut session = Self {
             stage: Stage::Down,
             link: Link::new(&config, PrivateData::DEFAULT, false),
@@ -169,6 +176,7 @@ impl Session {
             serving: Serving::new(serve, config.reserve, config.limits, seed),
             receives: Receives::new(config.receive_size),
             exchange: Exchange::new(&config),
+            extension: extension.map(Box::new),
             refusals: VecDeque::new(),
             out: Queues::default(),
             counters: Counters::default(),
@@ -347,7 +355,8 @@ impl Session {
     // spec: bd-2-e, bd-5.2-a, bd-5.2-b
     pub fn reply(&mut self, call: Served, length: u32, results: &[Item]) -> Result<(), ReplyError> {
         let version = self.serving.version(call).ok_or(ReplyError::Ended)?;
-        let terms = self.link.replies(&self.config, version);
+        let groups = self.extension.as_ref().and_then(|extension| extension.replies());
+        let terms = Terms { groups, ..self.link.replies(&self.config, version) };
         match self.serving.reply(call, length, results, terms) {
             None => Err(ReplyError::Ended),
             Some(Ok(())) => Ok(()),
@@ -469,7 +478,7 @@ impl Session {
     }
 
     fn is_idle(&self) -> bool {
-        self.requests.is_done() && self.serving.is_empty() && self.refusals.is_empty()
+        self.requests.is_done() && self.serving.is_idle() && self.refusals.is_empty()
     }
 
     /// How a call of ours travels, once that is chosen.

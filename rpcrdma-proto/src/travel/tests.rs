@@ -2,17 +2,19 @@ use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-const LINK: Link = Link {
+const LINK: Link<'static> = Link {
     version: Version::Two,
     call_threshold: 4096,
     reply_threshold: 4096,
     chunks: true,
     read_chunks: u32::MAX,
     segment: 1 << 20,
+    groups: None,
+    room: 32,
 };
 const SHORT: Call<'_> = Call { length: 100, items: &[], largest_reply: 100, results: &[], reducible: true };
 
-fn way(call_: &Call<'_>, link: &Link) -> Way {
+fn way(call_: &Call<'_>, link: &Link<'_>) -> Way {
     call(call_, link).unwrap().call
 }
 
@@ -53,7 +55,7 @@ fn an_item_without_octets_is_never_moved() {
     for length in 4000..9000 {
         match way(&Call { length, items: &items, ..SHORT }, &LINK) {
             Way::Reduced(moved) => assert_eq!(moved, 0b010, "{length} octets"),
-            Way::Inline | Way::Long => {}
+            Way::Inline | Way::Long | Way::Grouped(_) => {}
         }
     }
 }
@@ -95,7 +97,7 @@ fn without_chunks_what_does_not_fit_can_not_travel() {
     assert_eq!(call(&Call { length: 1 << 20, ..SHORT }, &tiny), Err(Cannot::TooManySegments));
 }
 
-fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<u32>, bool, Link)> {
+fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<u32>, bool, Link<'static>)> {
     let items = proptest::collection::vec((0u32..4000, 0u32..9000), 0..5);
     let results = proptest::collection::vec(0u32..9000, 0..4);
     let link = (any::<bool>(), 1024u32..8192, 1024u32..8192, any::<bool>(), 0u32..5, 1u32..4000);
@@ -116,7 +118,8 @@ fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<u32>, bool, Link)>
             }
             let largest = results.iter().map(|most: &u32| most.next_multiple_of(4)).sum::<u32>() + more / 4 * 4;
             let version = if two { Version::Two } else { Version::One };
-            let link = Link { version, call_threshold, reply_threshold, chunks, read_chunks, segment };
+            let link =
+                Link { version, call_threshold, reply_threshold, chunks, read_chunks, segment, groups: None, room: 1 };
             ((end + tail).next_multiple_of(4), placed, largest, results, reducible, link)
         },
     )
@@ -149,6 +152,7 @@ proptest! {
                 prop_assert!(header - link.read_chunk(item.length) + inline(moved & !(1 << at)) > threshold);
             }
             Way::Long => prop_assert!(header <= threshold),
+            Way::Grouped(_) => prop_assert!(false, "there are no groups"),
         }
         prop_assert!(link.chunks || (travel.call == Way::Inline && !travel.writes && travel.reply_chunk.is_none()));
         // The largest reply fits, one way or the other.

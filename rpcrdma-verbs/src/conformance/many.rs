@@ -41,7 +41,7 @@ impl<D: Device> Ends<D> {
         let endpoint = self.endpoints.get_mut(pair as usize)?.as_mut()?;
         assert_eq!(completion.queue_pair, endpoint.pair().number());
         match endpoint.complete(completion) {
-            Done::Receive(buf, Status::Success) => Some((pair, Ok(buf.to_vec()))),
+            Done::Receive(buf, Status::Success) => Some((pair, Ok(buf.head.to_vec()))),
             Done::Receive(_, status) => Some((pair, Err(status))),
             Done::Requests(count, status) => {
                 for _ in 0..count {

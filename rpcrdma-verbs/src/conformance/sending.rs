@@ -188,7 +188,7 @@ pub(super) fn shared_receives_serve_several_queue_pairs<D: Device>(bed: &Bed<D>)
             far.completions.poll(&mut taken, 1).expect("no overrun");
             taken.first().filter(|completion| completion.status == Status::Success).copied()
         });
-        (taken[0].queue_pair, shared.complete(&taken[0]).expect("it was posted").to_vec())
+        (taken[0].queue_pair, shared.complete(&taken[0]).expect("it was posted").head.to_vec())
     };
     for (number, (near, pair)) in ends.iter_mut().enumerate() {
         near.send(&octets(number + 1));

@@ -203,7 +203,7 @@ impl<D: Device> End<D> {
 
     pub(super) fn complete(&mut self, completion: &Completion) {
         match self.endpoint.complete(completion) {
-            Done::Receive(buf, status) => self.seen.push_back(Seen::Receive(buf, status, completion.invalidated)),
+            Done::Receive(buf, status) => self.seen.push_back(Seen::Receive(buf.head, status, completion.invalidated)),
             Done::Requests(count, status) => {
                 for number in 1..=count {
                     let what = self.endpoint.retire().expect("it was posted");

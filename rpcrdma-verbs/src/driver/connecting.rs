@@ -127,6 +127,9 @@ impl<D: Device> Driver<D> {
         let shares = self.shared.is_some();
         // Twice what the session posts: those of the old size may still be there when it is raised.
         let receives = 2 * (config.credits + u32::from(config.serve) + config.reserve);
+        // And those that are reserved for replies in several transmissions, if all calls have them.
+        let reserved = config.rtr.map_or(0, |rtr| rtr.reserve.saturating_mul(config.credits));
+        let receives = receives.saturating_add(reserved);
         QueuePairConfig {
             sends: REQUESTS,
             receives: if shares { 0 } else { receives },

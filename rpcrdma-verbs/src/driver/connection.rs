@@ -1,24 +1,25 @@
 //! One session and its queue pair: the engine's actions become work requests, and completions go into the engine.
 
+mod exposing;
+mod receiving;
+mod sending;
+
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::chunk::{Piece, Segment};
-use rpcrdma_proto::connection::{
-    Action, Buffer, Event, Exposure, Held, Message as Place, Reason, Region, ReplyError, Sent, Served, Session,
-    Transmit,
-};
+use rpcrdma_proto::chunk::Segment;
+use rpcrdma_proto::connection::{Action, Event, Laid, Reason, ReplyError, Sent, Served, Session};
 use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
 use tracing::{Span, debug, debug_span, warn};
 
 use super::Scratch;
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
-use super::told::{Counters, GivenBack, Memory, Payload, Refused, Request, Told, Unanswered};
+use super::told::{Counters, GivenBack, Memory, Refused, Request, Told, Unanswered};
 use crate::memory::{Buf, Lent, Pool};
-use crate::provider::{Access, Completion, Device, Operation, QueuePair as _, Remote, Status};
-use crate::queue::{Done, Endpoint, Part};
+use crate::provider::{Completion, Device, QueuePair as _, Status};
+use crate::queue::{Done, Endpoint, Received, SLICES};
+use receiving::Kept;
 
 /// Regions that one call exposes.
 const REGIONS: usize = ITEMS + RESULTS + 2;
@@ -40,8 +41,19 @@ pub(crate) struct Connection<D: Device> {
     /// A message for the next call: its place is not known before it is written.
     spare: Message,
     /// Receive buffers that the session has kept.
-    kept: Vec<Option<Buf>>,
+    kept: Vec<Option<Kept>>,
     free: Vec<usize>,
+    /// Memory for the lists of segments of receive buffers.
+    spares: Vec<Vec<Buf>>,
+    /// What follows the header of the message that is being sent.
+    laid: Vec<Laid>,
+    /// Whether the message that is being sent in transmissions has memory that is not copied.
+    holds: bool,
+    /// Zeros to be sent between data.
+    zeros: Option<Lent>,
+    /// Slices that one Send may have.
+    slices: usize,
+    pool: Pool<D>,
     windows: Vec<Bound<D>>,
     /// Whether memory is exposed by windows.
     uses_windows: bool,
@@ -125,8 +137,14 @@ fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
 }
 
 impl<D: Device> Connection<D> {
-    pub(crate) fn new(session: Session, requests: usize, uses_windows: bool) -> Self {
+    pub(crate) fn new(session: Session, requests: usize, uses_windows: bool, pool: &Pool<D>) -> Self {
         Self {
+            spares: Vec::new(),
+            laid: Vec::new(),
+            holds: false,
+            zeros: None,
+            slices: pool.device().capabilities().slices.min(SLICES),
+            pool: pool.clone(),
             calls: Vec::new(),
             served: Vec::new(),
             spare: Message::default(),
@@ -277,15 +295,16 @@ impl<D: Device> Connection<D> {
             Action::PostReceives { .. } if self.endpoint.as_ref().is_some_and(Endpoint::shares) => {}
             Action::PostReceives { count, size } => {
                 for _ in 0..count {
-                    let Some(buf) = self.take(size, pool) else { return };
+                    let Some(buffer) = self.receive_buffer(size, pool) else { return };
                     if let Some(endpoint) = &mut self.endpoint {
-                        endpoint.push_receive(buf);
+                        endpoint.push_receive(buffer);
                     }
                 }
             }
             Action::Expose { xid } => self.expose(xid, device, pool),
             Action::Fence { xid, invalidated } => self.fence(xid, invalidated),
             Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
+            Action::Gather { call, message } => self.gather(call, message, pool),
         }
     }
 
@@ -300,221 +319,6 @@ impl<D: Device> Connection<D> {
                 None
             }
         }
-    }
-
-    /// Exposes what a call needs: the binds go before the call itself, in the same queue.
-    fn expose(&mut self, xid: u32, device: &D, pool: &Pool<D>) {
-        let exposures: ArrayVec<Exposure, REGIONS> = self.session.exposures(xid).collect();
-        let mut segments = ArrayVec::<[Segment; 1], REGIONS>::new();
-        for exposure in exposures {
-            match self.expose_one(xid, exposure, device, pool) {
-                Some(segment) => segments.push([segment]),
-                None => return self.session.unexposable(xid),
-            }
-        }
-        self.counters.exposed += segments.len() as u64;
-        self.session.exposed(xid, segments.iter().map(<[Segment; 1]>::as_slice));
-    }
-
-    fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D, pool: &Pool<D>) -> Option<Segment> {
-        let Exposure { region, length } = exposure;
-        let ours = self.calls.get_mut(self.session.place(xid))?;
-        let (memory, from) = match region {
-            Region::Item(number) => ours.message.source(number).map(|(buf, from)| (buf.clone(), from))?,
-            Region::Result(number) => (ours.results.get(number)?.clone(), 0),
-            Region::Call => {
-                let mut whole = pool.take(length).ok()?;
-                ours.message.copy(0..length, whole.as_full_mut());
-                whole.set_len(length);
-                self.counters.copied += u64::from(length);
-                (ours.whole.insert(whole.into()).clone(), 0)
-            }
-            Region::Reply => (ours.reply.insert(pool.take(length).ok()?.into()).clone(), 0),
-        };
-        let access = if region.is_written() { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
-        let slice = memory.slice(from, length)?;
-        let exposed = if self.uses_windows {
-            let mut bound = self.windows.pop().or_else(|| Bound::new(device).ok())?;
-            let (window, key) = (bound.number(), bound.next_key());
-            let part = Part { buf: memory.clone(), from, length };
-            let pushed =
-                self.endpoint.as_mut()?.push(Operation::Bind { window, key, access }, &[part], false, Work::Part);
-            pushed.then_some(())?;
-            Exposed::Window { bound, _memory: memory }
-        } else {
-            Exposed::register(device, &slice, access, memory).ok()?
-        };
-        let segment = Segment { handle: exposed.key(), length, offset: slice.address };
-        ours.exposed.push(exposed);
-        Some(segment)
-    }
-
-    /// Makes a call's memory unreachable. What the peer has invalidated is so already.
-    fn fence(&mut self, xid: u32, invalidated: Option<u32>) {
-        let place = self.session.place(xid);
-        let Some(ours) = self.calls.get_mut(place) else { return };
-        let alive = self.endpoint.as_mut();
-        let Some(endpoint) = alive else {
-            // Its queue pair is gone, and with it every way to the windows; they go, too.
-            ours.exposed.clear();
-            return self.session.fenced(xid);
-        };
-        let windows = ours.exposed.iter().filter(|one| matches!(one, Exposed::Window { .. }));
-        let bound: ArrayVec<u32, REGIONS> = windows.map(Exposed::key).filter(|key| Some(*key) != invalidated).collect();
-        for (number, key) in bound.iter().enumerate() {
-            let last = number + 1 == bound.len();
-            let work = if last { Work::Fence(xid) } else { Work::Part };
-            endpoint.push(Operation::Invalidate { key: *key }, &[], last, work);
-        }
-        if bound.is_empty() {
-            self.fenced(xid);
-        }
-    }
-
-    /// A call's memory is unreachable: the windows can be used again, and registrations end.
-    fn fenced(&mut self, xid: u32) {
-        let place = self.session.place(xid);
-        if let Some(ours) = self.calls.get_mut(place) {
-            for exposed in ours.exposed.drain(..) {
-                if let Exposed::Window { bound, .. } = exposed {
-                    self.windows.push(bound);
-                }
-            }
-        }
-        self.session.fenced(xid);
-    }
-
-    /// Puts a call of the peer's together: its inline octets are copied, and the rest is read to where it belongs.
-    fn read(&mut self, call: Served, buffer: Buffer, inline: Range<u32>, pool: &Pool<D>) {
-        let received = self.give_back(buffer);
-        let place = self.session.served_place(call);
-        let Some(mut whole) = self.session.length(call).and_then(|length| self.take(length, pool)) else { return };
-        let (Some(length), Some(pieces)) = (self.session.length(call), self.session.pieces(call)) else { return };
-        whole.set_len(length);
-        let mut reads = std::mem::take(&mut self.reads);
-        reads.clear();
-        for piece in pieces {
-            match piece {
-                Piece::Inline { at, from, length } => {
-                    let from = (inline.start + from) as usize;
-                    let source = received.as_ref().and_then(|buf| buf.get(from..from + length as usize));
-                    let target = whole.get_mut(at as usize..(at + length) as usize);
-                    if let (Some(source), Some(target)) = (source, target) {
-                        target.copy_from_slice(source);
-                        self.counters.copied += u64::from(length);
-                    }
-                }
-                Piece::Padding { at, length } => {
-                    whole.get_mut(at as usize..(at + length) as usize).unwrap_or_default().fill(0);
-                }
-                Piece::Read { at, from } => reads.push((at, from)),
-            }
-        }
-        let whole = Lent::from(whole);
-        let Some(endpoint) = &mut self.endpoint else {
-            self.reads = reads;
-            return;
-        };
-        for (number, (at, from)) in reads.iter().enumerate() {
-            let last = number + 1 == reads.len();
-            let part = Part { buf: whole.clone(), from: *at, length: from.length };
-            let from = Remote { address: from.offset, key: from.handle };
-            endpoint.push(Operation::Read { from }, &[part], last, if last { Work::Read(call) } else { Work::Part });
-        }
-        self.counters.reads += reads.len() as u64;
-        if let Some(theirs) = at(&mut self.served, place) {
-            theirs.whole = Some(whole);
-        }
-        if reads.is_empty() {
-            self.session.moved(call);
-        }
-        self.reads = reads;
-    }
-
-    /// Sends a message: its header is in the scratch memory.
-    fn transmit(&mut self, transmit: Transmit, pool: &Pool<D>, scratch: &[u8], watch: &mut impl FnMut(&[u8])) {
-        let Transmit { what, header, invalidate } = transmit;
-        self.trace(what);
-        let parts: ArrayVec<Range<u32>, { ITEMS + 1 }> = self.session.parts(what).collect();
-        let inline: u32 = parts.iter().map(|part| part.end - part.start).sum();
-        let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
-        let Some(mut buf) = self.take(total, pool) else { return };
-        let out = buf.as_full_mut();
-        if let (Some(out), Some(written)) = (out.get_mut(..header), scratch.get(..header)) {
-            out.copy_from_slice(written);
-        }
-        let message = match what {
-            Sent::Call { xid } => self.calls.get_mut(self.session.place(xid)).map(|ours| &mut ours.message),
-            Sent::Reply { call } => {
-                self.served.get_mut(self.session.served_place(call)).map(|theirs| &mut theirs.reply)
-            }
-            Sent::Header => None,
-        };
-        let mut at = header;
-        if let Some(message) = message {
-            for part in parts {
-                let end = at + (part.end - part.start) as usize;
-                message.copy(part, out.get_mut(at..end).unwrap_or_default());
-                at = end;
-            }
-        }
-        buf.set_len(total);
-        watch(&buf);
-        self.counters.copied += u64::from(inline);
-        self.counters.sends += 1;
-        let writes = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
-        let Some(endpoint) = &mut self.endpoint else { return };
-        self.unsignaled += 1;
-        let signaled = writes || self.unsignaled >= SIGNAL;
-        if signaled {
-            self.unsignaled = 0;
-        }
-        let part = Part { buf: buf.into(), from: 0, length: total };
-        let work = if writes { Work::Send(what) } else { Work::Part };
-        endpoint.push(Operation::Send { invalidate }, &[part], signaled, work);
-        if !writes {
-            // All of it was copied.
-            self.session.released(what);
-        }
-    }
-
-    /// Tells how a call travels, and why.
-    fn trace(&self, what: Sent) {
-        let Sent::Call { xid } = what else { return };
-        let Some(ours) = self.calls.get(self.session.place(xid)) else { return };
-        if let (false, Some(travel)) = (ours.span.is_disabled(), self.session.travel(xid)) {
-            debug!(parent: &ours.span, %travel, "sent");
-        }
-    }
-
-    /// Writes what of a reply goes to the peer's memory; whether there is any.
-    fn write(&mut self, call: Served, pool: &Pool<D>) -> bool {
-        let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return false };
-        let Some(endpoint) = &mut self.endpoint else { return false };
-        let mut any = false;
-        for write in self.session.writes(call) {
-            let length = write.octets.end - write.octets.start;
-            let part = match theirs.reply.source_at(write.octets.start) {
-                Some((buf, from)) => Part { buf: buf.clone(), from, length },
-                None => {
-                    if theirs.long.is_none() {
-                        let whole = theirs.reply.length();
-                        let Ok(mut buf) = pool.take(whole) else { continue };
-                        theirs.reply.copy(0..whole, buf.as_full_mut());
-                        buf.set_len(whole);
-                        self.counters.copied += u64::from(whole);
-                        theirs.long = Some(buf.into());
-                    }
-                    let Some(long) = &theirs.long else { continue };
-                    Part { buf: long.clone(), from: write.octets.start, length }
-                }
-            };
-            let to = Remote { address: write.target.offset, key: write.target.handle };
-            endpoint.push(Operation::Write { to }, &[part], false, Work::Part);
-            self.counters.writes += 1;
-            any = true;
-        }
-        any
     }
 
     /// A completion of this connection's. False if the queue pair has failed.
@@ -541,7 +345,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// A completion of a shared receive, by which this connection has received. False if the queue pair has failed.
-    pub(crate) fn complete_shared(&mut self, completion: &Completion, buf: Buf) -> bool {
+    pub(crate) fn complete_shared(&mut self, completion: &Completion, buf: Received) -> bool {
         // It may be left of an earlier queue pair.
         let ours = |endpoint: &&Endpoint<D, Work>| endpoint.pair().number() == completion.queue_pair;
         if self.endpoint.as_ref().filter(ours).is_none() {
@@ -564,35 +368,6 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    fn received(&mut self, buf: Buf, invalidated: Option<u32>) {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.kept.push(None);
-            self.kept.len() - 1
-        });
-        let held = self.session.received(Buffer(number as u64), &buf, invalidated);
-        match held {
-            Held::Kept => {
-                if let Some(place) = self.kept.get_mut(number) {
-                    *place = Some(buf);
-                }
-            }
-            Held::Free => self.free.push(number),
-        }
-    }
-
-    /// A receive buffer that the session had kept.
-    fn give_back(&mut self, buffer: Buffer) -> Option<Buf> {
-        let number = usize::try_from(buffer.0).ok()?;
-        let buf = self.kept.get_mut(number)?.take()?;
-        self.free.push(number);
-        Some(buf)
-    }
-
-    fn payload(&mut self, buffer: Buffer, octets: Range<u32>) -> Option<Payload> {
-        let buf = self.give_back(buffer)?;
-        Some(Payload { buf, octets: octets.start as usize..octets.end as usize })
-    }
-
     fn tell(&mut self, event: Event) {
         let told = match event {
             Event::Ready { version } => Some(Told::Ready(version)),
@@ -612,6 +387,10 @@ impl<D: Device> Connection<D> {
                 self.done(xid, &[]);
                 Some(Told::Failed { xid, why })
             }
+            Event::Broken { report, ours } => {
+                debug!(why = %report.why, ours, "a group of transmissions was broken");
+                None
+            }
             Event::PropertiesChanged | Event::PropertyAnswered { .. } | Event::PeerError { .. } => None,
             Event::Operation { operation } => {
                 self.give_back(operation.buffer);
@@ -625,37 +404,6 @@ impl<D: Device> Connection<D> {
         if let Some(told) = told {
             self.events.push_back(told);
         }
-    }
-
-    fn arrived(&mut self, call: Served, xid: u32, message: Place) -> Option<Told> {
-        let message = match message {
-            Place::Inline { buffer, octets } => self.payload(buffer, octets)?,
-            Place::Placed { length } => {
-                let place = self.session.served_place(call);
-                let whole = self.served.get_mut(place)?.whole.take()?;
-                Payload { buf: whole.into_buf().ok()?, octets: 0..length as usize }
-            }
-        };
-        Some(Told::Arrived { call, xid, message })
-    }
-
-    fn replied(&mut self, xid: u32, reply: rpcrdma_proto::connection::Reply) -> Option<Told> {
-        let place = self.session.place(xid);
-        if let Some(ours) = self.calls.get(place) {
-            debug!(parent: &ours.span, inline = reply.inline.len(), long = reply.long, "replied");
-        }
-        let long = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
-        let inline = self.payload(reply.buffer, reply.inline.clone());
-        let message = match (reply.inline.is_empty(), reply.long, long) {
-            (true, Some(octets), Some(long)) => {
-                let mut buf = long.into_buf().ok()?;
-                buf.set_len(octets);
-                Payload { buf, octets: 0..octets as usize }
-            }
-            _ => inline?,
-        };
-        self.done(xid, &reply.results);
-        Some(Told::Replied { xid, message })
     }
 
     /// A call has ended: its memory waits to be taken, with the octets that were written to each result.

@@ -1,8 +1,8 @@
 //! Receives that all connections of a driver share.
 
-use crate::memory::{Buf, Pool};
+use crate::memory::Pool;
 use crate::provider::{Completion, Device};
-use crate::queue::{Endpoint, SharedQueue};
+use crate::queue::{Endpoint, Received, SharedQueue};
 
 use super::DriverError;
 
@@ -36,7 +36,7 @@ impl<D: Device> Shared<D> {
     }
 
     /// What has come by a receive.
-    pub(super) fn complete(&self, completion: &Completion) -> Option<Buf> {
+    pub(super) fn complete(&self, completion: &Completion) -> Option<Received> {
         self.queue.complete(completion)
     }
 
@@ -51,7 +51,7 @@ impl<D: Device> Shared<D> {
         }
         let mut taken = Ok(());
         let bufs = (0..missing).map_while(|_| match pool.take(self.size) {
-            Ok(buf) => Some(buf),
+            Ok(buf) => Some(Received::from(buf)),
             Err(error) => {
                 taken = Err(error);
                 None

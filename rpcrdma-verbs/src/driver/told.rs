@@ -9,7 +9,8 @@ use rpcrdma_proto::travel::{ITEMS, RESULTS};
 use rpcrdma_proto::version::Version;
 
 use super::message::WriteError;
-use crate::memory::Buf;
+use crate::memory::{Buf, Frozen, MemoryError, Pool};
+use crate::provider::Device;
 
 /// What a connection's transport has done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -41,6 +42,44 @@ pub(crate) enum Told {
 pub struct Payload {
     pub(super) buf: Buf,
     pub(super) octets: Range<usize>,
+    /// What the peer's Sends have placed apart.
+    pub(super) items: Vec<Placed>,
+}
+
+/// An item of a message that the peer's Sends have placed apart (rtrext-02): its octets are where they landed.
+///
+/// They can be kept, as parts of [`Frozen`]: their memory is free when nobody has them any more.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub(super) position: u32,
+    pub(super) length: u32,
+    pub(super) first: Frozen,
+    pub(super) more: Vec<Frozen>,
+}
+
+impl Placed {
+    /// Where its data begin in the message, with everything in place: in octets from the beginning of the RPC message.
+    #[must_use]
+    pub const fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Octets.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Its octets, one part after the other: one, unless it is longer than a segment of a receive buffer.
+    pub fn parts(&self) -> impl Iterator<Item = &Frozen> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
 }
 
 impl Payload {
@@ -48,6 +87,40 @@ impl Payload {
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         self.buf.get(self.octets.clone()).unwrap_or_default()
+    }
+
+    /// The items that are not in its octets.
+    #[must_use]
+    pub fn items(&self) -> &[Placed] {
+        &self.items
+    }
+
+    /// The same message with all of its items in place: they are copied, if there are any.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(crate) fn flattened<D: Device>(self, pool: &Pool<D>) -> Result<Self, MemoryError> {
+        if self.items.is_empty() {
+            return Ok(self);
+        }
+        let octets = self.octets();
+        let items: usize = self.items.iter().map(|item| item.length.next_multiple_of(4) as usize).sum();
+        let length = octets.len() + items;
+        let mut whole = pool.take(u32::try_from(length).map_err(|_| MemoryError::TooLarge(length))?)?;
+        let mut left = octets;
+        for item in &self.items {
+            let before = (item.position as usize).saturating_sub(whole.len()).min(left.len());
+            let (here, after) = left.split_at(before);
+            whole.extend_from_slice(here);
+            item.parts().for_each(|part| {
+                whole.extend_from_slice(part);
+            });
+            let padding = item.length.next_multiple_of(4) - item.length;
+            whole.extend_from_slice([0; 3].get(..padding as usize).unwrap_or_default());
+            left = after;
+        }
+        whole.extend_from_slice(left);
+        Ok(Self { octets: 0..whole.len(), buf: whole, items: Vec::new() })
     }
 }
 

@@ -33,6 +33,10 @@ pub(super) struct Request {
     /// The segments of each region that is exposed, counted.
     pub(super) exposed: ArrayVec<u16, REGIONS>,
     pub(super) invalidated: Option<u32>,
+    /// Whether it goes without rtrext-02: it was reported broken, or its operation unknown.
+    pub(super) by_base_means: bool,
+    /// Errors that may still come of its first transmissions.
+    pub(super) stale_errors: u32,
     pub(super) outcome: Outcome,
 }
 
@@ -77,6 +81,8 @@ impl Request {
             travel: NO_TRAVEL,
             exposed: ArrayVec::new(),
             invalidated: None,
+            by_base_means: false,
+            stale_errors: 0,
             outcome: Outcome::None,
         }
     }
@@ -108,10 +114,16 @@ impl Request {
             Way::Inline => (0, None),
             Way::Reduced(moved) => (moved, None),
             Way::Long => (0, Some(Exposure { region: Region::Call, length: self.length })),
+            Way::Grouped(grouped) => (grouped.read, None),
+        };
+        let written = match self.travel.call {
+            Way::Grouped(grouped) => grouped.explicit,
+            _ if self.travel.writes => u64::MAX,
+            _ => 0,
         };
         let items = self.items.iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
         let items = items.map(|(at, item)| Exposure { region: Region::Item(at), length: item.length });
-        let results = self.results.iter().enumerate().filter(|_| self.travel.writes);
+        let results = self.results.iter().enumerate().filter(move |(at, _)| written >> at & 1 == 1);
         let results = results.map(|(at, most)| Exposure { region: Region::Result(at), length: *most });
         let reply = self.travel.reply_chunk.map(|length| Exposure { region: Region::Reply, length });
         whole.into_iter().chain(items).chain(results).chain(reply)
@@ -133,7 +145,7 @@ impl Request {
         match self.travel.call {
             Way::Inline => parts(self.length, &[], 0),
             Way::Reduced(moved) => parts(self.length, &self.items, moved),
-            Way::Long => no_parts(),
+            Way::Long | Way::Grouped(_) => no_parts(),
         }
     }
 
@@ -154,7 +166,7 @@ impl Request {
     }
 
     /// Octets that the header of its reply takes, which returns the segments that were exposed for it.
-    pub(super) fn reply_header(&self, link: &Link, segments: &[Segment]) -> u32 {
+    pub(super) fn reply_header(&self, link: &Link<'_>, segments: &[Segment]) -> u32 {
         let lists = self.regions(segments).map(|(region, segments)| {
             let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
             match region {
@@ -167,7 +179,7 @@ impl Request {
     }
 
     /// Octets that its header takes, with the segments that were exposed.
-    pub(super) fn header(&self, link: &Link, segments: &[Segment]) -> u32 {
+    pub(super) fn header(&self, link: &Link<'_>, segments: &[Segment]) -> u32 {
         let lists = self.regions(segments).map(|(region, segments)| {
             let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
             match region {

@@ -4,12 +4,21 @@ use crate::travel::Item;
 use crate::version::Version;
 use std::{vec, vec::Vec};
 
-fn link(version: Version) -> Link {
-    Link { version, call_threshold: 1024, reply_threshold: 1024, chunks: true, read_chunks: u32::MAX, segment: 1000 }
+fn link(version: Version) -> Link<'static> {
+    Link {
+        version,
+        call_threshold: 1024,
+        reply_threshold: 1024,
+        chunks: true,
+        read_chunks: u32::MAX,
+        segment: 1000,
+        groups: None,
+        room: 1,
+    }
 }
 
 /// Regions of a call in segments of a thousand octets at most.
-fn exposed(requests: &mut Requests, xid: u32, link: &Link, out: &mut Queues) -> Vec<Vec<Segment>> {
+fn exposed(requests: &mut Requests, xid: u32, link: &Link<'_>, out: &mut Queues) -> Vec<Vec<Segment>> {
     let mut handle = 0;
     let regions: Vec<Vec<Segment>> = requests
         .exposures(xid)
@@ -47,7 +56,7 @@ fn a_header_has_what_was_exposed() {
             let regions = exposed(&mut requests, xid, &link, &mut out);
             let counted = requests.slots.get(xid).unwrap().header(&link, requests.segments.get(0));
             let mut octets = [0; 1024];
-            let sent = requests.transmit(&mut octets, &link, &mut out).unwrap();
+            let (sent, _) = requests.transmit(&mut octets, &link, &mut out).unwrap();
             assert_eq!(sent.header, counted as usize);
             let inline: u32 = requests.parts(xid).map(|part| part.end - part.start).sum();
             octets[sent.header..sent.header + 4].copy_from_slice(&xid.to_be_bytes());
@@ -78,7 +87,7 @@ fn a_call_that_no_longer_fits_travels_another_way() {
     assert!(requests.has_waiting() && requests.credits.used() == 0);
     requests.admit(&link(Version::Two), None, &mut out);
     exposed(&mut requests, xid, &link(Version::Two), &mut out);
-    let sent = requests.transmit(&mut octets, &link(Version::Two), &mut out).unwrap();
+    let (sent, _) = requests.transmit(&mut octets, &link(Version::Two), &mut out).unwrap();
     assert_eq!(sent.header, 32 + 5 * 24, "a Position-Zero Read chunk");
 }
 

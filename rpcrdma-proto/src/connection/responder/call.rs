@@ -9,12 +9,13 @@ use crate::chunk::Segment;
 use crate::connection::life::{Service, Step};
 use crate::connection::output::{Buffer, Message, Write};
 use crate::connection::parts::{Parts, no_parts, parts};
-use crate::travel::{Item, RESULTS, Return};
+use crate::connection::sending::APART;
+use crate::travel::{GroupReturn, Item, RESULTS, Return};
 use crate::v2;
 use crate::version::Version;
 
 /// Write chunks that one call may offer: more than any binding to NFS has.
-pub(super) const WRITES: usize = 16;
+pub(in crate::connection) const WRITES: usize = 16;
 
 /// A call of the peer's.
 #[derive(Debug)]
@@ -36,6 +37,13 @@ pub(super) struct Call {
     /// Segments of its Reply chunk.
     pub(super) reply: Option<u16>,
     pub(super) keys: Keys,
+    /// Transmissions in which it came.
+    pub(super) parts: u32,
+    /// Receives that are reserved for its reply, if it came by rtrext-02.
+    pub(super) reserve: Option<u32>,
+    /// Whether its reply is to be kept when it is sent, and whether it was sent again.
+    pub(super) keeps: bool,
+    pub(super) again: bool,
     pub(super) answer: Reply,
 }
 
@@ -45,10 +53,19 @@ pub(super) struct Reply {
     pub(super) length: u32,
     pub(super) results: ArrayVec<Item, RESULTS>,
     pub(super) way: Return,
+    /// How it goes in transmissions of rtrext-02.
+    pub(super) group: Option<GroupReturn>,
 }
 
 impl Reply {
-    const NONE: Self = Self { length: 0, results: ArrayVec::new_const(), way: Return { moved: 0, long: false } };
+    const NONE: Self =
+        Self { length: 0, results: ArrayVec::new_const(), way: Return { moved: 0, long: false }, group: None };
+
+    /// The results that are in a set.
+    pub(super) fn chosen(&self, set: u64) -> ArrayVec<Item, APART> {
+        let results = self.results.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        results.map(|(_, item)| *item).take(APART).collect()
+    }
 
     /// The results that are written to Write chunks, each with the number of its chunk.
     fn moved(&self) -> impl Iterator<Item = (usize, Item)> + use<'_> {
@@ -97,18 +114,31 @@ impl Call {
     /// A call without chunks, of which all has come.
     pub(super) fn new(arrival: &Arrival<'_>) -> Self {
         Self {
-            life: Service::Given,
-            xid: arrival.xid,
-            version: arrival.version,
-            asked: arrival.asked,
-            buffer: arrival.buffer,
             inline: arrival.inline.clone(),
             // What has come in one Send.
             length: arrival.inline.as_ref().map_or(0, |inline| inline.end - inline.start),
+            ..Self::empty(arrival.xid, arrival.version, arrival.asked, arrival.buffer)
+        }
+    }
+
+    /// A call without anything.
+    pub(super) const fn empty(xid: u32, version: Version, asked: u32, buffer: Buffer) -> Self {
+        Self {
+            life: Service::Given,
+            xid,
+            version,
+            asked,
+            buffer,
+            inline: None,
+            length: 0,
             reads: 0,
-            writes: ArrayVec::new(),
+            writes: ArrayVec::new_const(),
             reply: None,
             keys: Keys::None,
+            parts: 1,
+            reserve: None,
+            keeps: false,
+            again: false,
             answer: Reply::NONE,
         }
     }

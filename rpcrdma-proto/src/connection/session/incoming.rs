@@ -16,18 +16,19 @@ use crate::error::{Outcome, PeerError, Refusal, Why};
 use crate::header::{Body, Chunks, Header};
 use crate::private_data::PrivateData;
 use crate::property::Basic;
+use crate::travel;
 use crate::v2::MsgType;
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
 use crate::version::{Event as Turn, Negotiation, Version};
 
 /// An operation as it came.
-struct Notice<'a> {
-    xid: u32,
-    credits: u32,
-    direction: MsgType,
-    code: u32,
-    info: &'a [u8],
-    payload: &'a [u8],
+pub(super) struct Notice<'a> {
+    pub(super) xid: u32,
+    pub(super) credits: u32,
+    pub(super) direction: MsgType,
+    pub(super) code: u32,
+    pub(super) info: &'a [u8],
+    pub(super) payload: &'a [u8],
 }
 
 impl Notice<'_> {
@@ -37,6 +38,12 @@ impl Notice<'_> {
     fn is_contradicted(&self) -> bool {
         let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
         [*a, *b, *c, *d] == self.xid.to_be_bytes() && i32::from_be_bytes(*mtype) != self.direction.value()
+    }
+
+    /// Whether the RPC message that begins behind it has another XID or direction, if so much of it is there.
+    pub(super) fn is_of_another(&self) -> bool {
+        let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
+        [*a, *b, *c, *d] != self.xid.to_be_bytes() || i32::from_be_bytes(*mtype) != self.direction.value()
     }
 }
 
@@ -56,6 +63,9 @@ impl Session {
         self.receives = Receives::new(self.config.receive_size);
         self.requests.connected();
         self.exchange.connected();
+        if let Some(extension) = &mut self.extension {
+            extension.connected(self.config.receive_size);
+        }
         self.refusals.clear();
         match (self.link.version, self.config.role) {
             (Some(version), _) => self.settled(version),
@@ -88,6 +98,7 @@ impl Session {
         if self.exchange.is_asking() {
             self.unanswered();
         }
+        self.groups_lost();
         self.requests.lost(&mut self.out);
         self.serving.lost(&mut self.out);
         if why.is_final() {
@@ -103,6 +114,7 @@ impl Session {
     /// Time has passed.
     pub fn timeout(&mut self, now: u64) {
         self.requests.expire(now, &mut self.out);
+        self.serving.forget_kept(now, &mut self.out);
         if self.link.answer_by.is_some_and(|by| by <= now) {
             self.link.answer_by = None;
             self.memory.remember(now, self.config.memory);
@@ -127,7 +139,11 @@ impl Session {
     pub fn exposed<'a>(&mut self, xid: u32, regions: impl IntoIterator<Item = &'a [Segment]>) {
         let ready = self.stage == Stage::Up && (self.config.role == Role::Client || self.peer_ready);
         match self.link.calls(&self.config).filter(|_| ready) {
-            Some(link) => self.requests.exposed(xid, regions.into_iter(), &link, &mut self.out),
+            Some(link) => {
+                let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
+                let link = travel::Link { groups, ..link };
+                self.requests.exposed(xid, regions.into_iter(), &link, &mut self.out);
+            }
             None => self.requests.postponed(xid, &mut self.out),
         }
     }
@@ -154,6 +170,20 @@ impl Session {
     /// connection, as the drafts have it.
     // spec: bd-2-a, bd-2.4-a, bd-2.4-c, bd-2.4-d, bd-2.4-e, bd-4.1-a, bd-4.1-b, bd-4.1-c, v2-3.2-a, v2-3.2-b, v2-3.2-c
     pub fn received(&mut self, buffer: Buffer, message: &[u8], invalidated: Option<u32>) -> Held {
+        // A receive is of 32 bits.
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        self.received_in_segments(buffer, message, length, invalidated)
+    }
+
+    /// The same for a message of `length` octets in several segments of a receive buffer, of which only the beginning is
+    /// shown. What is no transmission of rtrext-02 ([`is_shown`](Self::is_shown)) must be shown whole.
+    pub fn received_in_segments(
+        &mut self,
+        buffer: Buffer,
+        message: &[u8],
+        length: u32,
+        invalidated: Option<u32>,
+    ) -> Held {
         if self.stage != Stage::Up {
             return Held::Free;
         }
@@ -167,12 +197,20 @@ impl Session {
             return Held::Free;
         }
         match &parsed {
+            Ok(header) if self.extension.is_some() && self.interrupts(header) => {
+                self.counters.dropped += 1;
+                Held::Free
+            }
             Ok(header) => {
-                let held = self.arrived(buffer, message, header, invalidated);
+                let held = self.arrived(buffer, (message, length), header, invalidated);
                 self.finish();
                 held
             }
             Err(refusal) => {
+                if self.extension.is_some() {
+                    let procedure = message.get(12..16).and_then(|word| word.first_chunk());
+                    self.interrupted_by(refusal.xid, procedure.map_or(0, |word| u32::from_be_bytes(*word)));
+                }
                 self.refuse(*refusal);
                 Held::Free
             }
@@ -190,12 +228,31 @@ impl Session {
                 let no_call = self.config.role == Role::Client && chunks.reads().is_empty();
                 no_call || self.requests.expects(header.xid)
             }
-            Body::Operation { .. } | Body::Error(_) => false,
+            Body::Operation { direction, code, .. } => {
+                direction == MsgType::Reply && self.extension.is_some() && self.takes_group(code)
+            }
+            Body::Error(_) => false,
         }
     }
 
+    /// Whether a message needs to be shown no more of than this beginning: it is a transmission of rtrext-02, and its header
+    /// is there.
+    #[must_use]
+    pub fn is_shown(&self, beginning: &[u8]) -> bool {
+        let header = self.extension.as_ref().and_then(|_| Header::parse(beginning, Version::Two).ok());
+        let code =
+            header.and_then(|header| if let Body::Operation { code, .. } = header.body { Some(code) } else { None });
+        code.is_some_and(|code| self.takes_group(code))
+    }
+
     // spec: bd-4.1-e
-    fn arrived(&mut self, buffer: Buffer, message: &[u8], header: &Header<'_>, invalidated: Option<u32>) -> Held {
+    fn arrived(
+        &mut self,
+        buffer: Buffer,
+        (message, length): (&[u8], u32),
+        header: &Header<'_>,
+        invalidated: Option<u32>,
+    ) -> Held {
         let Header { xid, version, credits, .. } = *header;
         let inline = |payload: &[u8]| {
             // A receive is of 32 bits.
@@ -220,6 +277,10 @@ impl Session {
             }
             Body::Operation { direction, code, info, payload } => {
                 let told = Notice { xid, credits, direction: *direction, code: *code, info, payload };
+                if self.takes_group(*code) {
+                    let header = inline(payload).start;
+                    return self.group_arrived(&told, buffer, header, length, invalidated);
+                }
                 self.operation_arrived(&told, buffer, message)
             }
             Body::Error(error) => {
@@ -233,6 +294,9 @@ impl Session {
     fn call_arrived(&mut self, arrival: Arrival<'_>) -> Held {
         let (xid, version) = (arrival.xid, arrival.version);
         self.spoken(version);
+        if self.extension.is_some() {
+            self.serving.forget_kept(u64::MAX, &mut self.out);
+        }
         if !self.link.takes(&self.config, version, !arrival.chunks.is_empty()) {
             self.refuse_as(xid, version, PeerError::Header);
             return Held::Free;
@@ -266,7 +330,7 @@ impl Session {
             return Held::Free;
         }
         self.spoken(version);
-        let reply = Reply { buffer, inline, long: None, results: arrayvec::ArrayVec::new() };
+        let reply = Reply { buffer, inline, long: None, results: arrayvec::ArrayVec::new(), gathered: None };
         let answered = Answered { xid, grant, chunks, reply, invalidated };
         let kept = self.requests.replied(answered, &mut self.out);
         match kept {
@@ -281,7 +345,7 @@ impl Session {
 
     /// The peer has spoken in a version.
     // spec: v2-5.3-a
-    fn spoken(&mut self, version: Version) {
+    pub(super) fn spoken(&mut self, version: Version) {
         if self.link.version.is_some() {
             return;
         }
@@ -316,6 +380,7 @@ impl Session {
             return Held::Free;
         }
         self.properties_arrived(told);
+        self.abilities_told();
         Held::Free
     }
 
@@ -366,7 +431,7 @@ impl Session {
     }
 
     /// A property operation that breaks a rule (decision D15).
-    fn malformed(&mut self, told: &Notice<'_>) {
+    pub(super) fn malformed(&mut self, told: &Notice<'_>) {
         match told.direction {
             MsgType::Call => self.refuse_as(told.xid, Version::Two, PeerError::Header),
             MsgType::Reply => {
@@ -415,6 +480,9 @@ impl Session {
     // spec: v2-4.2.2-c, v2-4.2.3-a, v2-5.2-a
     #[cold]
     fn error_arrived(&mut self, xid: u32, version: Version, error: PeerError) {
+        if error == PeerError::Operation && self.operation_unknown(xid) {
+            return;
+        }
         let asked = self.link.negotiation == Negotiation::Asked && self.requests.expects(xid);
         let mut again = false;
         if asked {
@@ -453,7 +521,7 @@ impl Session {
         }
     }
 
-    fn refuse_as(&mut self, xid: u32, version: Version, error: PeerError) {
+    pub(super) fn refuse_as(&mut self, xid: u32, version: Version, error: PeerError) {
         self.answer(Refusal::of_call(xid, version), error);
     }
 

@@ -1,22 +1,29 @@
 //! What is polled.
 
+use alloc::boxed::Box;
+
 use super::Session;
 use crate::connection::config::Role;
+use crate::connection::extension::Extension;
 use crate::connection::life::Stage;
 use crate::connection::output::{Action, Event, Sent, Transmit};
 use crate::connection::requester::{Kind, NEVER};
+use crate::connection::responder::Terms;
+use crate::connection::sending::Sending;
 use crate::error::PeerError;
+use crate::travel;
 use crate::version::{Event as Turn, Negotiation, Version};
 
 impl Session {
     /// The next thing that the transport is to do: all of them before the next message is sent.
     pub fn poll_action(&mut self) -> Option<Action> {
+        // A call that is let go may reserve receives for its reply.
+        self.admit();
         if self.stage == Stage::Up
             && let Some(action) = self.receives.up_to(self.wanted_receives())
         {
             return Some(action);
         }
-        self.admit();
         self.out.actions.pop_front()
     }
 
@@ -29,7 +36,8 @@ impl Session {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let retry = if self.wants_connection() { self.retry_at } else { NEVER };
-        let first = self.requests.soonest().min(self.link.answer_by.unwrap_or(NEVER)).min(retry);
+        let kept = self.serving.kept_until().unwrap_or(NEVER);
+        let first = self.requests.soonest().min(self.link.answer_by.unwrap_or(NEVER)).min(retry).min(kept);
         (first != NEVER).then_some(first)
     }
 
@@ -39,11 +47,19 @@ impl Session {
     /// The order: errors, properties, replies, calls.
     // spec: v2-5-c, v2-5-d
     pub fn poll_transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
-        if self.stage != Stage::Up || self.is_quiet() || self.receives.posted() < self.wanted_receives() {
+        if self.stage != Stage::Up || self.is_quiet() {
             return None;
         }
-        self.admit();
-        let transmit = self.transmit(buffer)?;
+        // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
+        let transmit = if self.continues() {
+            self.transmit_more(buffer)?
+        } else {
+            self.admit();
+            if self.receives.posted() < self.wanted_receives() {
+                return None;
+            }
+            self.transmit(now, buffer)?
+        };
         self.counters.sent += 1;
         if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
             self.negotiated(Turn::Sent);
@@ -55,7 +71,12 @@ impl Session {
     /// Whether no message waits, which most polls find.
     fn is_quiet(&self) -> bool {
         let calls = self.requests.has_waiting() || self.requests.has_ready();
-        !calls && !self.serving.has_replies() && !self.has_properties() && self.refusals.is_empty()
+        let extension = self.extension.as_ref().is_some_and(|extension| extension.has_messages());
+        !calls && !self.serving.has_replies() && !self.has_properties() && self.refusals.is_empty() && !extension
+    }
+
+    fn continues(&self) -> bool {
+        self.extension.as_ref().is_some_and(|extension| extension.continues())
     }
 
     /// Whether anything is to be told of properties, asked or answered.
@@ -63,19 +84,29 @@ impl Session {
         !self.exchange.is_silent() || self.exchange.is_first(&self.link) || self.requests.has_question()
     }
 
-    fn transmit(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+    fn transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
         if !self.refusals.is_empty() {
             return self.transmit_error(buffer);
+        }
+        if self.extension.is_some()
+            && let Some(transmit) = self.transmit_report(buffer)
+        {
+            return Some(transmit);
         }
         let has_properties = self.has_properties();
         let Self { exchange, link, requests, serving, own_xid, .. } = self;
         if has_properties && let Some(header) = exchange.transmit(buffer, link, requests, serving, own_xid) {
             link.answered = true;
-            return Some(Transmit { what: Sent::Header, header, invalidate: None });
+            self.abilities_told();
+            return Some(Transmit { what: Sent::Header, header, invalidate: None, share: None });
         }
-        let config = &self.config;
-        if let Some(transmit) = serving.transmit(buffer, |version| link.replies(config, version)) {
+        let (config, extension) = (&self.config, self.extension.as_deref());
+        let until = extension.map_or(0, |extension| now.saturating_add(extension.settings.keep));
+        let groups = extension.and_then(Extension::replies);
+        let terms = |version| Terms { groups, ..link.replies(config, version) };
+        if let Some((transmit, sending)) = serving.transmit(buffer, until, terms) {
             link.answered = true;
+            self.goes_on(sending);
             return Some(transmit);
         }
         if !requests.has_ready() {
@@ -87,7 +118,20 @@ impl Session {
             requests.withdraw(&mut self.out);
             return None;
         };
-        requests.transmit(buffer, &calls, &mut self.out)
+        let calls = travel::Link { groups: extension.and_then(|extension| extension.calls.as_ref()), ..calls };
+        let (transmit, sending) = requests.transmit(buffer, &calls, &mut self.out)?;
+        self.goes_on(sending);
+        Some(transmit)
+    }
+
+    /// Keeps what is left of a message that goes in transmissions.
+    #[inline]
+    fn goes_on(&mut self, sending: Option<Box<Sending>>) {
+        if sending.is_some()
+            && let Some(extension) = &mut self.extension
+        {
+            extension.sending = sending;
+        }
     }
 
     #[cold]
@@ -98,7 +142,7 @@ impl Session {
         let of_two = refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
         self.link.answered |= of_two;
         self.refusals.pop_front();
-        Some(Transmit { what: Sent::Header, header, invalidate: None })
+        Some(Transmit { what: Sent::Header, header, invalidate: None, share: None })
     }
 
     /// Lets calls go that wait.
@@ -123,6 +167,8 @@ impl Session {
         // Before the version is settled one message asks; a server's consumer waits for the peer's.
         let asks = self.link.version.is_none() && self.exchange.is_enabled();
         let unready = self.config.role == Role::Server && !self.peer_ready;
+        let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
+        let link = travel::Link { groups, ..link };
         let only = (asks || unready || one_way || calls.is_none()).then_some(Kind::Properties);
         self.requests.admit(&link, only, &mut self.out);
         // If no reply is to come that brings credits back, one is asked for.

@@ -1,0 +1,303 @@
+//! Calls in transmissions of rtrext-02: their headers, and what their replies may be.
+
+use alloc::boxed::Box;
+
+use arrayvec::ArrayVec;
+
+use super::request::{Outcome, Request};
+use super::{Requests, Turn};
+use crate::chunk::{self, Fault, Segment};
+use crate::connection::config::SEGMENTS;
+use crate::connection::headers::write as write_header;
+use crate::connection::life::Life;
+use crate::connection::output::{Buffer, Failure, Region, Reply, Sent, Transmit};
+use crate::connection::queues::Queues;
+use crate::connection::sending::{APART, Outline, Sending};
+use crate::continuation::{Broken, Gathered, How, headers};
+use crate::placement::Layout;
+use crate::travel::{Grouped, Groups, Item, Link, RESULTS, Way};
+use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTREQ, Req, Rsditem, Rsdloc, RsdlocBysize, Rsdrange, Rsdset};
+use crate::v2::{self, MsgType};
+
+/// Results shorter than this stay in the message, whatever is directed.
+const LEAST: u32 = crate::travel::LEAST_RESULT;
+
+/// How a call is laid into the transmissions that carry it.
+struct Laid {
+    header: u32,
+    apart: ArrayVec<Item, APART>,
+    placed: ArrayVec<Item, APART>,
+}
+
+impl Request {
+    /// The way of a call that goes in transmissions.
+    pub(super) const fn grouped(&self) -> Option<Grouped> {
+        if let Way::Grouped(grouped) = self.travel.call { Some(grouped) } else { None }
+    }
+
+    /// Messages that it takes.
+    pub(super) fn messages(&self) -> u32 {
+        self.grouped().map_or(1, |grouped| grouped.count)
+    }
+
+    /// Receives that are reserved for its reply.
+    pub(super) fn reserve(&self) -> u32 {
+        self.grouped().map_or(0, |grouped| grouped.reserve)
+    }
+
+    /// The segments of its place, if they are its own: where it exposes nothing they are of an earlier call.
+    fn own<'a>(&self, segments: &'a [Segment]) -> &'a [Segment] {
+        if self.exposed.is_empty() { &[] } else { segments }
+    }
+
+    /// Its items that are in a set.
+    fn chosen(&self, set: u64) -> ArrayVec<Item, APART> {
+        let items = self.items.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        items.map(|(_, item)| *item).take(APART).collect()
+    }
+
+    /// How it is laid, with the segments that were exposed; none if it takes other than was planned.
+    fn laid(&self, segments: &[Segment], groups: &Groups) -> Option<Laid> {
+        let grouped = self.grouped()?;
+        let (apart, placed) = (self.chosen(grouped.placed | grouped.read), self.chosen(grouped.placed));
+        let octets: u32 = apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
+        let stream = self.length.saturating_sub(octets);
+        let lengths: ArrayVec<u32, APART> = placed.iter().map(|item| item.length).collect();
+        let all = grouped.send | grouped.explicit;
+        let words = |at: usize| {
+            let both = (grouped.send & grouped.explicit) >> at & 1 == 1;
+            match (both && grouped.by_size.is_some(), grouped.explicit >> at & 1 == 1) {
+                (true, _) => 2,
+                (_, true) => 1,
+                _ => 0,
+            }
+        };
+        let directed: u32 = (0..RESULTS).filter(|at| all >> at & 1 == 1).map(|at| 8 + 4 * words(at)).sum();
+        let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + directed;
+        let fixed = fixed + headers::EXPLICIT * grouped.read.count_ones();
+        let fixed = fixed.checked_add(u32::try_from(segments.len()).ok()?.checked_mul(16)?)?;
+        let (header, count) = headers::opener(&groups.theirs, fixed, stream, &lengths, grouped.count)?;
+        (count == grouped.count).then_some(Laid { header, apart, placed })
+    }
+
+    /// Whether a call whose memory is exposed goes as it was planned.
+    pub(super) fn is_laid(&self, segments: &[Segment], link: &Link<'_>) -> bool {
+        link.groups.is_some_and(|groups| self.laid(segments, groups).is_some())
+    }
+}
+
+impl Requests {
+    /// Writes the header of the first transmission of a call; none if it is to travel otherwise by now.
+    // spec: rtr-5.1-a, rtr-4.2-a, rtr-4.2-b, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f
+    pub(super) fn begin_group(&self, xid: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<(Transmit, Box<Sending>)> {
+        let (request, groups) = (self.slots.get(xid)?, link.groups?);
+        let segments = request.own(self.segments.get(self.slots.index(xid)));
+        let laid = request.laid(segments, groups)?;
+        let outline = Outline {
+            what: Sent::Call { xid },
+            xid,
+            direction: MsgType::Call,
+            opener: ROPT_XMTREQ,
+            credits: self.credits.wanted(),
+            structure: groups.theirs,
+            length: request.length,
+        };
+        let count = request.messages();
+        let sending = Box::new(Sending::new(outline, laid.header, count, laid.apart, laid.placed));
+        let written = write(request, segments, &sending, buffer)?;
+        debug_assert_eq!(written, laid.header as usize, "what was planned is what is written");
+        (written == laid.header as usize).then(|| (sending.first(None), sending))
+    }
+
+    /// The reply to a call has come in transmissions: whether its buffers are kept. None if it invalidated a key that is not
+    /// the call's.
+    // spec: rtr-7.4-h, rtr-7.4-w, rtr-7.4-x
+    pub(in crate::connection) fn gathered(
+        &mut self,
+        xid: u32,
+        grant: u32,
+        invalidated: Option<u32>,
+        mut message: Box<Gathered>,
+        out: &mut Queues,
+    ) -> Option<Result<(), Box<Gathered>>> {
+        let index = self.slots.index(xid);
+        let request = self.slots.get_mut(xid)?;
+        let segments = request.own(self.segments.get(index));
+        if let Some(key) = invalidated {
+            if !segments.iter().any(|segment| segment.handle == key) {
+                return None;
+            }
+            request.invalidated = Some(key);
+        }
+        let mut reply = Reply {
+            buffer: message.buffers.first().map_or(Buffer(0), |first| first.buffer),
+            inline: 0..0,
+            long: None,
+            results: ArrayVec::new(),
+            gathered: None,
+        };
+        let kept = request.life == Life::Sent;
+        match returned(request, segments, &mut message, &mut reply) {
+            Ok(()) if kept => {
+                reply.gathered = Some(message);
+                self.answered(xid, Some(grant), Outcome::Reply(reply), out);
+                Some(Ok(()))
+            }
+            found => {
+                let outcome = found.err().map_or(Outcome::None, Outcome::Failed);
+                self.answered(xid, Some(grant), outcome, out);
+                Some(Err(message))
+            }
+        }
+    }
+
+    /// Transmissions that the reply to a call may have: as many as are reserved, or one (decision D19).
+    pub(in crate::connection) fn reply_limit(&self, xid: u32) -> u32 {
+        self.slots.get(xid).map_or(1, |request| request.reserve().max(1))
+    }
+
+    /// The peer reports a call of ours broken: it goes again, without rtrext-02, but once. False if it is none that is open.
+    // spec: rtr-5.4-f, rtr-5.4-g, rtr-5.4-h
+    pub(in crate::connection) fn reported(&mut self, xid: u32, why: Broken, out: &mut Queues) -> bool {
+        let Some(request) = self.slots.get_mut(xid) else { return false };
+        // Of one group there may be several reports: those that come when it goes by other means already say nothing new.
+        if request.by_base_means && !matches!(why, Broken::HeaderType(_)) {
+            return true;
+        }
+        if !matches!(request.life, Life::Sent | Life::Settling | Life::Orphaned) {
+            return false;
+        }
+        let again = !core::mem::replace(&mut request.by_base_means, true);
+        let outcome = if again { Outcome::Again } else { Outcome::Failed(Failure::Broken(why)) };
+        self.answered(xid, None, outcome, out);
+        true
+    }
+
+    /// The peer does not know the operation of a call that went in transmissions: it goes again without them. Each of the
+    /// other transmissions may be answered so, too, which says nothing more. None if the error is about something else.
+    // spec: rtr-5.1-c, rtr-5.1-d
+    pub(in crate::connection) fn unknown_operation(&mut self, xid: u32, out: &mut Queues) -> Option<u32> {
+        let request = self.slots.get_mut(xid)?;
+        if request.stale_errors > 0 {
+            request.stale_errors -= 1;
+            return Some(0);
+        }
+        let count = request.grouped().filter(|_| request.credit.is_some() && !request.by_base_means)?.count;
+        (request.stale_errors, request.by_base_means) = (count - 1, true);
+        self.answered(xid, None, Outcome::Again, out);
+        Some(count)
+    }
+
+    /// The reply to a call makes no sense: the call fails.
+    pub(in crate::connection) fn senseless(&mut self, xid: u32, why: Fault, out: &mut Queues) {
+        if self.expects(xid) {
+            self.answered(xid, None, Outcome::Failed(Failure::Reply(why)), out);
+        }
+    }
+
+    /// The last transmission of a call never went: its connection is gone.
+    pub(in crate::connection) fn unfinished(&mut self, xid: u32, out: &mut Queues) {
+        self.released(xid, out);
+    }
+
+    /// A call begins to be sent.
+    pub(super) fn begun(&mut self, xid: u32) {
+        if let Some(request) = self.slots.get_mut(xid) {
+            self.unsent -= request.messages();
+            request.turn(Turn::Transmitted);
+            request.sending = true;
+        }
+    }
+}
+
+/// Writes the header of a call; none if the buffer is too small, or it has more parts than there is room for.
+fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mut [u8]) -> Option<usize> {
+    let grouped = request.grouped()?;
+    let lengths: ArrayVec<u32, APART> = sending.placed.iter().map(|item| item.length).collect();
+    let stream: u32 = sending.apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
+    let stream = request.length.saturating_sub(stream);
+    let layout = Layout {
+        structure: &sending.structure,
+        opener: sending.header,
+        header: headers::MORE,
+        stream,
+        items: &lengths,
+    };
+    let targets = headers::Targets::of(layout, sending.count)?;
+    let wire: ArrayVec<v2::Segment, SEGMENTS> =
+        segments.iter().take(SEGMENTS).copied().map(v2::Segment::from).collect();
+    let (mut items, mut directions) = (ArrayVec::<Mitem<'_>, APART>::new(), ArrayVec::<Rsditem<'_>, RESULTS>::new());
+    let mut regions = request.regions(&wire);
+    let mut placed = 0;
+    for (at, item) in request.items.iter().enumerate() {
+        let r#where = if grouped.placed >> at & 1 == 1 {
+            placed += 1;
+            Loc::Tbsn(LocTbsn { offset: 0, bsnum: targets.of_item(placed - 1).into() })
+        } else if grouped.read >> at & 1 == 1 {
+            let (_, mine) = regions.next()?;
+            Loc::Exrw(mine.into())
+        } else {
+            continue;
+        };
+        items.try_push(Mitem { disp: item.position, length: item.length, r#where }).ok()?;
+    }
+    for at in (0..request.results.len()).filter(|at| (grouped.send | grouped.explicit) >> at & 1 == 1) {
+        let send = grouped.send >> at & 1 == 1;
+        let memory = if grouped.explicit >> at & 1 == 1 { Some(regions.next()?.1) } else { None };
+        let loc = match (memory, send, grouped.by_size) {
+            (None, ..) => Rsdloc::Tbsn,
+            (Some(mine), false, _) => Rsdloc::Exrw(mine.into()),
+            (Some(mine), true, None) => Rsdloc::Choice(mine.into()),
+            (Some(mine), true, Some(from)) => Rsdloc::Bysize(RsdlocBysize { dsdov: from, bsex: mine.into() }),
+        };
+        directions.try_push(Rsditem { minlen: LEAST, loc }).ok()?;
+    }
+    let range = Rsdrange { begin: 0, end: request.length };
+    let set = [Rsdset { range, items: directions.as_slice().into() }];
+    let sets = if directions.is_empty() { &set[..0] } else { &set[..] };
+    let info = Req {
+        dp: items.as_slice().into(),
+        rsd: sets.into(),
+        count: sending.count,
+        rsbuf: grouped.reserve,
+        pslen: sending.section(),
+    };
+    write_header(buffer, sending.xid, sending.credits, (ROPT_XMTREQ, MsgType::Call), &info)
+}
+
+/// Holds what a reply says of each result against what was directed (rtrext-02, table 2), and takes over the lengths of those
+/// that were written. All memory that was exposed is fenced, whatever became of it.
+// spec: rtr-7.4-j, rtr-7.4-k, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
+fn returned(request: &Request, segments: &[Segment], message: &mut Gathered, reply: &mut Reply) -> Result<(), Failure> {
+    let not_so = Failure::Reply(Fault::NotAsOffered);
+    let grouped = request.grouped();
+    let (send, explicit) = grouped.map_or((0, 0), |grouped| (grouped.send, grouped.explicit));
+    let mut items = message.items.iter_mut();
+    let mut regions = request.regions(segments).filter(|(region, _)| matches!(region, Region::Result(_)));
+    for (at, most) in request.results.iter().enumerate() {
+        let (send, explicit) = (send >> at & 1 == 1, explicit >> at & 1 == 1);
+        let mut octets = 0;
+        if send || explicit {
+            let item = items.next().ok_or(not_so)?;
+            let offered = if explicit { regions.next().map(|(_, offered)| offered) } else { None };
+            item.result = Some(at);
+            if item.length > *most && !matches!(item.how, How::TooShort) {
+                return Err(Failure::Reply(Fault::ReturnedTooMuch));
+            }
+            match (&item.how, offered) {
+                (How::Placed(_), _) if send => {}
+                (How::Explicit(range), Some(offered)) => {
+                    let told = message.segments.get(range.clone()).unwrap_or_default();
+                    octets = chunk::returned(offered.iter().copied(), told.iter().copied()).map_err(Failure::Reply)?;
+                    if octets != item.length {
+                        return Err(not_so);
+                    }
+                }
+                (How::TooShort | How::NoItem, _) => {}
+                _ => return Err(not_so),
+            }
+        }
+        reply.results.push(octets);
+    }
+    if items.next().is_some() { Err(not_so) } else { Ok(()) }
+}

@@ -1,0 +1,259 @@
+//! Calls that came in transmissions of rtrext-02, and their replies.
+
+use alloc::boxed::Box;
+
+use arrayvec::ArrayVec;
+
+use super::call::{Call, Keys};
+use super::{Serving, Terms, Unserved, hash};
+use crate::chunk::{Fault, Segment};
+use crate::connection::arriving::Group;
+use crate::connection::headers::write as write_header;
+use crate::connection::life::{Service, Step};
+use crate::connection::output::{Action, Event, Message, Sent, Served, Transmit};
+use crate::connection::queues::Queues;
+use crate::connection::sending::{APART, Outline, Sending};
+use crate::continuation::headers;
+use crate::placement::Layout;
+use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Return};
+use crate::v2::MsgType;
+use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
+use crate::version::Version;
+
+/// Octets of a reply's header without chunks.
+const PLAIN: u32 = Version::Two.header();
+
+impl Serving {
+    /// A call has come, in transmissions of which each has taken its credit. It takes what the group has of it.
+    pub(in crate::connection) fn gathered(&mut self, group: &mut Group, out: &mut Queues) -> Result<Served, Unserved> {
+        if self.is_open(group.xid) {
+            return Err(Unserved::Twice);
+        }
+        if self.index.len() >= usize::from(self.most) {
+            return Err(Unserved::Overrun);
+        }
+        let call = Call::gathered(group)?;
+        let (xid, reading) = (call.xid, call.life == Service::Reading);
+        let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err(Unserved::Overrun) };
+        let place = self.slots.index(key);
+        self.directions.clear(place);
+        self.directions.extend(place, group.asks.directions.iter().copied());
+        self.writes.clear(place);
+        self.writes.extend(place, group.asks.segments.drain(..));
+        self.reads.clear(place);
+        let slots = &self.slots;
+        let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
+        self.index.insert_unique(hash(self.seed, xid), key, rehash);
+        let (call, message) = (Served(key), core::mem::take(&mut group.message));
+        if reading {
+            out.act(Action::Gather { call, message });
+        } else {
+            out.tell(Event::CallArrived { call, xid, message: Message::Gathered(message) });
+        }
+        Ok(call)
+    }
+
+    /// Chooses how the reply to such a call travels: plainly, if nothing was directed and it fits.
+    // spec: rtr-5.1-b, rtr-5.2-d, rtr-5.2-e
+    pub(super) fn reply_grouped(
+        &mut self,
+        served: Served,
+        length: u32,
+        results: &[Item],
+        terms: Terms<'_>,
+    ) -> Option<Result<(), Cannot>> {
+        let place = self.place(served);
+        let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        let directions = self.directions.get(place);
+        let (reserve, plain) = (call.reserve?, PLAIN.saturating_add(length) <= terms.threshold);
+        let group = match terms.groups {
+            // The peer has found out meanwhile, or told, that it takes none.
+            None if plain => None,
+            None => return Some(Err(Cannot::ReplyTooLong)),
+            Some(_) if directions.is_empty() && plain => None,
+            Some((theirs, most)) => {
+                let most = reserve.max(1).min(most);
+                match travel::group_reply(&GroupAnswer { length, results, directions, theirs, most }) {
+                    Ok(group) => Some(group),
+                    Err(why) => return Some(Err(why)),
+                }
+            }
+        };
+        let moved = group.map_or(0, |group| group.written);
+        let results = results.iter().copied().take(travel::RESULTS).collect();
+        call.answer = super::call::Reply { length, results, way: Return { moved, long: false }, group };
+        call.fill(self.writes.get_mut(place));
+        call.step(Step::Replied);
+        self.replies.push_back(served.0);
+        Some(Ok(()))
+    }
+
+    /// Writes the header of the first transmission of a reply; none if the requester's buffers are others by now.
+    // spec: rtr-5.1-b, rtr-4.2-a, rtr-4.2-b, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c
+    pub(super) fn begin_group(&self, key: u32, terms: Terms<'_>, buffer: &mut [u8]) -> Option<Box<Sending>> {
+        let (call, (theirs, _)) = (self.slots.get(key)?, terms.groups?);
+        let group = call.answer.group?;
+        let place = self.slots.index(key);
+        let outline = Outline {
+            what: Sent::Reply { call: Served(key) },
+            xid: call.xid,
+            direction: MsgType::Reply,
+            opener: ROPT_XMTRESP,
+            credits: self.credits.next(call.asked),
+            structure: *theirs,
+            length: call.answer.length,
+        };
+        let (apart, placed) = (call.answer.chosen(group.placed | group.written), call.answer.chosen(group.placed));
+        let sending = Box::new(Sending::new(outline, group.header, group.count, apart, placed));
+        let written = self.write_group(call, place, group, &sending, buffer)?;
+        (written == group.header as usize).then_some(sending)
+    }
+
+    // spec: rtr-6.2-o, rtr-6.2-p, rtr-6.2-w, rtr-6.2-x, rtr-7.4-h, rtr-7.4-x
+    fn write_group(
+        &self,
+        call: &Call,
+        place: usize,
+        group: GroupReturn,
+        sending: &Sending,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        let lengths: ArrayVec<u32, APART> = sending.placed.iter().map(|item| item.length).collect();
+        let apart: u32 = sending.apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
+        let layout = Layout {
+            structure: &sending.structure,
+            opener: sending.header,
+            header: headers::MORE,
+            stream: sending.length.saturating_sub(apart),
+            items: &lengths,
+        };
+        let targets = headers::Targets::of(layout, sending.count)?;
+        let mut chunks = call.chunks(self.writes.get(place));
+        let mut items = ArrayVec::<Mitem<'_>, { super::WRITES }>::new();
+        let mut placed = 0;
+        for at in 0..self.directions.get(place).len() {
+            let (_, memory) = chunks.next()?;
+            let item = match call.answer.results.get(at) {
+                None => Mitem { disp: 0, length: 0, r#where: Loc::Noitem },
+                Some(result) => {
+                    let r#where = if group.placed >> at & 1 == 1 {
+                        placed += 1;
+                        Loc::Tbsn(LocTbsn { offset: 0, bsnum: targets.of_item(placed - 1).into() })
+                    } else if group.written >> at & 1 == 1 {
+                        Loc::Exrw(memory.into())
+                    } else {
+                        Loc::Tooshort
+                    };
+                    Mitem { disp: result.position, length: result.length, r#where }
+                }
+            };
+            items.try_push(item).ok()?;
+        }
+        let info = Resp { dp: items.as_slice().into(), count: sending.count, pslen: sending.section() };
+        write_header(buffer, call.xid, sending.credits, (ROPT_XMTRESP, MsgType::Reply), &info)
+    }
+
+    /// The peer reports the reply to this call broken: it goes again without rtrext-02, if it is kept and fits (decision D23).
+    /// False if it can't.
+    // spec: rtr-5.4-i, rtr-5.4-j
+    pub(in crate::connection) fn reported(&mut self, xid: u32, threshold: u32) -> bool {
+        let is_it = |call: &Call| call.xid == xid && matches!(call.life, Service::Kept | Service::Sending);
+        let Some((key, _)) = self.slots.find_from(0, is_it) else { return false };
+        let Some(call) = self.slots.get_mut(key) else { return false };
+        let fits = PLAIN.saturating_add(call.answer.length) <= threshold;
+        // Once is enough: it could be reported for ever.
+        if !fits || call.answer.group.is_none() || call.again {
+            return false;
+        }
+        call.again = true;
+        if call.step(Step::Again) {
+            self.again(key);
+        }
+        true
+    }
+
+    /// A reply that is kept goes again, all of it inline.
+    fn again(&mut self, key: u32) {
+        self.kept.retain(|(kept, _)| *kept != key);
+        if let Some(call) = self.slots.get_mut(key) {
+            call.answer.group = None;
+            call.answer.way = Return { moved: 0, long: false };
+            self.replies.push_back(key);
+        }
+    }
+
+    /// The Send of a reply in transmissions has given back its memory: the reply is kept, or goes again.
+    pub(super) fn keep(&mut self, key: u32) {
+        let Some(call) = self.slots.get_mut(key) else { return };
+        if call.step(Step::Kept) && call.again && call.step(Step::Again) {
+            self.again(key);
+        }
+    }
+
+    /// A later call has come, or the time has passed: replies that were kept until then are not any more.
+    pub(in crate::connection) fn forget_kept(&mut self, until: u64, out: &mut Queues) {
+        while let Some((key, _)) = self.kept.front().copied().filter(|(_, due)| *due <= until) {
+            self.kept.pop_front();
+            let Some(call) = self.slots.get_mut(key) else { continue };
+            // Where its Send has its memory still, nothing keeps it after that.
+            call.keeps = false;
+            if call.life == Service::Kept && call.step(Step::Dropped) {
+                self.remove(Served(key), true, out);
+            }
+        }
+    }
+
+    /// When the first of the replies that are kept is so no more.
+    pub(in crate::connection) fn kept_until(&self) -> Option<u64> {
+        self.kept.front().map(|(_, until)| *until)
+    }
+
+    /// Transmissions of the reply to a call never went: its connection is gone.
+    pub(in crate::connection) fn unfinished(&mut self, call: Served, out: &mut Queues) {
+        if let Some(call) = self.slots.get_mut(call.0) {
+            call.keeps = false;
+        }
+        self.released(call, out);
+    }
+
+    /// Writes the header of a reply that goes in transmissions.
+    pub(super) fn transmit_group(
+        &mut self,
+        key: u32,
+        terms: Terms<'_>,
+        until: u64,
+        buffer: &mut [u8],
+    ) -> Option<(Transmit, Option<Box<Sending>>)> {
+        let sending = self.begin_group(key, terms, buffer)?;
+        let call = self.slots.get_mut(key)?;
+        let one = sending.count == 1;
+        let invalidate = call.keys.single().filter(|_| one && terms.invalidate);
+        call.keeps = until != 0;
+        self.kept.extend((until != 0).then_some((key, until)));
+        Some((sending.first(invalidate), Some(sending)))
+    }
+}
+
+impl Call {
+    /// A call in transmissions.
+    fn gathered(group: &Group) -> Result<Self, Fault> {
+        let message = &group.message;
+        let buffer = message.buffers.first().ok_or(Fault::NoPayload)?.buffer;
+        let mut call = Self {
+            life: if message.has_reads() { Service::Reading } else { Service::Given },
+            parts: group.parts(),
+            reserve: Some(group.asks.reserve),
+            length: message.length,
+            ..Self::empty(group.xid, Version::Two, group.credits, buffer)
+        };
+        let mut keys = Keys::None;
+        keys.add(message.segments.iter().map(|segment| segment.handle));
+        keys.add(group.asks.segments.iter().map(|segment| Segment::from(*segment).handle));
+        call.keys = keys;
+        for direction in &group.asks.directions {
+            let count = u16::try_from(direction.segments).map_err(|_| Fault::TooManySegments)?;
+            call.writes.try_push(count).map_err(|_| Fault::TooManySegments)?;
+        }
+        Ok(call)
+    }
+}

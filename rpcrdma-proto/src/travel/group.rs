@@ -1,0 +1,304 @@
+//! How a message travels by rtrext-02: in one or several transmissions, with data placed by the Sends themselves.
+
+use core::fmt;
+
+use arrayvec::ArrayVec;
+
+use super::cost::{chosen, octets};
+use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, padded};
+use crate::continuation::headers;
+use crate::placement::Structure;
+
+/// What rtrext-02 allows in one direction of a connection, for calls and their replies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    /// The responder's receive buffers.
+    pub theirs: Structure,
+    /// The requester's receive buffers.
+    pub ours: Structure,
+    /// Transmissions of a request that the responder takes.
+    pub requests: u32,
+    /// Transmissions of a reply that the responder sends and the requester takes; zero if it sends none by ROPT_XMTRESP.
+    pub replies: u32,
+    /// Octets from which on an item is worth being placed.
+    pub place_from: u32,
+    /// Which way is taken where there are two.
+    pub prefer: Prefer,
+    /// How results are directed to be placed.
+    pub direct: Direct,
+}
+
+/// Which way a call takes where it could travel by rtrext-02 or without.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Prefer {
+    /// The one that costs less.
+    #[default]
+    Cheaper,
+    /// That of rtrext-02, whenever there is one.
+    Groups,
+}
+
+/// What a requester directs about a result that is worth being placed (rtrext-02, section 7.4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Direct {
+    /// By the Send if the largest fits, else by RDMA Write: only then memory is registered.
+    #[default]
+    Cheaper,
+    /// By RDMA Write.
+    Explicit,
+    /// By either, as the responder likes.
+    Choice,
+    /// By RDMA Write from so many octets on, else by the Send.
+    BySize(u32),
+}
+
+/// A call in transmissions of rtrext-02. Its sets have a bit for each item, or each result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grouped {
+    /// Items that the Sends place.
+    pub placed: u64,
+    /// Items that the responder reads.
+    pub read: u64,
+    /// Transmissions.
+    pub count: u32,
+    /// Receives reserved for the reply, beyond the one that is always there (decision D19).
+    pub reserve: u32,
+    /// Results that the reply's Sends may place.
+    pub send: u64,
+    /// Results for which memory is exposed.
+    pub explicit: u64,
+    /// The size from which on results with both bits go by RDMA Write; none where the responder may choose.
+    pub by_size: Option<u32>,
+    /// What made this way the better one.
+    pub cost: Cost,
+}
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "in {} transmissions of rtrext-02", self.count)?;
+        for (count, what) in [(self.placed, "items placed by them"), (self.read, "items read apart")] {
+            if count != 0 {
+                write!(f, ", {what}: {}", count.count_ones())?;
+            }
+        }
+        match self.reserve {
+            0 => f.write_str("; the reply in one")?,
+            count => write!(f, "; the reply in up to {count}")?,
+        }
+        let either = self.send & self.explicit;
+        let results = [
+            (self.send & !either, "results placed by it"),
+            (self.explicit & !either, "results written apart"),
+            (either, "results either way"),
+        ];
+        for (count, what) in results {
+            if count != 0 {
+                write!(f, ", {what}: {}", count.count_ones())?;
+            }
+        }
+        let Cost { round_trips, registrations, copied, credits } = self.cost;
+        write!(
+            f,
+            "; as it costs less: {round_trips} round trips, {registrations} registrations, {copied} octets copied, {credits} credits"
+        )
+    }
+}
+
+/// The better of two ways: without any extension, and by rtrext-02.
+pub(super) fn cheaper(
+    call: &Call<'_>,
+    link: &Link<'_>,
+    groups: &Groups,
+    base: Result<Travel, Cannot>,
+) -> Result<Travel, Cannot> {
+    let Some(grouped) = grouped(call, link, groups) else { return base };
+    match base {
+        Ok(base) if groups.prefer == Prefer::Cheaper && Cost::of(call, &base) <= Cost::of(call, &grouped) => Ok(base),
+        _ => Ok(grouped),
+    }
+}
+
+/// How a call travels by rtrext-02; none if it can't.
+// spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-b, rtr-5.2-c, rtr-5.2-f, rtr-5.3-c, rtr-5.3-h
+fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> {
+    let (send, explicit, reserve) = directions(call, link, groups)?;
+    let by_size = if let Direct::BySize(from) = groups.direct { Some(from) } else { None };
+    let segments = |bits: u64| chosen(call.results, bits).map(|most| link.segments(*most)).sum::<u64>();
+    let results =
+        [(explicit & !send, 1), (send & explicit, if by_size.is_some() { 2 } else { 1 }), (send & !explicit, 0)];
+    let directed: u64 = results.iter().map(|(bits, words)| u64::from(bits.count_ones()) * (8 + 4 * words)).sum();
+    let directed = directed + 16 * segments(explicit);
+    let all = send | explicit;
+    let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + u32::try_from(directed).ok()?;
+    let most = groups.requests.min(link.room);
+    let (placed, read, header, count) = items(call, link, groups, fixed, most)?;
+    let none = Cost { round_trips: 0, registrations: 0, copied: 0, credits: 0 };
+    let mut grouped = Grouped { placed, read, count, reserve, send, explicit, by_size, cost: none };
+    let travel = |grouped| Travel { call: Way::Grouped(grouped), writes: false, reply_chunk: None, header };
+    grouped.cost = Cost::of(call, &travel(grouped));
+    Some(travel(grouped))
+}
+
+/// Which items are placed and which are read, the octets of the first header, and how many transmissions there are.
+fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, fixed: u32, most: u32) -> Option<(u64, u64, u32, u32)> {
+    let items = call.items.get(..ITEMS).unwrap_or(call.items);
+    let can_place = call.reducible && groups.theirs.target_count() > 0;
+    let worth = |item: &Item| can_place && item.length >= groups.place_from.max(1);
+    let (mut placed, mut read) = (set(items.iter().map(worth)), 0u64);
+    loop {
+        let stream = u32::try_from(u64::from(call.length).saturating_sub(octets(items, placed | read))).ok()?;
+        let segments: u64 = chosen(items, read).map(|item| link.segments(item.length)).sum();
+        let fixed = fixed
+            .checked_add(headers::EXPLICIT * read.count_ones())?
+            .checked_add(u32::try_from(16 * segments).ok()?)?;
+        let lengths: ArrayVec<u32, ITEMS> = chosen(items, placed).map(|item| item.length).collect();
+        if let Some((header, count)) = headers::opener(&groups.theirs, fixed, stream, &lengths, most) {
+            return Some((placed, read, header, count));
+        }
+        // What does not fit is read: the largest first.
+        let largest =
+            items.iter().enumerate().filter(|(at, _)| placed >> at & 1 == 1).max_by_key(|(_, item)| item.length);
+        let (at, _) = largest.filter(|_| link.chunks)?;
+        (placed, read) = (placed & !(1 << at), read | 1 << at);
+    }
+}
+
+/// Which results may be placed and for which memory is exposed, and how many receives are reserved; none if the largest reply
+/// has no way so.
+// spec: rtr-5.3-e, rtr-5.3-f, rtr-5.3-g
+fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64, u64, u32)> {
+    let worth = |most: &u32| call.reducible && groups.replies > 0 && *most >= groups.place_from.max(LEAST_RESULT);
+    let all = set(call.results.iter().map(worth));
+    let can_place = groups.ours.target_count() > 0;
+    let (mut send, mut explicit) = match groups.direct {
+        Direct::Cheaper if can_place => (all, 0),
+        Direct::Choice | Direct::BySize(_) if can_place && link.chunks => (all, all),
+        _ if link.chunks => (0, all),
+        _ => (0, 0),
+    };
+    loop {
+        // What the responder may write it need not send.
+        let apart: u64 = chosen(call.results, send | explicit).map(|most| padded(*most)).sum();
+        let sent = send & !explicit;
+        let lengths: ArrayVec<u32, RESULTS> = chosen(call.results, sent).copied().collect();
+        let fixed = headers::REPLY + headers::EXPLICIT * (send | explicit).count_ones();
+        let segments: u64 = chosen(call.results, explicit).map(|most| link.segments(*most)).sum();
+        let fixed = fixed.checked_add(u32::try_from(16 * segments).ok()?)?;
+        let stream = u32::try_from(u64::from(call.largest_reply).saturating_sub(apart)).ok()?;
+        let most = groups.replies.max(1);
+        // Results that turn out to be short stay in the stream.
+        let short = stream.saturating_add(LEAST_RESULT * (send | explicit).count_ones());
+        let counts = [(stream, lengths.as_slice()), (short, &[])]
+            .map(|(stream, lengths)| headers::opener(&groups.ours, fixed, stream, lengths, most));
+        if let [Some((_, placed)), Some((_, short))] = counts {
+            let count = placed.max(short);
+            return Some((send, explicit, if count > 1 { count } else { 0 }));
+        }
+        let largest =
+            call.results.iter().enumerate().filter(|(at, _)| sent >> at & 1 == 1).max_by_key(|(_, most)| **most);
+        let (at, _) = largest.filter(|_| link.chunks)?;
+        (send, explicit) = (send & !(1 << at), explicit | 1 << at);
+    }
+}
+
+/// A set of those that are true.
+fn set(which: impl Iterator<Item = bool>) -> u64 {
+    which.take(64).enumerate().fold(0, |set, (at, is)| set | u64::from(is) << at)
+}
+
+/// What a request directs about one result of its reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Direction {
+    /// Results shorter than this stay in the message.
+    pub least: u32,
+    /// Octets of the memory that it offers; none where there is none.
+    pub memory: Option<u32>,
+    /// Whether the reply's Sends may place the result.
+    pub send: bool,
+    /// The size from which on it is written, where it may be either.
+    pub by_size: Option<u32>,
+    /// Segments of its memory, all of which are returned if it is used.
+    pub segments: u32,
+}
+
+/// A reply to a request of rtrext-02.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupAnswer<'a> {
+    /// Octets of XDR with everything in place.
+    pub length: u32,
+    /// Results that may be moved apart, in their order.
+    pub results: &'a [Item],
+    /// What the request directs about each.
+    pub directions: &'a [Direction],
+    /// The requester's receive buffers.
+    pub theirs: &'a Structure,
+    /// Transmissions that the reply may have.
+    pub most: u32,
+}
+
+/// How such a reply travels. Its sets have a bit for each result.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GroupReturn {
+    /// Results that the Sends place.
+    pub placed: u64,
+    /// Results that are written.
+    pub written: u64,
+    /// Octets of the first header.
+    pub header: u32,
+    /// Transmissions.
+    pub count: u32,
+}
+
+/// How a reply to a request of rtrext-02 travels: each result as it is directed, by the Sends where both is allowed and it fits.
+///
+/// # Errors
+/// There is no way.
+// spec: rtr-6.2-s, rtr-6.2-t, rtr-7.4-b, rtr-7.4-c, rtr-7.4-d, rtr-7.4-e, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i, rtr-7.4-v
+pub fn group_reply(answer: &GroupAnswer<'_>) -> Result<GroupReturn, Cannot> {
+    let can_place = answer.theirs.target_count() > 0;
+    let (mut placed, mut written, mut either) = (0u64, 0u64, 0u64);
+    for (at, (result, direction)) in answer.results.iter().zip(answer.directions).take(RESULTS).enumerate() {
+        let Direction { least, memory, send, by_size, .. } = *direction;
+        if result.length == 0 || result.length < least {
+            continue;
+        }
+        let fits = memory.is_some_and(|octets| result.length <= octets);
+        let sends = send && can_place && by_size.is_none_or(|from| result.length < from);
+        if memory.is_some() && !fits && !send {
+            return Err(Cannot::ResultTooLong);
+        }
+        let bit = 1 << at;
+        match (sends, fits) {
+            (true, fits) => {
+                placed |= bit;
+                either |= if fits && by_size.is_none() { bit } else { 0 };
+            }
+            (false, true) => written |= bit,
+            // It stays in the message, as one that is too short.
+            (false, false) => {}
+        }
+    }
+    loop {
+        if let Some(found) = laid(answer, placed, written) {
+            return Ok(found);
+        }
+        // What may be written after all makes room: the largest first.
+        let results = answer.results.iter().enumerate().filter(|(at, _)| (placed & either) >> at & 1 == 1);
+        let Some((at, _)) = results.max_by_key(|(_, result)| result.length) else { return Err(Cannot::ReplyTooLong) };
+        (placed, written) = (placed & !(1 << at), written | 1 << at);
+    }
+}
+
+/// The header and the transmissions of a reply that travels so; none if it does not fit.
+fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupReturn> {
+    let apart = octets(answer.results, placed | written);
+    let stream = u32::try_from(u64::from(answer.length).saturating_sub(apart)).ok()?;
+    let lengths: ArrayVec<u32, RESULTS> = chosen(answer.results, placed).map(|item| item.length).collect();
+    let directed = u32::try_from(answer.directions.len()).ok()?;
+    let others = directed.checked_sub(placed.count_ones() + written.count_ones())?;
+    let fixed = headers::REPLY + headers::EXPLICIT * written.count_ones() + headers::NOTHING * others;
+    let segments = chosen(answer.directions, written).map(|direction| direction.segments).sum::<u32>();
+    let fixed = fixed.checked_add(segments.checked_mul(16)?)?;
+    let (header, count) = headers::opener(answer.theirs, fixed, stream, &lengths, answer.most)?;
+    Some(GroupReturn { placed, written, header, count })
+}

@@ -1,0 +1,227 @@
+//! Messages that are sent, and what is written before them.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use rpcrdma_proto::connection::{Laid, Sent, Served, Share, Transmit};
+use rpcrdma_proto::travel::ITEMS;
+use tracing::debug;
+
+use super::{Connection, SIGNAL, Work};
+use crate::driver::message::Message;
+use crate::memory::{Buf, Lent, Pool};
+use crate::provider::{Device, Operation, Remote};
+use crate::queue::{Part, SLICES};
+
+/// Octets of zeros that are sent between data.
+const ZEROS: u32 = 4096;
+
+impl<D: Device> Connection<D> {
+    /// Sends a message: its header is in the scratch memory.
+    pub(super) fn transmit(
+        &mut self,
+        transmit: Transmit,
+        pool: &Pool<D>,
+        scratch: &[u8],
+        watch: &mut impl FnMut(&[u8]),
+    ) {
+        if let Some(share) = transmit.share {
+            return self.transmit_share(&transmit, share, pool, scratch, watch);
+        }
+        let Transmit { what, header, invalidate, .. } = transmit;
+        self.trace(what);
+        let parts: ArrayVec<Range<u32>, { ITEMS + 1 }> = self.session.parts(what).collect();
+        let inline: u32 = parts.iter().map(|part| part.end - part.start).sum();
+        let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
+        let Some(mut buf) = self.take(total, pool) else { return };
+        let out = buf.as_full_mut();
+        if let (Some(out), Some(written)) = (out.get_mut(..header), scratch.get(..header)) {
+            out.copy_from_slice(written);
+        }
+        let mut at = header;
+        if let Some(message) = self.message(what) {
+            for part in parts {
+                let end = at + (part.end - part.start) as usize;
+                message.copy(part, out.get_mut(at..end).unwrap_or_default());
+                at = end;
+            }
+        }
+        buf.set_len(total);
+        watch(&buf);
+        self.counters.copied += u64::from(inline);
+        self.counters.sends += 1;
+        let writes = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
+        let part = Part { buf: buf.into(), from: 0, length: total };
+        self.send(what, invalidate, &[part], writes);
+        if !writes {
+            // All of it was copied.
+            self.session.released(what);
+        }
+    }
+
+    /// The message of a call or a reply.
+    fn message(&mut self, what: Sent) -> Option<&mut Message> {
+        match what {
+            Sent::Call { xid } => self.calls.get_mut(self.session.place(xid)).map(|ours| &mut ours.message),
+            Sent::Reply { call } => {
+                self.served.get_mut(self.session.served_place(call)).map(|theirs| &mut theirs.reply)
+            }
+            Sent::Header => None,
+        }
+    }
+
+    /// Posts a Send, which is signaled if something waits for it.
+    fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: &[Part], waits: bool) {
+        let Some(endpoint) = &mut self.endpoint else { return };
+        self.unsignaled += 1;
+        let signaled = waits || self.unsignaled >= SIGNAL;
+        if signaled {
+            self.unsignaled = 0;
+        }
+        let work = if waits { Work::Send(what) } else { Work::Part };
+        endpoint.push(Operation::Send { invalidate }, parts, signaled, work);
+    }
+
+    /// Sends one of several transmissions, or one with placed data: header, stream and the zeros before the data are copied,
+    /// the data are sent from where they are.
+    fn transmit_share(
+        &mut self,
+        transmit: &Transmit,
+        share: Share,
+        pool: &Pool<D>,
+        scratch: &[u8],
+        watch: &mut impl FnMut(&[u8]),
+    ) {
+        let Transmit { what, header, invalidate, .. } = *transmit;
+        if share.number == 0 {
+            self.trace(what);
+            self.holds = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
+        }
+        let mut laid = std::mem::take(&mut self.laid);
+        laid.clear();
+        laid.extend(self.session.laid(transmit));
+        let gathers = slices(&laid) <= self.slices;
+        let first = laid.iter().position(|piece| gathers && matches!(piece, Laid::Data(_))).unwrap_or(laid.len());
+        let (copied, data) = laid.split_at(first);
+        let sent = self.copy_head(what, scratch.get(..header).unwrap_or_default(), copied, pool).and_then(|head| {
+            watch(&head);
+            let mut parts = ArrayVec::<Part, SLICES>::new();
+            parts.push(Part { from: 0, length: head.len() as u32, buf: head.into() });
+            self.add_data(what, data, &mut parts, pool).then_some(parts)
+        });
+        self.holds |= !data.is_empty();
+        self.laid = laid;
+        let Some(parts) = sent else { return };
+        self.counters.sends += 1;
+        let waits = share.last && self.holds;
+        self.send(what, invalidate, &parts, waits);
+        if share.last && !self.holds {
+            self.session.released(what);
+        }
+    }
+
+    /// A buffer with a header and what follows it at once.
+    fn copy_head(&mut self, what: Sent, header: &[u8], pieces: &[Laid], pool: &Pool<D>) -> Option<Buf> {
+        let octets: u32 = pieces.iter().map(length).sum();
+        let total = u32::try_from(header.len()).unwrap_or(u32::MAX).saturating_add(octets);
+        let mut buf = self.take(total, pool)?;
+        let (start, mut rest) = buf.as_full_mut().split_at_mut_checked(header.len())?;
+        start.copy_from_slice(header);
+        let mut copied = 0;
+        for piece in pieces {
+            let (out, after) = rest.split_at_mut_checked(length(piece) as usize)?;
+            match piece {
+                Laid::Zeros(_) => out.fill(0),
+                Laid::Octets(range) | Laid::Data(range) => {
+                    self.message(what)?.copy(range.clone(), out);
+                    copied += u64::from(length(piece));
+                }
+            }
+            rest = after;
+        }
+        self.counters.copied += copied;
+        buf.set_len(total);
+        Some(buf)
+    }
+
+    /// Adds data, and the zeros between them, from where they are. False if there is no memory for zeros.
+    fn add_data(&mut self, what: Sent, pieces: &[Laid], parts: &mut ArrayVec<Part, SLICES>, pool: &Pool<D>) -> bool {
+        for piece in pieces {
+            let part = match piece {
+                Laid::Zeros(count) => self.zeros(pool).map(|buf| Part { buf, from: 0, length: *count }),
+                Laid::Octets(range) | Laid::Data(range) => {
+                    let source = self.message(what).and_then(|message| message.source_at(range.start));
+                    source.map(|(buf, from)| Part { buf: buf.clone(), from, length: range.end - range.start })
+                }
+            };
+            let Some(part) = part else { return false };
+            if parts.try_push(part).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Zeros to be sent between data: as many as the engine wants at once.
+    fn zeros(&mut self, pool: &Pool<D>) -> Option<Lent> {
+        if self.zeros.is_none() {
+            let mut buf = self.take(ZEROS, pool)?;
+            buf.as_full_mut().fill(0);
+            buf.set_len(ZEROS);
+            self.zeros = Some(buf.into());
+        }
+        self.zeros.clone()
+    }
+
+    /// Tells how a call travels, and why.
+    fn trace(&self, what: Sent) {
+        let Sent::Call { xid } = what else { return };
+        let Some(ours) = self.calls.get(self.session.place(xid)) else { return };
+        if let (false, Some(travel)) = (ours.span.is_disabled(), self.session.travel(xid)) {
+            debug!(parent: &ours.span, %travel, "sent");
+        }
+    }
+
+    /// Writes what of a reply goes to the peer's memory; whether there is any.
+    fn write(&mut self, call: Served, pool: &Pool<D>) -> bool {
+        let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return false };
+        let Some(endpoint) = &mut self.endpoint else { return false };
+        let mut any = false;
+        for write in self.session.writes(call) {
+            let length = write.octets.end - write.octets.start;
+            let part = match theirs.reply.source_at(write.octets.start) {
+                Some((buf, from)) => Part { buf: buf.clone(), from, length },
+                None => {
+                    if theirs.long.is_none() {
+                        let whole = theirs.reply.length();
+                        let Ok(mut buf) = pool.take(whole) else { continue };
+                        theirs.reply.copy(0..whole, buf.as_full_mut());
+                        buf.set_len(whole);
+                        self.counters.copied += u64::from(whole);
+                        theirs.long = Some(buf.into());
+                    }
+                    let Some(long) = &theirs.long else { continue };
+                    Part { buf: long.clone(), from: write.octets.start, length }
+                }
+            };
+            let to = Remote { address: write.target.offset, key: write.target.handle };
+            endpoint.push(Operation::Write { to }, &[part], false, Work::Part);
+            self.counters.writes += 1;
+            any = true;
+        }
+        any
+    }
+}
+
+/// Octets of a piece.
+const fn length(piece: &Laid) -> u32 {
+    match piece {
+        Laid::Zeros(count) => *count,
+        Laid::Octets(range) | Laid::Data(range) => range.end - range.start,
+    }
+}
+
+/// Slices of a Send: one for all before the data.
+fn slices(laid: &[Laid]) -> usize {
+    1 + laid.iter().skip_while(|piece| !matches!(piece, Laid::Data(_))).count()
+}

@@ -1,0 +1,309 @@
+//! Messages in transmissions of rtrext-02, with data that the Sends place: over the transport, on every ground. What it costs is
+//! counted exactly.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test fails by panicking")]
+
+mod ground;
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::continuation::Rtr;
+use rpcrdma_proto::placement::{Segment, Structure};
+use rpcrdma_proto::travel::{Direct, Prefer};
+use rpcrdma_proto::xdr::Decode;
+use rpcrdma_verbs::client::{Call, Client, ClientEvent};
+use rpcrdma_verbs::driver::{Counters, Driver, DriverError, Id, Memory, Placed, Writer};
+use rpcrdma_verbs::memory::{Budget, Buf, Frozen};
+use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::rpc::{Credentials, Denial};
+use rpcrdma_verbs::server::{Server, Service};
+
+use ground::{Ground, on_every_ground};
+
+const PROGRAM: u32 = 0x2000_0002;
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const ECHO: u32 = 3;
+
+/// What was written last is read: the data are kept where they landed.
+#[derive(Default)]
+struct Store {
+    data: Vec<Frozen>,
+    /// Of arguments that are in place.
+    flat: Vec<u8>,
+    takes_items: bool,
+    /// Calls whose data came apart.
+    placed: usize,
+}
+
+impl Service for Store {
+    fn program(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    fn takes_items(&self) -> bool {
+        self.takes_items
+    }
+
+    fn call(&mut self, _: Id, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        let (count, rest) = u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+        match call.procedure.number {
+            READ => {
+                let first = self.data.first().and_then(|data| data.part(0, count)).ok_or(Denial::System)?;
+                results.frozen(first).map_err(|_| Denial::System)?;
+            }
+            WRITE => {
+                self.data = call.items.iter().flat_map(Placed::parts).cloned().collect();
+                self.placed += usize::from(!call.items.is_empty());
+                self.flat = if call.items.is_empty() { rest[..count as usize].to_vec() } else { Vec::new() };
+                results.put(&count).map_err(|_| Denial::System)?;
+            }
+            _ => {
+                results.octets(call.arguments);
+            }
+        }
+        Ok(())
+    }
+}
+
+struct World<D: Device> {
+    client: Client,
+    near: Driver<D>,
+    far: Driver<D>,
+    server: Server<Store>,
+}
+
+/// 4 KiB, and 64 KiB for bulk data.
+fn structure() -> Structure {
+    let head = Segment { length: 4096, align: 8, target: false };
+    let bulk = Segment { length: 65_536, align: 4096, target: true };
+    Structure::new(&[head, bulk]).unwrap()
+}
+
+fn placing() -> Rtr {
+    Rtr { structure: Some(structure()), ..Rtr::ALL }
+}
+
+impl<D: Device> World<D> {
+    fn new(ground: &impl Ground<Device = D>, client: Config, server: Config) -> Self {
+        let mut near = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
+        let mut far = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
+        let store = Store { takes_items: true, ..Store::default() };
+        let server = Server::bind(&mut far, ground.address(), server, store).unwrap();
+        let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
+        let mut world = Self { client, near, far, server };
+        // What is told takes its credit back with the second reply.
+        for _ in 0..3 {
+            world.echo(4);
+        }
+        world
+    }
+
+    fn both(ground: &impl Ground<Device = D>, rtr: Rtr) -> Self {
+        Self::new(ground, Config::client().with_rtr(rtr), Config::server().with_rtr(rtr))
+    }
+
+    /// The reply to a call, and its memory.
+    fn answer(&mut self) -> (Vec<u8>, Memory) {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
+            match self.client.event(&mut self.near) {
+                Some(ClientEvent::Answered { call, answer }) => {
+                    return (answer.results().to_vec(), self.client.take_memory(&mut self.near, call));
+                }
+                Some(ClientEvent::Ready(_)) => {}
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+            self.near.turn().unwrap();
+            self.far.turn().unwrap();
+            self.server.serve(&mut self.far);
+        }
+        panic!("nothing happens");
+    }
+
+    fn echo(&mut self, octets: u32) {
+        let call = Call { largest_results: octets, ..Call::to(PROGRAM, 1, ECHO) };
+        let sent: Vec<u8> = (0..octets).map(|at| (at ^ at >> 8) as u8).collect();
+        self.client.call(&mut self.near, call, |writer| writer.octets(&sent).done()).unwrap();
+        assert_eq!(self.answer().0, sent);
+    }
+
+    fn data(&self, octets: u32, seed: u32) -> Buf {
+        let mut data = self.near.pool().take(octets).unwrap();
+        data.extend_from_slice(&(0..octets).map(|at| (at ^ at >> 8 ^ seed) as u8).collect::<Vec<_>>());
+        data
+    }
+
+    fn write(&mut self, octets: u32, seed: u32) {
+        let data = self.data(octets, seed);
+        let expected = data.to_vec();
+        self.client.call(&mut self.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data)?.done()).unwrap();
+        let (results, memory) = self.answer();
+        assert_eq!(results, octets.to_be_bytes());
+        assert_eq!((memory.items.len(), &memory.items[0][..]), (1, &expected[..]));
+        let store = self.server.service();
+        let found = if store.data.is_empty() {
+            store.flat.clone()
+        } else {
+            store.data.iter().flat_map(|part| part.to_vec()).collect()
+        };
+        assert!(found == expected, "{octets} octets");
+    }
+
+    fn read(&mut self, octets: u32, seed: u32) -> Memory {
+        let result = self.near.pool().take(octets.max(1024)).unwrap();
+        let call =
+            Call { largest_results: octets + 8, results: [result].into_iter().collect(), ..Call::to(PROGRAM, 1, READ) };
+        self.client.call(&mut self.near, call, |writer| writer.put(&octets)?.done()).unwrap();
+        let (results, memory) = self.answer();
+        assert_eq!(results[..4], octets.to_be_bytes());
+        let found = if memory.results[0].is_empty() { &results[4..] } else { &memory.results[0][..] };
+        let expected: Vec<u8> = (0..octets).map(|at| (at ^ at >> 8 ^ seed) as u8).collect();
+        assert!(found[..octets as usize] == expected, "{octets} octets");
+        memory
+    }
+
+    fn counters(&self) -> [Counters; 2] {
+        let far = self.server.connections()[0];
+        [self.near.counters(self.client.id()).unwrap(), self.far.counters(far).unwrap()]
+    }
+
+    /// What both ends have done since: Sends, RDMA Reads and Writes, regions exposed, and octets copied.
+    fn since(&self, before: &[Counters; 2]) -> (u64, u64, u64, u64) {
+        let all = |f: fn(&Counters) -> u64| {
+            self.counters().iter().zip(before).map(|(now, then)| f(now) - f(then)).sum::<u64>()
+        };
+        (all(|c| c.sends), all(|c| c.reads + c.writes), all(|c| c.exposed), all(|c| c.copied))
+    }
+}
+
+/// Ends a chain of a writer's.
+trait Done {
+    fn done(&mut self) -> Result<(), rpcrdma_verbs::driver::WriteError>;
+}
+
+impl Done for Writer<'_> {
+    fn done(&mut self) -> Result<(), rpcrdma_verbs::driver::WriteError> {
+        Ok(())
+    }
+}
+
+// spec: rtr-2-a, rtr-2-b, rtr-3.3-b, rtr-3.3-c
+fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(ground: &impl Ground) {
+    let mut world = World::both(ground, placing());
+    for seed in 0..10 {
+        let before = world.counters();
+        world.write(65_536, seed);
+        let (sends, moves, exposed, copied) = world.since(&before);
+        assert_eq!((sends, moves, exposed), (2, 0, 0));
+        assert!(copied < 200, "{copied}: the RPC messages alone");
+        assert_eq!(world.server.service().placed as u32, seed + 1);
+        let before = world.counters();
+        let memory = world.read(65_536, seed);
+        let (sends, moves, exposed, copied) = world.since(&before);
+        assert_eq!((sends, moves, exposed, memory.results[0].len()), (2, 0, 0, 65_536));
+        assert!(copied < 200, "{copied}: the RPC messages alone");
+    }
+}
+
+fn long_messages_take_one_message_each_way_where_they_fit(ground: &impl Ground) {
+    let mut world = World::both(ground, placing());
+    let before = world.counters();
+    world.echo(16_384);
+    let (sends, moves, exposed, _) = world.since(&before);
+    assert_eq!((sends, moves, exposed), (2, 0, 0));
+}
+
+fn long_messages_go_in_several_transmissions(ground: &impl Ground) {
+    let mut world = World::both(ground, Rtr::ALL);
+    for _ in 0..20 {
+        let before = world.counters();
+        world.echo(16_384);
+        let (sends, moves, exposed, _) = world.since(&before);
+        assert_eq!((sends, moves, exposed), (5 + 5, 0, 0), "4 KiB each");
+    }
+    // Without it the call is read, and the reply written.
+    let mut world = World::new(ground, Config::client(), Config::server());
+    let before = world.counters();
+    world.echo(16_384);
+    let (sends, moves, exposed, _) = world.since(&before);
+    assert_eq!((sends, moves, exposed), (2, 2, 2));
+}
+
+fn messages_of_all_sizes_arrive_whole(ground: &impl Ground) {
+    for rtr in [Rtr::ALL, placing(), Rtr { direct: Direct::Choice, prefer: Prefer::Groups, ..placing() }] {
+        for takes_items in [true, false] {
+            let mut world = World::both(ground, rtr);
+            world.server.service().takes_items = takes_items;
+            for (seed, octets) in
+                (0..).zip([1, 4_095, 4_096, 40_000, 65_535, 65_536, 65_537, 200_001, 500_000, 1 << 20])
+            {
+                world.write(octets, seed);
+                if takes_items && !world.server.service().data.is_empty() {
+                    let first = world.server.service().data[0].len() as u32;
+                    world.read(first.min(octets), seed);
+                }
+                world.echo((octets & !3).max(4));
+            }
+            drop(world);
+        }
+    }
+}
+
+fn the_callers_own_memory_is_what_a_result_goes_to(ground: &impl Ground) {
+    let mut world = World::both(ground, placing());
+    world.write(40_000, 1);
+    let budget = Budget::new(1 << 20);
+    let own = Buf::adopt(world.near.device(), &budget, vec![0; 65_536]).unwrap();
+    let call = Call { largest_results: 40_008, results: [own].into_iter().collect(), ..Call::to(PROGRAM, 1, READ) };
+    world.client.call(&mut world.near, call, |writer| writer.put(&40_000u32)?.done()).unwrap();
+    let (_, memory) = world.answer();
+    let vec = memory.results.into_iter().next().unwrap().into_vec().expect("the caller's own");
+    assert_eq!(vec.len(), 40_000);
+    assert!(vec == (0..40_000u32).map(|at| (at ^ at >> 8 ^ 1) as u8).collect::<Vec<_>>());
+}
+
+fn a_peer_without_it_is_served_as_ever(ground: &impl Ground) {
+    for (client, server) in [
+        (Config::client().with_rtr(placing()), Config::server()),
+        (Config::client(), Config::server().with_rtr(placing())),
+        (Config::client().with_rtr(Rtr { tries: true, ..placing() }), Config::server()),
+    ] {
+        let mut world = World::new(ground, client, server);
+        for octets in [100, 20_000, 300_000] {
+            world.write(octets, octets);
+            world.echo(octets);
+        }
+    }
+}
+
+fn structures_that_the_device_does_not_take_are_refused(ground: &impl Ground) {
+    let mut driver = Driver::new(&ground.open(), &Budget::new(1 << 24), 256).unwrap();
+    let address = ground.address();
+    let with = |segments: &[Segment]| {
+        Config::server().with_rtr(Rtr { structure: Some(Structure::new(segments).unwrap()), ..Rtr::ALL })
+    };
+    let head = Segment { length: 4096, align: 0, target: false };
+    let odd = Segment { length: 4096, align: 8192, target: true };
+    assert!(matches!(driver.listen(address, with(&[head, odd])), Err(DriverError::Alignment)));
+    let many = [head; 16];
+    assert!(matches!(driver.listen(address, with(&many)), Err(DriverError::Segments { .. })));
+    assert!(driver.listen(address, with(&[head, head])).is_ok());
+}
+
+on_every_ground!(
+    reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed,
+    long_messages_take_one_message_each_way_where_they_fit,
+    long_messages_go_in_several_transmissions,
+    messages_of_all_sizes_arrive_whole,
+    the_callers_own_memory_is_what_a_result_goes_to,
+    a_peer_without_it_is_served_as_ever,
+    structures_that_the_device_does_not_take_are_refused,
+);

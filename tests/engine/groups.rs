@@ -1,0 +1,484 @@
+//! Messages in transmissions of rtrext-02: how they go, what arrives, and what becomes of those that are broken.
+
+use rpcrdma_proto::chunk::Segment;
+use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Served};
+use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
+use rpcrdma_proto::error::PeerError;
+use rpcrdma_proto::placement::{self, Structure};
+use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
+
+use crate::pair::{End, Packet, exchange, octet, pass, settled, works};
+
+/// Receive buffers of 4 KiB and one target of 64 KiB.
+fn structure() -> Structure {
+    let head = placement::Segment { length: 4096, align: 8, target: false };
+    let bulk = placement::Segment { length: 65_536, align: 4096, target: true };
+    Structure::new(&[head, bulk]).unwrap()
+}
+
+fn plain(rtr: Rtr, config: Config) -> Config {
+    Config { rtr: Some(rtr), ..config }
+}
+
+fn placing(rtr: Rtr, config: Config) -> Config {
+    config.with_rtr(Rtr { structure: Some(structure()), ..rtr })
+}
+
+/// Two ends that have told each other all, and whose credits are there.
+fn warm(client: Config, server: Config) -> (End, End) {
+    let (mut client, mut server) = settled(client, server);
+    works(&mut client, &mut server);
+    for end in [&mut client, &mut server] {
+        (end.keeps, end.actions) = (true, Vec::new());
+        end.events.clear();
+    }
+    (client, server)
+}
+
+const SHORT: Call<'_> = Call { length: 160, items: &[], largest_reply: 200, results: &[], reducible: true };
+/// 16 KiB without bulk data.
+const LONG: Call<'_> = Call { length: 16_384, ..SHORT };
+const LONG_REPLY: Call<'_> = Call { largest_reply: 16_384, ..SHORT };
+const READ: Call<'_> = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+
+fn write(items: &[Item]) -> Call<'_> {
+    let end = items.iter().map(|item| item.length.next_multiple_of(4)).sum::<u32>();
+    Call { length: 200 + end, items, ..SHORT }
+}
+
+/// The octets of a message that came in transmissions; what is to be read counts as read.
+fn whole(end: &End, message: &Gathered, xid: u32, reply: bool) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for source in message.sources() {
+        match source {
+            Source::Octets { at, from } => {
+                assert_eq!(at as usize, octets.len());
+                let buffer = &end.kept[&from.buffer.0];
+                octets.extend_from_slice(&buffer[from.octets.start as usize..from.octets.end as usize]);
+            }
+            Source::Read { at, from } => {
+                assert_eq!(at as usize, octets.len());
+                octets.extend((at..at + from.length).map(|at| octet(xid, reply, at)));
+            }
+            Source::Padding { at, length } => octets.extend((at..at + length).map(|at| octet(xid, reply, at))),
+        }
+    }
+    assert_eq!(octets.len(), message.length as usize);
+    octets
+}
+
+fn expected(xid: u32, reply: bool, length: u32) -> Vec<u8> {
+    (0..length).map(|at| octet(xid, reply, at)).collect()
+}
+
+/// The call that has arrived, and its message if it came in transmissions.
+fn arrived(end: &mut End) -> (Served, u32, Option<Box<Gathered>>) {
+    let at = end.events.iter().position(|event| matches!(event, Event::CallArrived { .. })).unwrap();
+    let Event::CallArrived { call, xid, message } = end.events.remove(at) else { unreachable!() };
+    (call, xid, if let Message::Gathered(message) = message { Some(message) } else { None })
+}
+
+/// Sends a call and checks that it arrives whole: the call, and how many messages it took.
+fn sent(client: &mut End, server: &mut End, call: &Call<'_>) -> (Served, u32, usize) {
+    let xid = client.session.call(call, None).unwrap();
+    let messages = exchange(client, server);
+    let (served, found, message) = arrived(server);
+    assert_eq!(found, xid);
+    if let Some(message) = message {
+        assert_eq!(whole(server, &message, xid, false), expected(xid, false, call.length));
+        server.session.recycle(message);
+    }
+    (served, xid, messages)
+}
+
+/// Answers it, and checks that the reply arrives whole: how many messages it took.
+fn answered(client: &mut End, server: &mut End, (call, xid): (Served, u32), length: u32, results: &[Item]) -> usize {
+    server.session.reply(call, length, results).unwrap();
+    let messages = exchange(client, server);
+    let replies = client.replies(xid);
+    assert_eq!((replies.len(), client.failures(xid)), (1, vec![]));
+    if let Some(message) = &replies[0].gathered {
+        assert_eq!(whole(client, message, xid, true), expected(xid, true, length));
+    }
+    client.events.clear();
+    messages
+}
+
+fn exposes(end: &End) -> usize {
+    end.actions.iter().filter(|action| matches!(action, Action::Expose { .. })).count()
+}
+
+// ---- How they travel ------------------------------------------------------------------------------------------------
+
+// spec: rtr-4.2-a, rtr-4.2-b, rtr-4.2-e, rtr-4.3-b, rtr-8.4-a, rtr-8.4-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g, rtr-9.4-a, rtr-9.4-d, rtr-9.4-e, rtr-9.4-h
+#[test]
+fn a_long_call_goes_in_several_transmissions() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (call, xid, messages) = sent(&mut client, &mut server, &LONG);
+    assert_eq!((messages, exposes(&client)), (5, 0), "4,096 octets each, less the headers");
+    assert_eq!(client.session.available(), 32 - 5, "each takes a credit");
+    assert_eq!(answered(&mut client, &mut server, (call, xid), 200, &[]), 1);
+    assert_eq!((client.session.available(), client.session.open(), server.session.open()), (32, (0, 0), (0, 0)));
+    let wanted = server.session.posted();
+    works(&mut client, &mut server);
+    assert_eq!(server.session.posted(), wanted, "all receives are there again");
+}
+
+// spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g, rtr-4.3-h, rtr-5.2-e, rtr-5.2-f, rtr-8.5-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
+#[test]
+fn a_long_reply_goes_in_several_transmissions_for_which_receives_are_reserved() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let before = client.session.posted();
+    let (call, xid, messages) = sent(&mut client, &mut server, &LONG_REPLY);
+    assert_eq!((messages, exposes(&client)), (1, 0));
+    assert_eq!(client.session.posted(), before + 5, "one, and as many as the largest reply needs");
+    assert_eq!(answered(&mut client, &mut server, (call, xid), 16_384, &[]), 5);
+    // A short reply uses one of them.
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    assert_eq!(answered(&mut client, &mut server, (call, xid), 100, &[]), 1);
+    assert!(client.session.posted() >= before);
+    assert_eq!(client.session.open(), (0, 0));
+}
+
+// spec: rtr-2-a, rtr-3.3-a, rtr-3.3-b, rtr-6.2-j, rtr-6.2-n, rtr-6.2-v, rtr-7.3-a, rtr-7.3-c, rtr-7.3-d, rtr-7.3-e, rtr-7.3-f
+#[test]
+fn the_data_of_a_write_land_in_their_target() {
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
+    let items = [Item { position: 120, length: 65_536 }];
+    let xid = client.session.call(&write(&items), None).unwrap();
+    assert_eq!((exchange(&mut client, &mut server), exposes(&client)), (1, 0), "one transmission, nothing registered");
+    let (call, _, message) = arrived(&mut server);
+    let message = message.unwrap();
+    assert_eq!((message.stream.len(), message.places.len()), (1, 1));
+    assert_eq!(message.places[0].octets, 4096..69_632, "all of the target");
+    assert_eq!(whole(&server, &message, xid, false), expected(xid, false, 65_736));
+    // What is before it is zeros.
+    let (end, buffer) = (message.stream[0].octets.end as usize, &server.kept[&message.places[0].buffer.0]);
+    assert!(buffer[end..4096].iter().all(|octet| *octet == 0));
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+}
+
+// spec: rtr-5.3-e, rtr-5.3-h, rtr-6.2-k, rtr-6.2-w, rtr-6.2-x, rtr-7.4-a, rtr-7.4-f, rtr-7.4-h, rtr-7.4-n, rtr-7.4-x, rtr-9.2-b, rtr-9.3-a
+#[test]
+fn the_data_of_a_read_land_in_their_target() {
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
+    for length in [65_536u32, 5_001, 1_024] {
+        let (call, xid, _) = sent(&mut client, &mut server, &READ);
+        server.session.reply(call, 104 + length.next_multiple_of(4), &[Item { position: 100, length }]).unwrap();
+        assert_eq!(exchange(&mut client, &mut server), 1);
+        let reply = client.replies(xid).pop().unwrap();
+        let message = reply.gathered.unwrap();
+        assert_eq!((message.items[0].result, message.items[0].length), (Some(0), length));
+        assert_eq!(message.places[0].octets, 4096..4096 + length);
+        assert_eq!((reply.results.as_slice(), exposes(&client)), ([0].as_slice(), 0));
+        assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 104 + length.next_multiple_of(4)));
+        client.events.clear();
+    }
+}
+
+// spec: rtr-6.2-o, rtr-6.2-p, rtr-6.2-s, rtr-6.2-t, rtr-7.4-u, rtr-7.4-v, rtr-7.4-w
+#[test]
+fn results_that_are_short_or_missing_are_told_so() {
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
+    let both = Call { largest_reply: 65_700 + 8_192, results: &[65_536, 8_192], ..SHORT };
+    let (call, xid, _) = sent(&mut client, &mut server, &both);
+    server.session.reply(call, 204, &[Item { position: 100, length: 100 }]).unwrap();
+    exchange(&mut client, &mut server);
+    let message = client.replies(xid).pop().unwrap().gathered.unwrap();
+    let items: Vec<_> = message.items.iter().map(|item| (item.position, item.length, item.how.clone())).collect();
+    assert_eq!(items, [(100, 100, How::TooShort), (0, 0, How::NoItem)]);
+    assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 204));
+}
+
+// spec: rtr-4.3-a, rtr-4.3-b
+#[test]
+fn without_all_its_credits_a_call_goes_by_explicit_rdma() {
+    let server = Config { serve: 4, ..Config::server() };
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, server));
+    let xid = client.session.call(&LONG, None).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(client.session.travel(xid).unwrap().call, Way::Long, "it would take five, and there are four");
+    let (call, ..) = arrived(&mut server);
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+    // One of three takes three of them: the second goes by other means, since one is left.
+    let three = Call { length: 9_000, ..SHORT };
+    let xids = [&three, &three].map(|call| client.session.call(call, None).unwrap());
+    exchange(&mut client, &mut server);
+    let ways = xids.map(|xid| matches!(client.session.travel(xid).unwrap().call, Way::Grouped(_)));
+    assert_eq!(ways, [true, false]);
+    assert_eq!(server.arrived().len(), 2);
+}
+
+// spec: rtr-5.2-b, rtr-5.2-c, rtr-5.2-d, rtr-5.2-g, rtr-5.2-h, rtr-5.3-a, rtr-5.3-b, rtr-5.3-d, rtr-5.3-g
+#[test]
+fn what_the_peer_has_not_told_is_not_used() {
+    let subsets = (0..8).map(Operations::of);
+    for operations in subsets {
+        for limit in [1, 8] {
+            let rtr = Rtr { operations, request_limit: limit, response_limit: limit, ..Rtr::ALL };
+            let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(rtr, Config::server()));
+            let items = [Item { position: 120, length: 200_000 }];
+            let calls = [SHORT, LONG, LONG_REPLY, READ, write(&items)];
+            for call in &calls {
+                let (served, xid, _) = sent(&mut client, &mut server, call);
+                if let Some(travel) = client.session.travel(xid)
+                    && let Way::Grouped(grouped) = travel.call
+                {
+                    assert!(operations.has(Operations::REQUESTS));
+                    assert!(grouped.count == 1 || (limit > 1 && operations.has(Operations::CONTINUATIONS)));
+                    assert!(grouped.send == 0 || operations.has(Operations::RESPONSES));
+                }
+                let result = [Item { position: 100, length: 65_536 }];
+                let (length, results) =
+                    if call.results.is_empty() { (call.largest_reply, &[][..]) } else { (65_700, &result[..]) };
+                answered(&mut client, &mut server, (served, xid), length, results);
+            }
+            assert_eq!((client.session.open(), server.session.open()), ((0, 0), (0, 0)), "{operations:?} {limit}");
+        }
+    }
+}
+
+// spec: rtr-5.1-a, rtr-5.1-b, rtr-5.1-c, rtr-5.1-d, rtr-5.1-e
+#[test]
+fn operations_are_tried_where_nothing_is_told_of_them() {
+    // The peer knows properties, and nothing of rtrext-02.
+    let tries = Rtr { tries: true, prefer: Prefer::Groups, ..Rtr::ALL };
+    let (mut client, mut server) = settled(placing(tries, Config::client()), Config::server());
+    let xid = client.session.call(&SHORT, None).unwrap();
+    // The attempt, RDMA2_ERR_INVAL_OPTION, and the call by other means.
+    let messages = exchange(&mut client, &mut server);
+    assert_eq!(messages, 3);
+    let (call, ..) = arrived(&mut server);
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+    let (call, xid, messages) = sent(&mut client, &mut server, &SHORT);
+    assert_eq!(messages, 1, "it is not tried twice");
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+}
+
+// spec: rtr-6.2-q, rtr-6.2-r, rtr-7.4-b, rtr-7.4-c, rtr-7.4-d, rtr-7.4-e, rtr-7.4-g, rtr-7.4-m, rtr-7.4-o, rtr-7.4-p, rtr-3.4-a, rtr-3.4-b, rtr-3.4-c
+#[test]
+fn results_go_as_they_are_directed() {
+    let cases = [
+        (Direct::Explicit, 65_536u32, true),
+        (Direct::Choice, 65_536, false),
+        (Direct::BySize(32_768), 65_536, true),
+        (Direct::BySize(32_768), 32_767, false),
+        (Direct::Cheaper, 65_536, false),
+    ];
+    for (direct, length, written) in cases {
+        let rtr = Rtr { direct, prefer: Prefer::Groups, ..Rtr::ALL };
+        let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
+        let (call, xid, _) = sent(&mut client, &mut server, &READ);
+        assert_eq!(exposes(&client), usize::from(direct != Direct::Cheaper));
+        let result = [Item { position: 100, length }];
+        server.session.reply(call, 104 + length.next_multiple_of(4), &result).unwrap();
+        let writes: Vec<_> = server.session.writes(call).map(|write| write.octets).collect();
+        let expected = Some(100..100 + length).filter(|_| written);
+        assert_eq!(writes, Vec::from_iter(expected), "{direct:?}");
+        exchange(&mut client, &mut server);
+        let reply = client.replies(xid).pop().unwrap();
+        assert_eq!(reply.results[0], if written { length } else { 0 });
+        let how = &reply.gathered.as_ref().unwrap().items[0].how;
+        assert_eq!(matches!(how, How::Explicit(_)), written);
+        let fences = client.actions.iter().filter(|action| matches!(action, Action::Fence { .. })).count();
+        assert_eq!(fences, exposes(&client), "what was registered is not any more, whatever was used");
+    }
+}
+
+// spec: rtr-5.3-c, rtr-6.2-m, rtr-7.3-b, rtr-7.3-h
+#[test]
+fn a_call_may_have_items_that_are_placed_and_such_that_are_read() {
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
+    server.holds.reading = true;
+    let items = [Item { position: 120, length: 65_536 }, Item { position: 65_660, length: 1_000_000 }];
+    let mixed = Call { largest_reply: 65_700, results: &[65_536], ..write(&items) };
+    let xid = client.session.call(&mixed, None).unwrap();
+    exchange(&mut client, &mut server);
+    let Some(Way::Grouped(grouped)) = client.session.travel(xid).map(|travel| travel.call) else { panic!("grouped") };
+    assert_eq!((grouped.placed, grouped.read, grouped.count), (0b01, 0b10, 1));
+    let gathered = server.actions.iter().find_map(|action| match action {
+        Action::Gather { call, message } => Some((*call, message.clone())),
+        _ => None,
+    });
+    let (call, message) = gathered.unwrap();
+    assert_eq!(whole(&server, &message, xid, false), expected(xid, false, mixed.length));
+    server.session.moved(call);
+    server.act();
+    let (call, ..) = arrived(&mut server);
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+}
+
+// ---- What is broken -------------------------------------------------------------------------------------------------
+
+/// The transmissions of the long call, not delivered yet.
+fn transmissions(client: &mut End, call: &Call<'_>) -> (u32, Vec<Packet>) {
+    let xid = client.session.call(call, None).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = client.send() {
+        packets.push(packet);
+    }
+    (xid, packets)
+}
+
+fn reports(end: &End) -> Vec<(Broken, bool)> {
+    let told = end.events.iter().filter_map(|event| match event {
+        Event::Broken { report, ours } => Some((report.why, *ours)),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// A group that is broken in any way is reported, and the call goes again by other means: it is served once.
+// spec: rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-5.4-e, rtr-5.4-f, rtr-5.4-g, rtr-5.4-h, rtr-9.5-e, rtr-9.5-f, rtr-9.5-g, rtr-9.5-h, rtr-9.5-i
+#[test]
+fn a_call_whose_group_is_broken_goes_again_by_other_means() {
+    type Breaks = fn(&mut Vec<Packet>);
+    let cases: [(&str, Breaks, usize); 6] = [
+        ("one is missing", |packets| drop(packets.remove(2)), 1),
+        ("one is doubled", |packets| packets.insert(2, packets[2].clone()), 1),
+        ("two are exchanged", |packets| packets.swap(2, 3), 1),
+        ("the first is missing", |packets| drop(packets.remove(0)), 4),
+        ("the last is of another XID", |packets| packets[4].octets[3] ^= 1, 1),
+        ("one says another operation", |packets| packets[2].octets[35] ^= 3, 1),
+    ];
+    for (what, breaks, count) in cases {
+        let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+        let (xid, mut packets) = transmissions(&mut client, &LONG);
+        assert_eq!(packets.len(), 5);
+        breaks(&mut packets);
+        for packet in &packets {
+            server.receive(&packet.octets);
+        }
+        exchange(&mut client, &mut server);
+        assert_eq!(reports(&server).len(), count, "{what}");
+        assert!(reports(&client).iter().any(|(_, ours)| *ours), "{what}");
+        let (call, found, message) = arrived(&mut server);
+        assert_eq!((found, message), (xid, None), "{what}");
+        assert!(server.arrived().is_empty(), "{what}: it is served once");
+        answered(&mut client, &mut server, (call, xid), 200, &[]);
+        for _ in 0..40 {
+            works(&mut client, &mut server);
+        }
+        assert_eq!((client.session.open(), server.session.open()), ((0, 0), (0, 0)), "{what}");
+    }
+}
+
+// spec: rtr-4.2-c, rtr-4.2-d, rtr-9.5-e, rtr-9.5-s, rtr-9.5-t
+#[test]
+fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (long, mut packets) = transmissions(&mut client, &LONG);
+    let (short, more) = transmissions(&mut client, &SHORT);
+    packets.splice(2..2, more);
+    for packet in &packets {
+        server.receive(&packet.octets);
+    }
+    let mismatch = Mismatch { expected: 5, came: 0 };
+    assert_eq!(reports(&server), [(Broken::HeaderType(mismatch), false)]);
+    assert!(server.arrived().is_empty(), "neither was taken");
+    exchange(&mut client, &mut server);
+    let mut found: Vec<_> = (0..2).map(|_| arrived(&mut server).1).collect();
+    found.sort_unstable();
+    let mut wanted = vec![long, short];
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+}
+
+// spec: rtr-5.4-i, rtr-5.4-j
+#[test]
+fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() {
+    // The second is more than one transmission for its data alone, and would fit one buffer without being placed.
+    let result = [Item { position: 4_056, length: 65_536 }];
+    let large = Call { largest_reply: 70_000, results: &[65_536], ..SHORT };
+    type Case<'a> = (fn(Rtr, Config) -> Config, Call<'a>, u32, &'a [Item], bool);
+    let cases: [Case<'_>; 2] = [(plain, LONG_REPLY, 16_384, &[], false), (placing, large, 69_596, &result, true)];
+    for (config, call, length, results, fits) in cases {
+        let (mut client, mut server) = warm(config(Rtr::ALL, Config::client()), config(Rtr::ALL, Config::server()));
+        let (served, xid, _) = sent(&mut client, &mut server, &call);
+        server.session.reply(served, length, results).unwrap();
+        let mut packets = Vec::new();
+        while let Some(packet) = server.send() {
+            packets.push(packet);
+        }
+        assert!(packets.len() > 1);
+        packets.insert(1, packets[1].clone());
+        packets[1].octets[31] ^= 1;
+        packets.iter().for_each(|packet| client.receive(&packet.octets));
+        exchange(&mut client, &mut server);
+        let found = (client.replies(xid).len(), client.failures(xid));
+        let failed = if fits { vec![] } else { vec![Failure::Peer(PeerError::Header)] };
+        assert_eq!(found, (usize::from(fits), failed));
+        client.events.clear();
+        works(&mut client, &mut server);
+        assert_eq!(client.session.open(), (0, 0));
+    }
+}
+
+#[test]
+fn a_group_that_the_connection_cuts_goes_again_on_the_next() {
+    for cut in 0..5 {
+        let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+        let xid = client.session.call(&LONG, None).unwrap();
+        for _ in 0..cut {
+            assert!(pass(&mut client, &mut server));
+        }
+        crate::pair::reconnect(&mut client, &mut server);
+        exchange(&mut client, &mut server);
+        let (call, found, _) = arrived(&mut server);
+        assert_eq!(found, xid);
+        answered(&mut client, &mut server, (call, xid), 200, &[]);
+        assert_eq!((client.session.open(), server.session.open()), ((0, 0), (0, 0)));
+    }
+}
+
+#[test]
+fn a_reply_that_the_connection_cuts_is_given_up_and_its_memory_is_free() {
+    for cut in 0..5 {
+        let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+        let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+        server.session.reply(call, 16_384, &[]).unwrap();
+        for _ in 0..cut {
+            assert!(pass(&mut server, &mut client));
+        }
+        crate::pair::reconnect(&mut client, &mut server);
+        assert!(server.session.is_settled());
+        exchange(&mut client, &mut server);
+        let (call, found, _) = arrived(&mut server);
+        assert_eq!(found, xid);
+        answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+        assert_eq!(client.session.open(), (0, 0));
+    }
+}
+
+/// A reply in several transmissions is kept until a later call arrives, or for the time that was set.
+// spec: rtr-5.4-i
+#[test]
+fn a_reply_is_kept_for_a_while() {
+    let keep = 500;
+    let rtr = Rtr { keep, ..Rtr::ALL };
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(rtr, Config::server()));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    assert_eq!((server.session.open(), server.session.poll_timeout()), ((0, 1), Some(server.now + keep)));
+    server.session.timeout(server.now + keep);
+    server.act();
+    assert_eq!((server.session.open(), server.session.poll_timeout()), ((0, 0), None));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    works(&mut client, &mut server);
+    assert_eq!(server.session.open(), (0, 0));
+}
+
+/// What is exposed of a call that goes in transmissions is what it directs, and no more.
+#[test]
+fn regions_are_those_that_are_read_or_written() {
+    let rtr = Rtr { direct: Direct::Explicit, prefer: Prefer::Groups, ..Rtr::ALL };
+    let (mut client, _server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
+    client.holds.exposing = true;
+    let xid = client.session.call(&READ, None).unwrap();
+    client.act();
+    assert_eq!(client.session.exposures(xid).map(|one| one.region).collect::<Vec<_>>(), [Region::Result(0)]);
+    let none: [&[Segment]; 0] = [];
+    client.session.exposed(xid, none);
+    assert!(matches!(client.failures(xid).as_slice(), [] | [Failure::Cannot(_)]));
+}
