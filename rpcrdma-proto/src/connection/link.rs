@@ -3,7 +3,7 @@
 use super::config::{Config, Role};
 use crate::private_data::PrivateData;
 use crate::property::{Peer, Values};
-use crate::travel;
+use crate::travel::{self, Groups};
 use crate::v2::properties::Bkreqsup;
 use crate::version::{Negotiation, THRESHOLD_ONE, THRESHOLD_TWO, Version};
 
@@ -103,7 +103,7 @@ impl Link {
 
     /// What the connection takes of our calls; none if it takes none now.
     // spec: bd-4.2-a, bd-4.2-b, bd-5.3-a, bd-5.3-b, bd-5.3-c, xc3-3.3-b, xc3-3.3-c, xc3-3.3-d, v2-2.2-c
-    pub(super) fn calls(&self, config: &Config) -> Option<travel::Link<'static>> {
+    pub(super) fn calls<'a>(&self, config: &Config, groups: Option<&'a Groups>) -> Option<travel::Link<'a>> {
         let version = self.speaks_in()?;
         let chunks = match (self.role, version, self.peer.values().backward_support) {
             (Role::Client, ..) => true,
@@ -114,15 +114,21 @@ impl Link {
         if self.role == Role::Server && !config.has_backward(version) {
             return None;
         }
-        Some(self.terms(config, version, chunks))
+        Some(self.terms(config, version, chunks, groups))
     }
 
     /// What the connection takes of our questions about properties, whether it takes calls or not.
     pub(super) fn questions(&self, config: &Config) -> Option<travel::Link<'static>> {
-        Some(self.terms(config, self.speaks_in()?, false))
+        Some(self.terms(config, self.speaks_in()?, false, None))
     }
 
-    fn terms(&self, config: &Config, version: Version, chunks: bool) -> travel::Link<'static> {
+    fn terms<'a>(
+        &self,
+        config: &Config,
+        version: Version,
+        chunks: bool,
+        groups: Option<&'a Groups>,
+    ) -> travel::Link<'a> {
         travel::Link {
             version,
             call_threshold: self.send_limit(version),
@@ -130,7 +136,7 @@ impl Link {
             chunks,
             read_chunks: config.read_chunks,
             segment: config.segment,
-            groups: None,
+            groups,
             room: 0,
         }
     }

@@ -20,9 +20,10 @@ use crate::chunk::{self, Fault, Limits, Segment};
 use crate::credit::Requester;
 use crate::error::PeerError;
 use crate::header::{Chunks, Outgoing};
-use crate::travel::{self, Call, Cannot, Link, RESULTS, Travel};
+use crate::travel::{self, Call, Cannot, Cost, Link, RESULTS, Travel};
 use crate::v2::{self, MsgType};
 
+use grouped::Grouping;
 pub(super) use request::Kind;
 use request::{Outcome, Request};
 
@@ -216,9 +217,17 @@ impl Requests {
             if only.is_some_and(|kind| kind != request.kind) {
                 return;
             }
-            let groups = link.groups.filter(|_| !request.by_base_means && request.kind == Kind::Rpc);
-            let link = Link { groups, room: self.credits.available(), ..*link };
-            request.travel = match travel::call(&request.as_call(), &link) {
+            let with_room;
+            let link = match link.groups {
+                // Most connections have none, and this is to cost them nothing.
+                None => link,
+                groups => {
+                    let groups = groups.filter(|_| !request.by_base_means && request.kind == Kind::Rpc);
+                    with_room = Link { groups, room: self.credits.available(), ..*link };
+                    &with_room
+                }
+            };
+            request.travel = match travel::call(&request.as_call(), link) {
                 Ok(travel) => travel,
                 Err(why) => {
                     self.end(xid, Outcome::Failed(Failure::Cannot(why)), out);
@@ -244,6 +253,12 @@ impl Requests {
     /// How a call travels, once it has been let go.
     pub(super) fn travel(&self, xid: u32) -> Option<Travel> {
         self.slots.get(xid).filter(|request| request.life != Life::Waiting).map(|request| request.travel)
+    }
+
+    /// What that costs.
+    pub(super) fn cost(&self, xid: u32) -> Option<Cost> {
+        let request = self.slots.get(xid).filter(|request| request.life != Life::Waiting)?;
+        Some(Cost::of(&request.as_call(), &request.travel))
     }
 
     /// What of a call is to be exposed.
@@ -309,14 +324,10 @@ impl Requests {
 
     /// Whether what was granted last still allows the next call that has its credits: it may be less than when they were given.
     /// A call in one message may always go where nothing else is under way.
-    fn may_send(&self, messages: u32) -> bool {
-        let sent = self.credits.used().saturating_sub(self.unsent);
-        self.is_alone(messages) || sent.saturating_add(messages) <= self.credits.granted()
-    }
-
-    /// Whether it is the only call that is under way.
-    fn is_alone(&self, messages: u32) -> bool {
-        messages == 1 && self.credits.messages() == self.unsent
+    fn may_send(credits: &Requester, unsent: u32, messages: u32) -> bool {
+        let sent = credits.used().saturating_sub(unsent);
+        let alone = messages == 1 && credits.messages() == unsent;
+        alone || sent.saturating_add(messages) <= credits.granted()
     }
 
     /// Writes the header of the next call that is ready.
@@ -329,35 +340,22 @@ impl Requests {
         out: &mut Queues,
     ) -> Option<(Transmit, Option<Box<Sending>>)> {
         while let Some(xid) = self.ready.front().copied() {
-            let messages = self.slots.get(xid).map_or(1, Request::messages);
-            if !self.may_send(messages) {
-                // Where nothing is under way, nothing will bring the credits back that it was given.
-                if messages > 1 && self.credits.messages() == self.unsent {
-                    self.ready.pop_front();
-                    self.end(xid, Outcome::Again, out);
-                    continue;
-                }
-                return None;
-            }
             let index = self.slots.index(xid);
             let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Ready) else {
                 self.ready.pop_front();
                 continue;
             };
-            if request.kind == Kind::Properties {
-                // It has no RPC message, and waits for the replies before it.
-                return None;
-            }
             if request.grouped().is_some() {
-                self.ready.pop_front();
-                match self.begin_group(xid, link, buffer) {
-                    Some((transmit, sending)) => {
-                        self.begun(xid);
-                        return Some((transmit, Some(sending)));
-                    }
-                    None => self.end(xid, Outcome::Again, out),
+                match self.transmit_group(xid, buffer, link) {
+                    Grouping::Sent(transmit, sending) => return Some((transmit, Some(sending))),
+                    Grouping::Waits => return None,
+                    Grouping::Otherwise => self.end(xid, Outcome::Again, out),
                 }
                 continue;
+            }
+            if request.kind == Kind::Properties || !Self::may_send(&self.credits, self.unsent, 1) {
+                // One for the properties has no RPC message, and waits for the replies before it.
+                return None;
             }
             let segments = self.segments.get(index);
             // What the peer takes may have changed since.
@@ -378,7 +376,7 @@ impl Requests {
 
     /// The next call that is ready, if it is for the properties: they write their own header.
     pub(super) fn transmit_properties(&mut self) -> Option<u32> {
-        let xid = self.ready.front().copied().filter(|_| self.may_send(1))?;
+        let xid = self.ready.front().copied().filter(|_| Self::may_send(&self.credits, self.unsent, 1))?;
         let request = self.slots.get_mut(xid).filter(|request| request.kind == Kind::Properties)?;
         request.turn(Turn::Transmitted);
         self.unsent -= 1;

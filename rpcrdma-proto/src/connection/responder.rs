@@ -352,25 +352,28 @@ impl Serving {
             self.replies.pop_front();
             return None;
         };
-        let (transmit, sending) = if call.answer.group.is_some() {
+        if call.answer.group.is_some() {
             let terms = terms(call.version);
-            self.transmit_group(key, terms, until, buffer)?
-        } else {
-            let credits = self.credits.next(call.asked);
-            let header = write(call, self.writes.get(place), credits, buffer)?;
-            let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
-            (Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate, share: None }, None)
-        };
-        self.replies.pop_front();
-        let call = self.slots.get_mut(key)?;
+            return self.transmit_group(key, terms, until, buffer);
+        }
+        let credits = self.credits.next(call.asked);
+        let header = write(call, self.writes.get(place), credits, buffer)?;
+        let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
+        let (asked, parts, again) = (call.asked, call.parts, call.again);
         call.step(Step::Transmitted);
-        if !call.again {
-            let (asked, parts) = (call.asked, call.parts);
+        self.replies.pop_front();
+        self.answered(key, asked, parts, again);
+        Some((Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate, share: None }, None))
+    }
+
+    /// The reply to a call is transmitted: its credits are free, unless it goes again.
+    #[inline]
+    fn answered(&mut self, key: u32, asked: u32, parts: u32, again: bool) {
+        if !again {
             self.credits.drop_all(parts - 1);
             self.credits.reply(asked);
             self.forget(key);
         }
-        Some((transmit, sending))
     }
 
     /// Octets of a reply that follow its header.

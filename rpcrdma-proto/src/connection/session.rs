@@ -24,7 +24,7 @@ use crate::continuation::Abilities;
 use crate::error::{PeerError, Refusal};
 use crate::private_data::PrivateData;
 use crate::property::{Basic, Values};
-use crate::travel::{Call, Cannot, Item, Travel};
+use crate::travel::{Call, Cannot, Cost, Item, Travel};
 use crate::v2::properties::Propid;
 use crate::version::{Event as Turn, Memory, Version};
 
@@ -318,7 +318,7 @@ impl Session {
     /// Whether the peer's consumer takes backward calls on this connection: others wait until it does.
     #[must_use]
     pub fn is_peer_ready(&self) -> bool {
-        self.peer_ready && self.link.calls(&self.config).is_some()
+        self.peer_ready && self.link.calls(&self.config, None).is_some()
     }
 
     /// The consumer of the peer takes no more backward calls.
@@ -485,6 +485,12 @@ impl Session {
     #[must_use]
     pub fn travel(&self, xid: u32) -> Option<Travel> {
         self.requests.travel(xid)
+    }
+
+    /// What a call of ours costs, once it is chosen how it travels.
+    #[must_use]
+    pub fn cost(&self, xid: u32) -> Option<Cost> {
+        self.requests.cost(xid)
     }
 
     /// What of a call is to be exposed, in the order in which `exposed` wants it.

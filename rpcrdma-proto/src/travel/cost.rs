@@ -1,5 +1,7 @@
 //! What a way to travel costs.
 
+use core::fmt;
+
 use super::{Call, Item, Travel, Way, padded};
 
 /// What an RPC costs if it travels in a certain way, the dearest first: of two ways the one with less is chosen.
@@ -26,11 +28,12 @@ impl Cost {
             Way::Reduced(bits) => (true, bits.count_ones(), sum(bits), 1),
             Way::Long => (true, 1, 0, 1),
             Way::Grouped(grouped) => {
-                (grouped.read != 0, grouped.read.count_ones(), sum(grouped.read | grouped.placed), grouped.count)
+                let moved = sum((grouped.read | grouped.placed).into());
+                (grouped.read != 0, grouped.read.count_ones(), moved, grouped.count)
             }
         };
         let (registered, apart) = match travel.call {
-            Way::Grouped(grouped) => (grouped.explicit.count_ones(), grouped.explicit | grouped.send),
+            Way::Grouped(grouped) => (grouped.explicit.count_ones(), u64::from(grouped.explicit | grouped.send)),
             _ if travel.writes => (u32::try_from(call.results.len()).unwrap_or(u32::MAX), u64::MAX),
             _ => (0, 0),
         };
@@ -47,11 +50,19 @@ impl Cost {
 }
 
 /// Those of them that have a bit.
-pub(super) fn chosen<T>(all: &[T], bits: u64) -> impl Iterator<Item = &T> {
+pub(super) fn chosen<T>(all: &[T], bits: impl Into<u64>) -> impl Iterator<Item = &T> {
+    let bits = bits.into();
     all.iter().take(64).enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, one)| one)
 }
 
 /// Octets of XDR of those items that have a bit.
-pub(super) fn octets(items: &[Item], bits: u64) -> u64 {
+pub(super) fn octets(items: &[Item], bits: impl Into<u64>) -> u64 {
     chosen(items, bits).map(|item| padded(item.length)).sum()
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { round_trips, registrations, copied, credits } = self;
+        write!(f, "{round_trips} round trips, {registrations} registrations, {copied} octets copied, {credits} credits")
+    }
 }

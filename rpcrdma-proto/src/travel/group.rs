@@ -56,22 +56,23 @@ pub enum Direct {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grouped {
     /// Items that the Sends place.
-    pub placed: u64,
+    pub placed: u8,
     /// Items that the responder reads.
-    pub read: u64,
+    pub read: u8,
     /// Transmissions.
     pub count: u32,
     /// Receives reserved for the reply, beyond the one that is always there (decision D19).
     pub reserve: u32,
     /// Results that the reply's Sends may place.
-    pub send: u64,
+    pub send: u8,
     /// Results for which memory is exposed.
-    pub explicit: u64,
+    pub explicit: u8,
     /// The size from which on results with both bits go by RDMA Write; none where the responder may choose.
     pub by_size: Option<u32>,
-    /// What made this way the better one.
-    pub cost: Cost,
 }
+
+// A bit for each.
+const _: () = assert!(ITEMS <= 8 && RESULTS <= 8);
 
 impl fmt::Display for Grouped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,11 +97,7 @@ impl fmt::Display for Grouped {
                 write!(f, ", {what}: {}", count.count_ones())?;
             }
         }
-        let Cost { round_trips, registrations, copied, credits } = self.cost;
-        write!(
-            f,
-            "; as it costs less: {round_trips} round trips, {registrations} registrations, {copied} octets copied, {credits} credits"
-        )
+        f.write_str("; as it costs less")
     }
 }
 
@@ -132,11 +129,16 @@ fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> 
     let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + u32::try_from(directed).ok()?;
     let most = groups.requests.min(link.room);
     let (placed, read, header, count) = items(call, link, groups, fixed, most)?;
-    let none = Cost { round_trips: 0, registrations: 0, copied: 0, credits: 0 };
-    let mut grouped = Grouped { placed, read, count, reserve, send, explicit, by_size, cost: none };
-    let travel = |grouped| Travel { call: Way::Grouped(grouped), writes: false, reply_chunk: None, header };
-    grouped.cost = Cost::of(call, &travel(grouped));
-    Some(travel(grouped))
+    let grouped = Grouped {
+        placed: small(placed)?,
+        read: small(read)?,
+        count,
+        reserve,
+        send: small(send)?,
+        explicit: small(explicit)?,
+        by_size,
+    };
+    Some(Travel { call: Way::Grouped(grouped), writes: false, reply_chunk: None, header })
 }
 
 /// Which items are placed and which are read, the octets of the first header, and how many transmissions there are.
@@ -201,6 +203,11 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
     }
 }
 
+/// A set as it is kept.
+fn small(set: u64) -> Option<u8> {
+    u8::try_from(set).ok()
+}
+
 /// A set of those that are true.
 fn set(which: impl Iterator<Item = bool>) -> u64 {
     which.take(64).enumerate().fold(0, |set, (at, is)| set | u64::from(is) << at)
@@ -240,9 +247,9 @@ pub struct GroupAnswer<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GroupReturn {
     /// Results that the Sends place.
-    pub placed: u64,
+    pub placed: u8,
     /// Results that are written.
-    pub written: u64,
+    pub written: u8,
     /// Octets of the first header.
     pub header: u32,
     /// Transmissions.
@@ -300,5 +307,5 @@ fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupRetu
     let segments = chosen(answer.directions, written).map(|direction| direction.segments).sum::<u32>();
     let fixed = fixed.checked_add(segments.checked_mul(16)?)?;
     let (header, count) = headers::opener(answer.theirs, fixed, stream, &lengths, answer.most)?;
-    Some(GroupReturn { placed, written, header, count })
+    Some(GroupReturn { placed: small(placed)?, written: small(written)?, header, count })
 }

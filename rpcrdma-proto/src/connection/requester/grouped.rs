@@ -51,7 +51,7 @@ impl Request {
     }
 
     /// Its items that are in a set.
-    fn chosen(&self, set: u64) -> ArrayVec<Item, APART> {
+    fn chosen(&self, set: u8) -> ArrayVec<Item, APART> {
         let items = self.items.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         items.map(|(_, item)| *item).take(APART).collect()
     }
@@ -86,7 +86,36 @@ impl Request {
     }
 }
 
+/// What comes of a call in transmissions whose turn it is.
+pub(super) enum Grouping {
+    /// Its first transmission goes.
+    Sent(Transmit, Box<Sending>),
+    /// Its credits are not there now.
+    Waits,
+    /// It is to travel otherwise by now.
+    Otherwise,
+}
+
 impl Requests {
+    /// Begins to send a call, if all that it needs is there still.
+    #[cold]
+    pub(super) fn transmit_group(&mut self, xid: u32, buffer: &mut [u8], link: &Link<'_>) -> Grouping {
+        let messages = self.slots.get(xid).map_or(1, Request::messages);
+        if !Self::may_send(&self.credits, self.unsent, messages) {
+            // Where nothing is under way, nothing will bring the credits back that it was given.
+            let waits = self.credits.messages() != self.unsent;
+            return if waits { Grouping::Waits } else { Grouping::Otherwise };
+        }
+        match self.begin_group(xid, link, buffer) {
+            Some((transmit, sending)) => {
+                self.ready.pop_front();
+                self.begun(xid);
+                Grouping::Sent(transmit, sending)
+            }
+            None => Grouping::Otherwise,
+        }
+    }
+
     /// Writes the header of the first transmission of a call; none if it is to travel otherwise by now.
     // spec: rtr-5.1-a, rtr-4.2-a, rtr-4.2-b, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f
     pub(super) fn begin_group(&self, xid: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<(Transmit, Box<Sending>)> {
@@ -271,7 +300,7 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
 fn returned(request: &Request, segments: &[Segment], message: &mut Gathered, reply: &mut Reply) -> Result<(), Failure> {
     let not_so = Failure::Reply(Fault::NotAsOffered);
     let grouped = request.grouped();
-    let (send, explicit) = grouped.map_or((0, 0), |grouped| (grouped.send, grouped.explicit));
+    let (send, explicit) = grouped.map_or((0u8, 0u8), |grouped| (grouped.send, grouped.explicit));
     let mut items = message.items.iter_mut();
     let mut regions = request.regions(segments).filter(|(region, _)| matches!(region, Region::Result(_)));
     for (at, most) in request.results.iter().enumerate() {

@@ -114,10 +114,10 @@ impl Request {
             Way::Inline => (0, None),
             Way::Reduced(moved) => (moved, None),
             Way::Long => (0, Some(Exposure { region: Region::Call, length: self.length })),
-            Way::Grouped(grouped) => (grouped.read, None),
+            Way::Grouped(grouped) => (grouped.read.into(), None),
         };
         let written = match self.travel.call {
-            Way::Grouped(grouped) => grouped.explicit,
+            Way::Grouped(grouped) => u64::from(grouped.explicit),
             _ if self.travel.writes => u64::MAX,
             _ => 0,
         };

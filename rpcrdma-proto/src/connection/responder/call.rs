@@ -62,7 +62,7 @@ impl Reply {
         Self { length: 0, results: ArrayVec::new_const(), way: Return { moved: 0, long: false }, group: None };
 
     /// The results that are in a set.
-    pub(super) fn chosen(&self, set: u64) -> ArrayVec<Item, APART> {
+    pub(super) fn chosen(&self, set: u8) -> ArrayVec<Item, APART> {
         let results = self.results.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         results.map(|(_, item)| *item).take(APART).collect()
     }

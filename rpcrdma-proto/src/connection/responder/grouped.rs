@@ -79,7 +79,7 @@ impl Serving {
                 }
             }
         };
-        let moved = group.map_or(0, |group| group.written);
+        let moved = group.map_or(0, |group| group.written.into());
         let results = results.iter().copied().take(travel::RESULTS).collect();
         call.answer = super::call::Reply { length, results, way: Return { moved, long: false }, group };
         call.fill(self.writes.get_mut(place));
@@ -217,6 +217,7 @@ impl Serving {
     }
 
     /// Writes the header of a reply that goes in transmissions.
+    #[cold]
     pub(super) fn transmit_group(
         &mut self,
         key: u32,
@@ -229,7 +230,11 @@ impl Serving {
         let one = sending.count == 1;
         let invalidate = call.keys.single().filter(|_| one && terms.invalidate);
         call.keeps = until != 0;
+        call.step(Step::Transmitted);
+        let (asked, parts, again) = (call.asked, call.parts, call.again);
         self.kept.extend((until != 0).then_some((key, until)));
+        self.replies.pop_front();
+        self.answered(key, asked, parts, again);
         Some((sending.first(invalidate), Some(sending)))
     }
 }

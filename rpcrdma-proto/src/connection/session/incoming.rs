@@ -16,7 +16,6 @@ use crate::error::{Outcome, PeerError, Refusal, Why};
 use crate::header::{Body, Chunks, Header};
 use crate::private_data::PrivateData;
 use crate::property::Basic;
-use crate::travel;
 use crate::v2::MsgType;
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
 use crate::version::{Event as Turn, Negotiation, Version};
@@ -138,12 +137,9 @@ impl Session {
     /// The memory of a call is exposed: the segments of each exposure, in the order of `exposures`.
     pub fn exposed<'a>(&mut self, xid: u32, regions: impl IntoIterator<Item = &'a [Segment]>) {
         let ready = self.stage == Stage::Up && (self.config.role == Role::Client || self.peer_ready);
-        match self.link.calls(&self.config).filter(|_| ready) {
-            Some(link) => {
-                let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
-                let link = travel::Link { groups, ..link };
-                self.requests.exposed(xid, regions.into_iter(), &link, &mut self.out);
-            }
+        let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
+        match self.link.calls(&self.config, groups).filter(|_| ready) {
+            Some(link) => self.requests.exposed(xid, regions.into_iter(), &link, &mut self.out),
             None => self.requests.postponed(xid, &mut self.out),
         }
     }

@@ -11,7 +11,6 @@ use crate::connection::requester::{Kind, NEVER};
 use crate::connection::responder::Terms;
 use crate::connection::sending::Sending;
 use crate::error::PeerError;
-use crate::travel;
 use crate::version::{Event as Turn, Negotiation, Version};
 
 impl Session {
@@ -113,12 +112,13 @@ impl Session {
             return None;
         }
         let ready = config.role == Role::Client || self.peer_ready;
-        let Some(calls) = link.calls(config).filter(|_| ready) else {
+        let Some(calls) =
+            link.calls(config, extension.and_then(|extension| extension.calls.as_ref())).filter(|_| ready)
+        else {
             // The peer has changed its mind.
             requests.withdraw(&mut self.out);
             return None;
         };
-        let calls = travel::Link { groups: extension.and_then(|extension| extension.calls.as_ref()), ..calls };
         let (transmit, sending) = requests.transmit(buffer, &calls, &mut self.out)?;
         self.goes_on(sending);
         Some(transmit)
@@ -162,13 +162,12 @@ impl Session {
             return;
         }
         // Where no calls are taken, there may still be questions.
-        let calls = self.link.calls(&self.config);
+        let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
+        let calls = self.link.calls(&self.config, groups);
         let Some(link) = calls.or_else(|| self.link.questions(&self.config)) else { return };
         // Before the version is settled one message asks; a server's consumer waits for the peer's.
         let asks = self.link.version.is_none() && self.exchange.is_enabled();
         let unready = self.config.role == Role::Server && !self.peer_ready;
-        let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
-        let link = travel::Link { groups, ..link };
         let only = (asks || unready || one_way || calls.is_none()).then_some(Kind::Properties);
         self.requests.admit(&link, only, &mut self.out);
         // If no reply is to come that brings credits back, one is asked for.

@@ -177,8 +177,11 @@ impl<D: Device> Connection<D> {
     fn trace(&self, what: Sent) {
         let Sent::Call { xid } = what else { return };
         let Some(ours) = self.calls.get(self.session.place(xid)) else { return };
-        if let (false, Some(travel)) = (ours.span.is_disabled(), self.session.travel(xid)) {
-            debug!(parent: &ours.span, %travel, "sent");
+        if ours.span.is_disabled() {
+            return;
+        }
+        if let (Some(travel), Some(cost)) = (self.session.travel(xid), self.session.cost(xid)) {
+            debug!(parent: &ours.span, %travel, %cost, "sent");
         }
     }
 
