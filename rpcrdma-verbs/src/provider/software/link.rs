@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 
 use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
+use super::latency::Time;
 use super::manager::Notices;
 use super::memory::{Domain, Reading};
 use crate::provider::{
@@ -26,7 +27,16 @@ pub(super) const SLICES: usize = 16;
 pub(super) struct Link {
     fabric: Arc<Fabric>,
     me: Weak<Self>,
-    ends: Mutex<[Option<End>; 2]>,
+    pair: Mutex<Pair>,
+    /// The number of the first queue pair.
+    number: u32,
+}
+
+#[derive(Debug)]
+struct Pair {
+    ends: [Option<End>; 2],
+    /// When the fabric is to look at it, as it was told last.
+    scheduled: Option<Time>,
 }
 
 /// One queue pair.
@@ -49,8 +59,13 @@ pub(super) struct End {
     most: u32,
     /// Requests without a completion of their own, since the last that has one.
     unsignaled: u32,
-    /// Requests that a fault delays, with what is left of the delay; or that wait for a receive of the peer's.
+    /// Requests that are under way, or that a fault delays, with what is left of the delay; or that wait for a receive of the
+    /// peer's.
     delayed: VecDeque<Delayed>,
+    /// Completions that the peer's acknowledgements have yet to bring, and when they do.
+    unacknowledged: VecDeque<(Time, Entry)>,
+    /// When the last of all acknowledgements comes, of requests without a completion, too.
+    acknowledged_by: Option<Time>,
 }
 
 /// How far a queue pair is.
@@ -66,7 +81,11 @@ pub(super) enum State {
 
 #[derive(Debug)]
 struct Delayed {
+    /// When it is at the peer; none if it is already, or is nothing to the peer.
+    arrives: Option<Time>,
     polls: u32,
+    /// Whether it has found no receive.
+    waits: bool,
     request: WorkRequest,
     slices: ArrayVec<Slice, SLICES>,
 }
@@ -217,6 +236,8 @@ impl End {
             most: config.sends,
             unsignaled: 0,
             delayed: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
+            acknowledged_by: None,
         }
     }
 
@@ -241,15 +262,34 @@ impl End {
         }
     }
 
-    /// Tells what became of a request of ours.
-    fn complete(&mut self, request: &WorkRequest, status: Status) {
+    /// Tells what became of a request of ours: at a time, if one is given, and after all before it.
+    fn complete(&mut self, request: &WorkRequest, status: Status, at: Option<Time>) {
         self.unsignaled += 1;
+        self.acknowledged_by = at.max(self.acknowledged_by);
         if !request.signaled && status == Status::Success {
             return;
         }
         let retires = Some((self.retired.clone(), std::mem::take(&mut self.unsignaled)));
         let completion = Completion { id: request.id, queue_pair: self.number, status, length: 0, invalidated: None };
-        self.told.push(Entry { completion, retires });
+        let entry = Entry { completion, retires };
+        match self.acknowledged_by {
+            Some(at) => self.unacknowledged.push_back((at, entry)),
+            None => self.told.push(entry),
+        }
+    }
+
+    /// Tells what the peer has acknowledged by now.
+    fn acknowledge(&mut self, now: Option<Time>) {
+        while self.unacknowledged.front().is_some_and(|(at, _)| Some(*at) <= now) {
+            self.told.extend(self.unacknowledged.pop_front().map(|(_, entry)| entry));
+        }
+    }
+
+    /// When something of it is to be done for no other reason than that it is time.
+    fn due(&self) -> Option<Time> {
+        let first = self.delayed.front().filter(|first| !first.waits && first.polls == 0);
+        let acknowledged = self.unacknowledged.front().map(|(at, _)| *at);
+        first.and_then(|first| first.arrives).into_iter().chain(acknowledged).min()
     }
 
     fn received(&mut self, id: u64, status: Status, length: u32, invalidated: Option<u32>) {
@@ -265,7 +305,7 @@ impl End {
         let was_ready = self.state == State::Ready;
         self.state = State::Failed;
         while let Some(delayed) = self.delayed.pop_front() {
-            self.complete(&delayed.request, Status::Flushed);
+            self.complete(&delayed.request, Status::Flushed, None);
         }
         if let Receives::Own { queue, .. } = &mut self.receives {
             for posted in std::mem::take(queue) {
@@ -278,27 +318,38 @@ impl End {
     }
 }
 
-/// Both queue pairs, locked. What has completed is in its queue when the lock is let go.
-struct Ends<'a>(MutexGuard<'a, [Option<End>; 2]>);
+/// Both queue pairs, locked. What has completed is in its queue when the lock is let go, and the fabric knows when there is
+/// something to do next.
+struct Ends<'a> {
+    pair: MutexGuard<'a, Pair>,
+    link: &'a Link,
+}
 
 impl Deref for Ends<'_> {
     type Target = [Option<End>; 2];
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.pair.ends
     }
 }
 
 impl DerefMut for Ends<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
+        &mut self.pair.ends
     }
 }
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        for end in self.0.iter_mut().flatten() {
+        for end in self.pair.ends.iter_mut().flatten() {
             end.completions.extend(&mut end.told);
+        }
+        if let Some(latency) = &self.link.fabric.latency {
+            let due = self.pair.ends.iter().flatten().filter_map(End::due).min();
+            let was = std::mem::replace(&mut self.pair.scheduled, due);
+            if was != due {
+                latency.reschedule((self.link.number, &self.link.me), was, due);
+            }
         }
     }
 }
@@ -310,6 +361,11 @@ fn domains(ends: &[Option<End>; 2], side: usize) -> Option<[Arc<Domain>; 2]> {
     Some([ours.domain.clone(), theirs.domain.clone()])
 }
 
+/// Whether an operation is nothing to the peer.
+const fn is_local(operation: &Operation) -> bool {
+    matches!(operation, Operation::Bind { .. } | Operation::Invalidate { .. })
+}
+
 /// What is the other side of a side.
 const fn other(side: usize) -> usize {
     1 - side
@@ -317,11 +373,21 @@ const fn other(side: usize) -> usize {
 
 impl Link {
     pub(super) fn new(fabric: Arc<Fabric>, first: End) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), ends: Mutex::new([Some(first), None]) })
+        let (number, pair) = (first.number, Pair { ends: [Some(first), None], scheduled: None });
+        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), pair: Mutex::new(pair), number })
     }
 
     fn lock(&self) -> Ends<'_> {
-        Ends(self.ends.lock().unwrap_or_else(PoisonError::into_inner))
+        Ends { pair: self.pair.lock().unwrap_or_else(PoisonError::into_inner), link: self }
+    }
+
+    /// The same, after all that is due has been done: so that what is done now does not overtake it.
+    fn lock_now(&self) -> Ends<'_> {
+        let mut ends = self.lock();
+        if self.fabric.latency.is_some() {
+            self.catch_up(&mut ends);
+        }
+        ends
     }
 
     /// Adds the second queue pair; false if the first is gone, or there is a second one already.
@@ -356,7 +422,7 @@ impl Link {
 
     /// Fails both; but one that is not connected yet fails alone: the other is told when its request is answered.
     pub(super) fn disconnect(&self, side: usize) {
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         let Some(end) = &mut ends[side] else { return };
         let was_ready = end.state == State::Ready;
         end.fail();
@@ -367,7 +433,7 @@ impl Link {
 
     /// One queue pair is no more: nothing of what it has posted is touched from now on, or told.
     pub(super) fn leave(&self, side: usize) {
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         ends[side] = None;
         if let Some(end) = ends[other(side)].as_mut().filter(|end| end.state == State::Ready) {
             end.fail();
@@ -375,7 +441,7 @@ impl Link {
     }
 
     pub(super) fn post_receives(&self, side: usize, receives: &[Receive], slices: &[Slice]) -> Result<()> {
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         let gone = VerbError { verb: "post_receives", cause: Cause::State };
         let Some(end) = &mut ends[side] else { return Err(gone) };
         if end.state == State::Failed {
@@ -385,14 +451,14 @@ impl Link {
         let Receives::Own { queue, most } = &mut end.receives else { return Err(gone) };
         enqueue(queue, (*most, end.capabilities.slices), receives, slices)?;
         if end.rnr_retry {
-            self.advance(&mut ends, other(side));
+            self.advance(&mut ends, other(side), self.fabric.now());
         }
         Ok(())
     }
 
     pub(super) fn post(&self, side: usize, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
         let verb = "post";
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         let Some(end) = &mut ends[side] else { return Err(VerbError { verb, cause: Cause::State }) };
         if end.state == State::Connecting {
             return Err(VerbError { verb, cause: Cause::State });
@@ -410,34 +476,34 @@ impl Link {
         end.posted = end.posted.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let Some(domains) = domains(&ends, side) else { return Ok(()) };
         let mut reading = Reading::new(&domains);
+        let arrives = self.fabric.after(self.fabric.now());
         for request in requests {
             let mine = of(request.slices, slices, verb)?;
-            self.begin(&mut ends, side, &mut reading, request, mine);
+            self.begin(&mut ends, side, &mut reading, (request, mine), arrives);
         }
         Ok(())
     }
 
-    /// Does a request, or lets it wait where faults are on.
+    /// Does a request, or lets it wait: for its way to the peer, or where faults are on.
     fn begin(
         &self,
         ends: &mut [Option<End>; 2],
         side: usize,
         reading: &mut Reading<'_>,
-        request: &WorkRequest,
-        slices: &[Slice],
+        (request, slices): (&WorkRequest, &[Slice]),
+        arrives: Option<Time>,
     ) {
         let Some(end) = &mut ends[side] else { return };
         let polls = self.fabric.delay();
-        if (polls > 0 || !end.delayed.is_empty()) && end.state == State::Ready {
-            let slices = slices.iter().copied().collect();
-            end.delayed.push_back(Delayed { polls, request: request.clone(), slices });
+        let arrives = arrives.filter(|_| !is_local(&request.operation));
+        let is_later = polls > 0 || arrives.is_some() || !end.delayed.is_empty();
+        let is_now = !is_later || end.state != State::Ready;
+        if is_now && self.execute(ends, side, reading, (request, slices), None) {
             return;
         }
-        if !self.execute(ends, side, reading, request, slices)
-            && let Some(end) = &mut ends[side]
-        {
+        if let Some(end) = &mut ends[side] {
             let slices = slices.iter().copied().collect();
-            end.delayed.push_back(Delayed { polls: 0, request: request.clone(), slices });
+            end.delayed.push_back(Delayed { arrives, polls, waits: is_now, request: request.clone(), slices });
         }
     }
 
@@ -447,24 +513,32 @@ impl Link {
 
     /// Lets a poll's worth of time pass for what was delayed.
     pub(super) fn progress(&self) {
-        let mut ends = self.lock();
+        self.catch_up(&mut self.lock());
+    }
+
+    fn catch_up(&self, ends: &mut [Option<End>; 2]) {
+        let now = self.fabric.now();
         for side in 0..2 {
-            self.advance(&mut ends, side);
+            self.advance(ends, side, now);
         }
+        ends.iter_mut().flatten().for_each(|end| end.acknowledge(now));
     }
 
     /// Does what was delayed on one side and can be done now.
-    fn advance(&self, ends: &mut [Option<End>; 2], side: usize) {
+    fn advance(&self, ends: &mut [Option<End>; 2], side: usize, now: Option<Time>) {
         let Some(domains) = domains(ends, side) else { return };
         let mut reading = Reading::new(&domains);
         while let Some(end) = &mut ends[side] {
-            let Some(first) = end.delayed.front_mut() else { break };
+            let Some(first) = end.delayed.front_mut().filter(|first| first.arrives <= now) else { break };
             if first.polls > 0 {
                 first.polls -= 1;
                 break;
             }
-            let Some(delayed) = end.delayed.pop_front() else { break };
-            if !self.execute(ends, side, &mut reading, &delayed.request, &delayed.slices) {
+            let Some(mut delayed) = end.delayed.pop_front() else { break };
+            // What has waited is taken now, and not when it came.
+            let taken = if delayed.waits { delayed.arrives.and(now) } else { delayed.arrives };
+            if !self.execute(ends, side, &mut reading, (&delayed.request, &delayed.slices), taken) {
+                delayed.waits = true;
                 if let Some(end) = &mut ends[side] {
                     end.delayed.push_front(delayed);
                 }

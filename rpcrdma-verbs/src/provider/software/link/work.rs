@@ -1,24 +1,26 @@
 //! What a work request does.
 
 use super::{End, Link, State};
+use crate::provider::software::latency::Time;
 use crate::provider::software::memory::{self, Domain, Reading, Tables, Use};
 use crate::provider::{Operation, Remote, Slice, Status, WorkRequest};
 
 impl Link {
-    /// Does a request; false if it has to wait for a receive.
+    /// Does a request, which the peer takes at a time, where there is a delay; false if it has to wait for a receive.
     pub(super) fn execute(
         &self,
         ends: &mut [Option<End>; 2],
         side: usize,
         reading: &mut Reading<'_>,
-        request: &WorkRequest,
-        slices: &[Slice],
+        (request, slices): (&WorkRequest, &[Slice]),
+        taken: Option<Time>,
     ) -> bool {
+        let acknowledged = self.fabric.after(taken);
         let (first, second) = ends.split_at_mut(1);
         let (ours, theirs) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
         let Some(ours) = ours else { return true };
         if ours.state == State::Failed {
-            ours.complete(request, Status::Flushed);
+            ours.complete(request, Status::Flushed, None);
             return true;
         }
         let done = match theirs {
@@ -26,7 +28,7 @@ impl Link {
             Some(theirs) => self.done(ours, theirs, reading, request, slices),
         };
         match done {
-            Ok(()) => ours.complete(request, Status::Success),
+            Ok(()) => ours.complete(request, Status::Success, acknowledged),
             Err(Failure { status: Status::ReceiverNotReady, .. })
                 if theirs.as_ref().is_some_and(|end| end.rnr_retry) =>
             {
@@ -36,7 +38,7 @@ impl Link {
                 if let (Some((id, status)), Some(theirs)) = (receive, theirs.as_mut()) {
                     theirs.received(id, status, 0, None);
                 }
-                ours.complete(request, status);
+                ours.complete(request, status, acknowledged);
                 ours.fail();
                 if let Some(theirs) = theirs {
                     theirs.fail();
