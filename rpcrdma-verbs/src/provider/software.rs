@@ -242,9 +242,15 @@ impl Fabric {
         self.latency.as_ref().map(|latency| latency.now())
     }
 
-    /// When what sets out at a time is at the other end.
-    fn after(&self, time: Option<Time>) -> Option<Time> {
-        self.latency.as_ref().zip(time).map(|(latency, time)| latency.after(time))
+    /// When what sets out now is at the other end.
+    fn arrival(&self) -> Option<Time> {
+        self.latency.as_ref().map(|latency| latency.after(latency.now()))
+    }
+
+    /// When the acknowledgement of what is taken at a time is back.
+    fn acknowledgement(&self, taken: Option<Time>) -> Option<Time> {
+        let taken = taken?;
+        self.latency.as_ref().map(|latency| latency.after(taken))
     }
 
     /// Lets time pass for what was delayed.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
@@ -12,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use super::link::Link;
 
-/// Nanoseconds since the fabric was made.
-pub(super) type Time = u64;
+/// Nanoseconds since the fabric was made, and one: so that an optional one takes no more room.
+pub(super) type Time = NonZero<u64>;
 
 /// When what is never due is.
-const NEVER: Time = Time::MAX;
+const NEVER: u64 = u64::MAX;
 
 /// The delay of a fabric.
 #[derive(Debug)]
 pub(super) struct Latency {
-    one_way: Time,
+    one_way: u64,
     began: Instant,
     /// When something is due next: so that whoever polls in vain takes no lock.
     next: AtomicU64,
@@ -37,8 +38,8 @@ struct Agenda {
     ended: bool,
 }
 
-fn nanoseconds(duration: Duration) -> Time {
-    Time::try_from(duration.as_nanos()).unwrap_or(NEVER)
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
 impl Latency {
@@ -53,7 +54,7 @@ impl Latency {
     }
 
     pub(super) fn now(&self) -> Time {
-        nanoseconds(self.began.elapsed())
+        Time::MIN.saturating_add(nanoseconds(self.began.elapsed()))
     }
 
     /// When what sets out then is at the other end.
@@ -68,7 +69,7 @@ impl Latency {
 
     /// Notes when the first is due; whether that is earlier than it was.
     fn note(&self, agenda: &Agenda) -> bool {
-        let next = agenda.links.first_key_value().map_or(NEVER, |((time, _), _)| *time);
+        let next = agenda.links.first_key_value().map_or(NEVER, |((time, _), _)| time.get());
         self.next.swap(next, Ordering::AcqRel) > next
     }
 
@@ -97,7 +98,7 @@ impl Latency {
     /// A link with something to do now. The lock is not held then: links have their own, which come first.
     fn due(&self) -> Option<Arc<Link>> {
         let next = self.next.load(Ordering::Acquire);
-        if next == NEVER || next > self.now() {
+        if next == NEVER || next > self.now().get() {
             return None;
         }
         let mut agenda = self.lock();
@@ -134,7 +135,7 @@ impl Latency {
             if next == NEVER {
                 drop(self.changed.wait(agenda));
             } else {
-                drop(self.changed.wait_timeout(agenda, Duration::from_nanos(next.saturating_sub(self.now()))));
+                drop(self.changed.wait_timeout(agenda, Duration::from_nanos(next.saturating_sub(self.now().get()))));
             }
         }
     }

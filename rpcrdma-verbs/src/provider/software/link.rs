@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
-use super::latency::Time;
+use super::latency::{Latency, Time};
 use super::manager::Notices;
 use super::memory::{Domain, Reading};
 use crate::provider::{
@@ -263,9 +263,12 @@ impl End {
     }
 
     /// Tells what became of a request of ours: at a time, if one is given, and after all before it.
+    #[inline]
     fn complete(&mut self, request: &WorkRequest, status: Status, at: Option<Time>) {
         self.unsignaled += 1;
-        self.acknowledged_by = at.max(self.acknowledged_by);
+        if at.is_some() {
+            self.acknowledged_by = self.acknowledged_by.max(at);
+        }
         if !request.signaled && status == Status::Success {
             return;
         }
@@ -273,9 +276,15 @@ impl End {
         let completion = Completion { id: request.id, queue_pair: self.number, status, length: 0, invalidated: None };
         let entry = Entry { completion, retires };
         match self.acknowledged_by {
-            Some(at) => self.unacknowledged.push_back((at, entry)),
+            Some(at) => self.tell_later(at, entry),
             None => self.told.push(entry),
         }
+    }
+
+    // Out of the way of those without a delay.
+    #[cold]
+    fn tell_later(&mut self, at: Time, entry: Entry) {
+        self.unacknowledged.push_back((at, entry));
     }
 
     /// Tells what the peer has acknowledged by now.
@@ -345,11 +354,19 @@ impl Drop for Ends<'_> {
             end.completions.extend(&mut end.told);
         }
         if let Some(latency) = &self.link.fabric.latency {
-            let due = self.pair.ends.iter().flatten().filter_map(End::due).min();
-            let was = std::mem::replace(&mut self.pair.scheduled, due);
-            if was != due {
-                latency.reschedule((self.link.number, &self.link.me), was, due);
-            }
+            self.schedule(latency);
+        }
+    }
+}
+
+impl Ends<'_> {
+    // Out of the way of those without a delay.
+    #[cold]
+    fn schedule(&mut self, latency: &Latency) {
+        let due = self.pair.ends.iter().flatten().filter_map(End::due).min();
+        let was = std::mem::replace(&mut self.pair.scheduled, due);
+        if was != due {
+            latency.reschedule((self.link.number, &self.link.me), was, due);
         }
     }
 }
@@ -476,7 +493,7 @@ impl Link {
         end.posted = end.posted.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let Some(domains) = domains(&ends, side) else { return Ok(()) };
         let mut reading = Reading::new(&domains);
-        let arrives = self.fabric.after(self.fabric.now());
+        let arrives = self.fabric.arrival();
         for request in requests {
             let mine = of(request.slices, slices, verb)?;
             self.begin(&mut ends, side, &mut reading, (request, mine), arrives);
@@ -516,6 +533,8 @@ impl Link {
         self.catch_up(&mut self.lock());
     }
 
+    // Out of the way of those without a delay.
+    #[cold]
     fn catch_up(&self, ends: &mut [Option<End>; 2]) {
         let now = self.fabric.now();
         for side in 0..2 {

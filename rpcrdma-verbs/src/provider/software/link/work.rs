@@ -15,7 +15,7 @@ impl Link {
         (request, slices): (&WorkRequest, &[Slice]),
         taken: Option<Time>,
     ) -> bool {
-        let acknowledged = self.fabric.after(taken);
+        let acknowledged = self.fabric.acknowledgement(taken);
         let (first, second) = ends.split_at_mut(1);
         let (ours, theirs) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
         let Some(ours) = ours else { return true };
