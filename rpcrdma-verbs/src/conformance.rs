@@ -4,6 +4,8 @@
 //! either: which, is said at its place.
 
 mod connecting;
+#[cfg(test)]
+mod delayed;
 mod failing;
 mod many;
 mod reaching;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rpcrdma_verbs::conformance::{Bed, Case, Need, cases};
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
@@ -9,17 +10,18 @@ use rpcrdma_verbs::provider::{Capabilities, Device};
 
 /// Runs all cases, each on devices of its own: how many were run, and how many could not be.
 fn run(device: impl Fn(&Arc<Fabric>) -> SoftwareDevice) -> (usize, Vec<&'static str>) {
-    run_some(device, |_| true)
+    run_some(Fabric::new, device, |_| true)
 }
 
 /// The same for those of a name that is wanted.
 fn run_some(
+    fabric: impl Fn() -> Arc<Fabric>,
     device: impl Fn(&Arc<Fabric>) -> SoftwareDevice,
     wanted: impl Fn(&str) -> bool,
 ) -> (usize, Vec<&'static str>) {
     let (mut ran, mut skipped) = (0, Vec::new());
     for case in cases() {
-        let fabric = Fabric::new();
+        let fabric = fabric();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let bed = Bed { near: device(&fabric), far: device(&fabric), third: device(&fabric), address };
         let case: Case<SoftwareDevice> = case;
@@ -95,9 +97,29 @@ fn the_software_provider_with_delays() {
             fabric.device()
         };
         // Time passes with polls: nothing wakes who does not poll.
-        let (_, skipped) = run_some(device, |name| !name.starts_with("waking::"));
+        let (_, skipped) = run_some(Fabric::new, device, |name| !name.starts_with("waking::"));
         assert!(skipped.is_empty());
     }
+}
+
+/// As a device does it: octets take their time to get there, and acknowledgements to come back.
+#[test]
+fn the_software_provider_over_a_distance() {
+    let delayed = || Fabric::with_delay(Duration::from_micros(20));
+    let (ran, skipped) = run_some(delayed, Fabric::device, |_| true);
+    assert!(ran > 50 && skipped.is_empty(), "{ran} ran, without {skipped:?}");
+}
+
+/// Both: who sleeps there is woken to poll, whether or not something has come.
+#[test]
+fn the_software_provider_over_a_distance_with_delays() {
+    let delayed = || Fabric::with_delay(Duration::from_micros(20));
+    let device = |fabric: &Arc<Fabric>| {
+        fabric.inject(Faults { seed: 7, delay: 5, ..Faults::default() });
+        fabric.device()
+    };
+    let (_, skipped) = run_some(delayed, device, |name| !name.starts_with("waking::"));
+    assert!(skipped.is_empty());
 }
 
 #[cfg(feature = "ibverbs")]

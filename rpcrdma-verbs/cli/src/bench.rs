@@ -51,6 +51,9 @@ pub(crate) struct Options {
     #[cfg(feature = "tokio")]
     #[arg(long)]
     tokio: bool,
+    /// Microseconds from one end of the embedded fabric to the other: a call shows how many round trips it takes.
+    #[arg(long, value_name = "MICROSECONDS", conflicts_with = "device")]
+    delay: Option<u64>,
     /// How long to measure.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
@@ -103,7 +106,8 @@ impl Options {
             return Err(format!("a call reads or writes {BLOCK} octets at most").into());
         }
         let reach = if self.connect.is_some() { ground::Reach::Network } else { ground::Reach::Process };
-        self.ground.clone().run(reach, self)
+        let delay = Duration::from_micros(self.delay.unwrap_or_default());
+        self.ground.clone().run_delayed(reach, delay, self)
     }
 
     /// Buffers of the working set at each end.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
@@ -50,8 +51,9 @@ pub(crate) trait Ground: Clone + Send + 'static {
 pub(crate) struct Embedded(Arc<Fabric>);
 
 impl Embedded {
-    pub(crate) fn new() -> Self {
-        Self(Fabric::new())
+    /// One whose octets take so long from end to end.
+    fn new(delay: Duration) -> Self {
+        Self(Fabric::with_delay(delay))
     }
 }
 
@@ -114,8 +116,18 @@ pub(crate) enum Reach {
 impl Options {
     /// Does a job on the ground that is asked for.
     pub(crate) fn run<J: Job>(&self, reach: Reach, job: J) -> Result<J::Done, Box<dyn std::error::Error>> {
+        self.run_delayed(reach, Duration::ZERO, job)
+    }
+
+    /// The same, with a delay of the embedded fabric, if it is that.
+    pub(crate) fn run_delayed<J: Job>(
+        &self,
+        reach: Reach,
+        delay: Duration,
+        job: J,
+    ) -> Result<J::Done, Box<dyn std::error::Error>> {
         match (&self.device, reach) {
-            (None, Reach::Process) => job.on(&Embedded::new()),
+            (None, Reach::Process) => job.on(&Embedded::new(delay)),
             (None, Reach::Network) => Err(WITHIN.into()),
             (Some(device), _) => self.on_device(device, job),
         }

@@ -17,9 +17,9 @@ fn is_readable(descriptor: BorrowedFd<'_>, within: u16) -> bool {
 
 /// Milliseconds to wait where nothing is expected, and where something is.
 const SHORT: u16 = 20;
-const LONG: u16 = 10_000;
+pub(super) const LONG: u16 = 10_000;
 
-fn wakes<D: Device>(end: &End<D>, within: u16) -> bool {
+pub(super) fn wakes<D: Device>(end: &End<D>, within: u16) -> bool {
     is_readable(end.host.completions.descriptor(), within)
 }
 

@@ -4,10 +4,11 @@
 //! windows that are reached through one queue pair alone, a message without a receive ends its connection (`rnr_retry` 0),
 //! requests are flushed in their order after an error, send queues free their places by completions that are polled, and a
 //! completion queue overruns when it is too small. Work is done when it is posted, in the poster's thread, unless
-//! [`Faults`] delay it.
+//! [`Faults`] delay it, or the fabric has a [delay](Fabric::with_delay).
 
 mod completion;
 mod faults;
+mod latency;
 mod link;
 mod manager;
 mod memory;
@@ -17,11 +18,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 pub use completion::CompletionQueue;
 use completion::invalid;
 use faults::Random;
 pub use faults::{Faults, Injected};
+use latency::{Latency, Time};
 pub use link::SharedReceives;
 use link::{End, Link};
 use manager::Notices;
@@ -47,6 +50,8 @@ pub struct Fabric {
     seeds: AtomicU32,
     faulty: AtomicBool,
     chaos: Mutex<Chaos>,
+    /// None if there is no delay.
+    latency: Option<Arc<Latency>>,
 }
 
 #[derive(Debug)]
@@ -92,6 +97,37 @@ impl Fabric {
     /// A fabric of its own.
     #[must_use]
     pub fn new() -> Arc<Self> {
+        Self::with_latency(None)
+    }
+
+    /// A fabric whose octets take so long from one end of a connection to the other: a link of endless bandwidth, over which
+    /// any number of requests are under way at once. So calls show how many round trips they take.
+    ///
+    /// What is posted reaches the peer after this time: the message is received, the octets are written, or those to be read
+    /// are taken. Its completion takes as long again. Windows are bound and invalidated without delay, but in their turn. No
+    /// time is taken by connections, neither to begin nor to end; what is under way when one ends gets no further. As many
+    /// RDMA Reads go together as are posted, whatever a queue pair was made for.
+    ///
+    /// Whoever polls a completion queue does what is due. Who sleeps on its descriptor is woken by a thread, which is started
+    /// for the first that is armed, and comes later than a poll would by what the system takes to wake threads.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use rpcrdma_verbs::measure::{Ends, ping_pong};
+    /// use rpcrdma_verbs::provider::software::Fabric;
+    ///
+    /// let fabric = Fabric::with_delay(Duration::from_micros(50));
+    /// let ends = Ends { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+    /// assert!(ping_pong(&ends, (64, 64), 1, 100)? >= 100_000.0);
+    /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
+    /// ```
+    #[must_use]
+    pub fn with_delay(one_way: Duration) -> Arc<Self> {
+        Self::with_latency((!one_way.is_zero()).then(|| Latency::new(one_way)))
+    }
+
+    fn with_latency(latency: Option<Arc<Latency>>) -> Arc<Self> {
         let chaos = Chaos {
             faults: Faults::default(),
             random: Random::new(0),
@@ -105,6 +141,7 @@ impl Fabric {
             seeds: AtomicU32::new(1),
             faulty: AtomicBool::new(false),
             chaos: Mutex::new(chaos),
+            latency,
         })
     }
 
@@ -200,8 +237,27 @@ impl Fabric {
         polls
     }
 
+    /// What time it is, where that matters.
+    fn now(&self) -> Option<Time> {
+        self.latency.as_ref().map(|latency| latency.now())
+    }
+
+    /// When what sets out now is at the other end.
+    fn arrival(&self) -> Option<Time> {
+        self.latency.as_ref().map(|latency| latency.after(latency.now()))
+    }
+
+    /// When the acknowledgement of what is taken at a time is back.
+    fn acknowledgement(&self, taken: Option<Time>) -> Option<Time> {
+        let taken = taken?;
+        self.latency.as_ref().map(|latency| latency.after(taken))
+    }
+
     /// Lets time pass for what was delayed.
     fn progress(&self) {
+        if let Some(latency) = &self.latency {
+            latency.deliver();
+        }
         if !self.is_faulty() {
             return;
         }
@@ -261,6 +317,14 @@ impl Fabric {
 
     fn listener(&self, address: &SocketAddr) -> Option<Arc<Notices>> {
         self.listeners().get(address).and_then(Weak::upgrade)
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        if let Some(latency) = &self.latency {
+            latency.end();
+        }
     }
 }
 

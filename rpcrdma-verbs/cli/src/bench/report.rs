@@ -54,7 +54,7 @@ fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
     let Options { operation, size, depth, connections, shared_receives, threads, .. } = options;
     let [least, median, most] = sums.calls;
     let [half, ninety, ninety_nine, last] = sums.percentiles;
-    let json = serde_json::json!({
+    let mut json = serde_json::json!({
         "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth, "connections": connections,
         "shared_receives": shared_receives, "threads": threads,
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
@@ -62,6 +62,9 @@ fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
+    if let (Some(delay), Some(json)) = (options.delay, json.as_object_mut()) {
+        json.insert("delay_us".to_owned(), delay.into());
+    }
     writeln!(out, "{json}")
 }
 
@@ -72,7 +75,11 @@ fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         Operation::Read => "read",
         Operation::Write => "written",
     };
-    writeln!(out, "{size} octets {what}, {depth} under way on each of {connections} connections, {threads} threads:")?;
+    write!(out, "{size} octets {what}, {depth} under way on each of {connections} connections, {threads} threads")?;
+    if let Some(delay) = options.delay {
+        write!(out, ", {delay} us from end to end")?;
+    }
+    writeln!(out, ":")?;
     let [least, median, most] = sums.calls;
     writeln!(
         out,

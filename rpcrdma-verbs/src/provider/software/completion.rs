@@ -113,6 +113,9 @@ impl provider::CompletionQueue for CompletionQueue {
 
     fn arm(&self) -> Result<()> {
         self.shared.lock().armed = true;
+        if let Some(latency) = &self.shared.fabric.latency {
+            latency.watch().map_err(|error| VerbError { verb: "arm", cause: Cause::System(error) })?;
+        }
         // What is delayed goes on with polls: who is to wait is woken to poll, or all might wait for ever.
         if self.shared.fabric.has_delayed() {
             wake(&self.shared.wake);

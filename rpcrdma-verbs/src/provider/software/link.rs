@@ -1,4 +1,6 @@
-//! Two queue pairs and what is between them: work requests are done here, in their order.
+//! Two queue pairs and what is between them: the order in which work requests are done.
+
+mod work;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -9,11 +11,12 @@ use arrayvec::ArrayVec;
 
 use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
+use super::latency::{Latency, Time};
 use super::manager::Notices;
-use super::memory::{self, Domain, Reading, Tables, Use};
+use super::memory::{Domain, Reading};
 use crate::provider::{
-    Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Remote, Result, Slice,
-    Status, VerbError, WorkRequest,
+    Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Result, Slice, Status,
+    VerbError, WorkRequest,
 };
 
 /// Slices of one work request.
@@ -24,7 +27,16 @@ pub(super) const SLICES: usize = 16;
 pub(super) struct Link {
     fabric: Arc<Fabric>,
     me: Weak<Self>,
-    ends: Mutex<[Option<End>; 2]>,
+    pair: Mutex<Pair>,
+    /// The number of the first queue pair.
+    number: u32,
+}
+
+#[derive(Debug)]
+struct Pair {
+    ends: [Option<End>; 2],
+    /// When the fabric is to look at it, as it was told last.
+    scheduled: Option<Time>,
 }
 
 /// One queue pair.
@@ -47,8 +59,13 @@ pub(super) struct End {
     most: u32,
     /// Requests without a completion of their own, since the last that has one.
     unsignaled: u32,
-    /// Requests that a fault delays, with what is left of the delay; or that wait for a receive of the peer's.
+    /// Requests that are under way, or that a fault delays, with what is left of the delay; or that wait for a receive of the
+    /// peer's.
     delayed: VecDeque<Delayed>,
+    /// Completions that the peer's acknowledgements have yet to bring, and when they do.
+    unacknowledged: VecDeque<(Time, Entry)>,
+    /// When the last of all acknowledgements comes, of requests without a completion, too.
+    acknowledged_by: Option<Time>,
 }
 
 /// How far a queue pair is.
@@ -64,7 +81,11 @@ pub(super) enum State {
 
 #[derive(Debug)]
 struct Delayed {
+    /// When it is at the peer; none if it is already, or is nothing to the peer.
+    arrives: Option<Time>,
     polls: u32,
+    /// Whether it has found no receive.
+    waits: bool,
     request: WorkRequest,
     slices: ArrayVec<Slice, SLICES>,
 }
@@ -215,6 +236,8 @@ impl End {
             most: config.sends,
             unsignaled: 0,
             delayed: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
+            acknowledged_by: None,
         }
     }
 
@@ -239,15 +262,43 @@ impl End {
         }
     }
 
-    /// Tells what became of a request of ours.
-    fn complete(&mut self, request: &WorkRequest, status: Status) {
+    /// Tells what became of a request of ours: at a time, if one is given, and after all before it.
+    #[inline]
+    fn complete(&mut self, request: &WorkRequest, status: Status, at: Option<Time>) {
         self.unsignaled += 1;
+        if at.is_some() {
+            self.acknowledged_by = self.acknowledged_by.max(at);
+        }
         if !request.signaled && status == Status::Success {
             return;
         }
         let retires = Some((self.retired.clone(), std::mem::take(&mut self.unsignaled)));
         let completion = Completion { id: request.id, queue_pair: self.number, status, length: 0, invalidated: None };
-        self.told.push(Entry { completion, retires });
+        let entry = Entry { completion, retires };
+        match self.acknowledged_by {
+            Some(at) => self.tell_later(at, entry),
+            None => self.told.push(entry),
+        }
+    }
+
+    // Out of the way of those without a delay.
+    #[cold]
+    fn tell_later(&mut self, at: Time, entry: Entry) {
+        self.unacknowledged.push_back((at, entry));
+    }
+
+    /// Tells what the peer has acknowledged by now.
+    fn acknowledge(&mut self, now: Option<Time>) {
+        while self.unacknowledged.front().is_some_and(|(at, _)| Some(*at) <= now) {
+            self.told.extend(self.unacknowledged.pop_front().map(|(_, entry)| entry));
+        }
+    }
+
+    /// When something of it is to be done for no other reason than that it is time.
+    fn due(&self) -> Option<Time> {
+        let first = self.delayed.front().filter(|first| !first.waits && first.polls == 0);
+        let acknowledged = self.unacknowledged.front().map(|(at, _)| *at);
+        first.and_then(|first| first.arrives).into_iter().chain(acknowledged).min()
     }
 
     fn received(&mut self, id: u64, status: Status, length: u32, invalidated: Option<u32>) {
@@ -263,7 +314,7 @@ impl End {
         let was_ready = self.state == State::Ready;
         self.state = State::Failed;
         while let Some(delayed) = self.delayed.pop_front() {
-            self.complete(&delayed.request, Status::Flushed);
+            self.complete(&delayed.request, Status::Flushed, None);
         }
         if let Receives::Own { queue, .. } = &mut self.receives {
             for posted in std::mem::take(queue) {
@@ -276,27 +327,46 @@ impl End {
     }
 }
 
-/// Both queue pairs, locked. What has completed is in its queue when the lock is let go.
-struct Ends<'a>(MutexGuard<'a, [Option<End>; 2]>);
+/// Both queue pairs, locked. What has completed is in its queue when the lock is let go, and the fabric knows when there is
+/// something to do next.
+struct Ends<'a> {
+    pair: MutexGuard<'a, Pair>,
+    link: &'a Link,
+}
 
 impl Deref for Ends<'_> {
     type Target = [Option<End>; 2];
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.pair.ends
     }
 }
 
 impl DerefMut for Ends<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
+        &mut self.pair.ends
     }
 }
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        for end in self.0.iter_mut().flatten() {
+        for end in self.pair.ends.iter_mut().flatten() {
             end.completions.extend(&mut end.told);
+        }
+        if let Some(latency) = &self.link.fabric.latency {
+            self.schedule(latency);
+        }
+    }
+}
+
+impl Ends<'_> {
+    // Out of the way of those without a delay.
+    #[cold]
+    fn schedule(&mut self, latency: &Latency) {
+        let due = self.pair.ends.iter().flatten().filter_map(End::due).min();
+        let was = std::mem::replace(&mut self.pair.scheduled, due);
+        if was != due {
+            latency.reschedule((self.link.number, &self.link.me), was, due);
         }
     }
 }
@@ -308,6 +378,11 @@ fn domains(ends: &[Option<End>; 2], side: usize) -> Option<[Arc<Domain>; 2]> {
     Some([ours.domain.clone(), theirs.domain.clone()])
 }
 
+/// Whether an operation is nothing to the peer.
+const fn is_local(operation: &Operation) -> bool {
+    matches!(operation, Operation::Bind { .. } | Operation::Invalidate { .. })
+}
+
 /// What is the other side of a side.
 const fn other(side: usize) -> usize {
     1 - side
@@ -315,11 +390,21 @@ const fn other(side: usize) -> usize {
 
 impl Link {
     pub(super) fn new(fabric: Arc<Fabric>, first: End) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), ends: Mutex::new([Some(first), None]) })
+        let (number, pair) = (first.number, Pair { ends: [Some(first), None], scheduled: None });
+        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), pair: Mutex::new(pair), number })
     }
 
     fn lock(&self) -> Ends<'_> {
-        Ends(self.ends.lock().unwrap_or_else(PoisonError::into_inner))
+        Ends { pair: self.pair.lock().unwrap_or_else(PoisonError::into_inner), link: self }
+    }
+
+    /// The same, after all that is due has been done: so that what is done now does not overtake it.
+    fn lock_now(&self) -> Ends<'_> {
+        let mut ends = self.lock();
+        if self.fabric.latency.is_some() {
+            self.catch_up(&mut ends);
+        }
+        ends
     }
 
     /// Adds the second queue pair; false if the first is gone, or there is a second one already.
@@ -354,7 +439,7 @@ impl Link {
 
     /// Fails both; but one that is not connected yet fails alone: the other is told when its request is answered.
     pub(super) fn disconnect(&self, side: usize) {
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         let Some(end) = &mut ends[side] else { return };
         let was_ready = end.state == State::Ready;
         end.fail();
@@ -365,7 +450,7 @@ impl Link {
 
     /// One queue pair is no more: nothing of what it has posted is touched from now on, or told.
     pub(super) fn leave(&self, side: usize) {
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         ends[side] = None;
         if let Some(end) = ends[other(side)].as_mut().filter(|end| end.state == State::Ready) {
             end.fail();
@@ -373,7 +458,7 @@ impl Link {
     }
 
     pub(super) fn post_receives(&self, side: usize, receives: &[Receive], slices: &[Slice]) -> Result<()> {
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         let gone = VerbError { verb: "post_receives", cause: Cause::State };
         let Some(end) = &mut ends[side] else { return Err(gone) };
         if end.state == State::Failed {
@@ -383,14 +468,14 @@ impl Link {
         let Receives::Own { queue, most } = &mut end.receives else { return Err(gone) };
         enqueue(queue, (*most, end.capabilities.slices), receives, slices)?;
         if end.rnr_retry {
-            self.advance(&mut ends, other(side));
+            self.advance(&mut ends, other(side), self.fabric.now());
         }
         Ok(())
     }
 
     pub(super) fn post(&self, side: usize, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
         let verb = "post";
-        let mut ends = self.lock();
+        let mut ends = self.lock_now();
         let Some(end) = &mut ends[side] else { return Err(VerbError { verb, cause: Cause::State }) };
         if end.state == State::Connecting {
             return Err(VerbError { verb, cause: Cause::State });
@@ -408,34 +493,34 @@ impl Link {
         end.posted = end.posted.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let Some(domains) = domains(&ends, side) else { return Ok(()) };
         let mut reading = Reading::new(&domains);
+        let arrives = self.fabric.arrival();
         for request in requests {
             let mine = of(request.slices, slices, verb)?;
-            self.begin(&mut ends, side, &mut reading, request, mine);
+            self.begin(&mut ends, side, &mut reading, (request, mine), arrives);
         }
         Ok(())
     }
 
-    /// Does a request, or lets it wait where faults are on.
+    /// Does a request, or lets it wait: for its way to the peer, or where faults are on.
     fn begin(
         &self,
         ends: &mut [Option<End>; 2],
         side: usize,
         reading: &mut Reading<'_>,
-        request: &WorkRequest,
-        slices: &[Slice],
+        (request, slices): (&WorkRequest, &[Slice]),
+        arrives: Option<Time>,
     ) {
         let Some(end) = &mut ends[side] else { return };
         let polls = self.fabric.delay();
-        if (polls > 0 || !end.delayed.is_empty()) && end.state == State::Ready {
-            let slices = slices.iter().copied().collect();
-            end.delayed.push_back(Delayed { polls, request: request.clone(), slices });
+        let arrives = arrives.filter(|_| !is_local(&request.operation));
+        let is_later = polls > 0 || arrives.is_some() || !end.delayed.is_empty();
+        let is_now = !is_later || end.state != State::Ready;
+        if is_now && self.execute(ends, side, reading, (request, slices), None) {
             return;
         }
-        if !self.execute(ends, side, reading, request, slices)
-            && let Some(end) = &mut ends[side]
-        {
+        if let Some(end) = &mut ends[side] {
             let slices = slices.iter().copied().collect();
-            end.delayed.push_back(Delayed { polls: 0, request: request.clone(), slices });
+            end.delayed.push_back(Delayed { arrives, polls, waits: is_now, request: request.clone(), slices });
         }
     }
 
@@ -445,205 +530,39 @@ impl Link {
 
     /// Lets a poll's worth of time pass for what was delayed.
     pub(super) fn progress(&self) {
-        let mut ends = self.lock();
+        self.catch_up(&mut self.lock());
+    }
+
+    // Out of the way of those without a delay.
+    #[cold]
+    fn catch_up(&self, ends: &mut [Option<End>; 2]) {
+        let now = self.fabric.now();
         for side in 0..2 {
-            self.advance(&mut ends, side);
+            self.advance(ends, side, now);
         }
+        ends.iter_mut().flatten().for_each(|end| end.acknowledge(now));
     }
 
     /// Does what was delayed on one side and can be done now.
-    fn advance(&self, ends: &mut [Option<End>; 2], side: usize) {
+    fn advance(&self, ends: &mut [Option<End>; 2], side: usize, now: Option<Time>) {
         let Some(domains) = domains(ends, side) else { return };
         let mut reading = Reading::new(&domains);
         while let Some(end) = &mut ends[side] {
-            let Some(first) = end.delayed.front_mut() else { break };
+            let Some(first) = end.delayed.front_mut().filter(|first| first.arrives <= now) else { break };
             if first.polls > 0 {
                 first.polls -= 1;
                 break;
             }
-            let Some(delayed) = end.delayed.pop_front() else { break };
-            if !self.execute(ends, side, &mut reading, &delayed.request, &delayed.slices) {
+            let Some(mut delayed) = end.delayed.pop_front() else { break };
+            // What has waited is taken now, and not when it came.
+            let taken = if delayed.waits { delayed.arrives.and(now) } else { delayed.arrives };
+            if !self.execute(ends, side, &mut reading, (&delayed.request, &delayed.slices), taken) {
+                delayed.waits = true;
                 if let Some(end) = &mut ends[side] {
                     end.delayed.push_front(delayed);
                 }
                 break;
             }
         }
-    }
-
-    /// Does a request; false if it has to wait for a receive.
-    fn execute(
-        &self,
-        ends: &mut [Option<End>; 2],
-        side: usize,
-        reading: &mut Reading<'_>,
-        request: &WorkRequest,
-        slices: &[Slice],
-    ) -> bool {
-        let (first, second) = ends.split_at_mut(1);
-        let (ours, theirs) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
-        let Some(ours) = ours else { return true };
-        if ours.state == State::Failed {
-            ours.complete(request, Status::Flushed);
-            return true;
-        }
-        let done = match theirs {
-            None => Err(Failure::of(Status::Retry)),
-            Some(theirs) => self.done(ours, theirs, reading, request, slices),
-        };
-        match done {
-            Ok(()) => ours.complete(request, Status::Success),
-            Err(Failure { status: Status::ReceiverNotReady, .. })
-                if theirs.as_ref().is_some_and(|end| end.rnr_retry) =>
-            {
-                return false;
-            }
-            Err(Failure { status, receive }) => {
-                if let (Some((id, status)), Some(theirs)) = (receive, theirs.as_mut()) {
-                    theirs.received(id, status, 0, None);
-                }
-                ours.complete(request, status);
-                ours.fail();
-                if let Some(theirs) = theirs {
-                    theirs.fail();
-                }
-            }
-        }
-        true
-    }
-
-    fn done(
-        &self,
-        ours: &mut End,
-        theirs: &mut End,
-        reading: &mut Reading<'_>,
-        request: &WorkRequest,
-        slices: &[Slice],
-    ) -> std::result::Result<(), Failure> {
-        if self.fabric.disconnects() {
-            return Err(Failure::of(Status::Retry));
-        }
-        let moves =
-            matches!(request.operation, Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. });
-        if moves && memory::total(slices) > ours.capabilities.message.into() {
-            return Err(Failure::of(Status::LocalLength));
-        }
-        if !matches!(request.operation, Operation::Send { .. } | Operation::Read { .. }) {
-            reading.pause();
-        }
-        match request.operation {
-            Operation::Send { invalidate } => self.send(theirs, reading, slices, invalidate),
-            Operation::Write { to } => self.write(ours, theirs, slices, to),
-            Operation::Read { from } => self.read(ours, theirs, reading, slices, from),
-            Operation::Bind { window, key, access } => {
-                let Some(slice) = slices.first() else { return Err(Failure::of(Status::Bind)) };
-                Ok(ours.domain.write().bind(window, key, slice, access, ours.number)?)
-            }
-            Operation::Invalidate { key } => {
-                let done = ours.domain.write().invalidate(key, None);
-                if done { Ok(()) } else { Err(Failure::of(Status::LocalProtection)) }
-            }
-        }
-    }
-
-    fn send(
-        &self,
-        theirs: &mut End,
-        reading: &mut Reading<'_>,
-        slices: &[Slice],
-        invalidate: Option<u32>,
-    ) -> std::result::Result<(), Failure> {
-        if !theirs.rnr_retry && self.fabric.is_not_ready() {
-            return Err(Failure::of(Status::ReceiverNotReady));
-        }
-        let Some(posted) = theirs.take_receive(&self.me) else { return Err(Failure::of(Status::ReceiverNotReady)) };
-        let length = memory::total(slices);
-        let fails = |status, at_theirs| Failure { status, receive: Some((posted.id, at_theirs)) };
-        let target = posted.slices.all();
-        if length > memory::total(target) {
-            return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
-        }
-        let tables = reading.tables();
-        tables.ours().all_local(slices, Use::Send).map_err(|status| fails(status, Status::Flushed))?;
-        let found = tables.theirs().all_local(target, Use::Receive);
-        found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
-        // SAFETY: found just now, under the locks that are held; the receive's slices are of a posted receive, which the
-        // poster has promised to leave alone, and have room for the length.
-        #[allow(unsafe_code, reason = "the promise of `post`")]
-        unsafe {
-            memory::copy(slices, target);
-        }
-        if let Some(key) = invalidate {
-            reading.pause();
-            if !theirs.domain.write().invalidate(key, Some(theirs.number)) {
-                return Err(fails(Status::RemoteInvalidRequest, Status::RemoteInvalidRequest));
-            }
-        }
-        // No longer than a message, of 32 bits.
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        theirs.received(posted.id, Status::Success, length, invalidate);
-        Ok(())
-    }
-
-    fn write(&self, ours: &End, theirs: &End, slices: &[Slice], to: Remote) -> std::result::Result<(), Failure> {
-        let length = self.reaches(slices)?;
-        // The peer's table is locked for writing: two peers that write the same memory wait for each other.
-        let tables = Tables::lock(&ours.domain, &theirs.domain, Domain::write);
-        tables.ours().all_local(slices, Use::Send)?;
-        tables.theirs().remote(to, length, true, theirs.number)?;
-        // SAFETY: found just now, under the locks that are held, the peer's for writing.
-        #[allow(unsafe_code, reason = "the promise of `post`")]
-        unsafe {
-            memory::copy(slices, &[Slice { address: to.address, length, key: to.key }]);
-        }
-        Ok(())
-    }
-
-    fn read(
-        &self,
-        ours: &End,
-        theirs: &End,
-        reading: &mut Reading<'_>,
-        slices: &[Slice],
-        from: Remote,
-    ) -> std::result::Result<(), Failure> {
-        let length = self.reaches(slices)?;
-        let sink = if ours.capabilities.read_sink_is_exposed { Use::ExposedSink } else { Use::Receive };
-        let tables = reading.tables();
-        tables.ours().all_local(slices, sink)?;
-        tables.theirs().remote(from, length, false, theirs.number)?;
-        // SAFETY: found just now, under the locks that are held; nobody writes the peer's memory without its lock for
-        // writing, and ours was posted.
-        #[allow(unsafe_code, reason = "the promise of `post`")]
-        unsafe {
-            memory::copy(&[Slice { address: from.address, length, key: from.key }], slices);
-        }
-        Ok(())
-    }
-
-    /// Octets of an RDMA Read or Write, unless a fault refuses it.
-    fn reaches(&self, slices: &[Slice]) -> std::result::Result<u32, Failure> {
-        if self.fabric.refuses_key() {
-            return Err(Failure::of(Status::RemoteAccess));
-        }
-        u32::try_from(memory::total(slices)).map_err(|_| Failure::of(Status::LocalLength))
-    }
-}
-
-/// A request that was not done, and the receive of the peer's that it took along.
-struct Failure {
-    status: Status,
-    receive: Option<(u64, Status)>,
-}
-
-impl Failure {
-    const fn of(status: Status) -> Self {
-        Self { status, receive: None }
-    }
-}
-
-impl From<Status> for Failure {
-    fn from(status: Status) -> Self {
-        Self::of(status)
     }
 }
