@@ -238,6 +238,7 @@ pub fn call(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
 
 /// How a call travels without any extension.
 // spec: v2-2.1-d, v2-2.1-e, bd-5.3-d, bd-5.3-e
+#[inline]
 fn by_base_means(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
     let (writes, reply_chunk) = offer(call, link)?;
     let offered = if writes { call.results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };

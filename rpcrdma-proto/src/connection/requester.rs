@@ -234,12 +234,13 @@ impl Requests {
                     continue;
                 }
             };
-            let Some(credit) = self.credits.group(request.messages()) else { return };
+            let (messages, reserve) = request.grouped().map_or((1, 0), |grouped| (grouped.count, grouped.reserve));
+            let Some(credit) = self.credits.group(messages) else { return };
             request.credit = Some(credit);
-            self.unsent += credit.messages();
-            self.reserved += request.reserve();
+            self.unsent += messages;
+            self.reserved += reserve;
             self.waiting.pop_front();
-            if !request.travel.exposes() {
+            if request.travel.is_inline() || !request.travel.exposes() {
                 request.turn(Turn::Prepared);
                 self.ready.push_back(xid);
             } else {
@@ -597,6 +598,7 @@ impl Requests {
         }
     }
 
+    #[inline]
     fn remove(&mut self, xid: u32) {
         if let Some(request) = self.slots.remove(xid) {
             self.open -= u16::from(request.kind == Kind::Rpc);

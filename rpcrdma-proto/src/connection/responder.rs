@@ -286,11 +286,11 @@ impl Serving {
         results: &[Item],
         terms: Terms<'_>,
     ) -> Option<Result<(), Cannot>> {
-        if self.slots.get(served.0)?.reserve.is_some() {
-            return self.reply_grouped(served, length, results, terms);
-        }
         let place = self.place(served);
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        if call.reserve.is_some() {
+            return self.reply_grouped(served, length, results, terms);
+        }
         let segments = self.writes.get_mut(place);
         let mut capacities = ArrayVec::<Option<u32>, WRITES>::new();
         let mut reply_chunk = None;
@@ -391,7 +391,7 @@ impl Serving {
     /// The Send of a reply has given back its memory.
     pub(super) fn released(&mut self, served: Served, out: &mut Queues) {
         let Some(call) = self.slots.get_mut(served.0) else { return };
-        if call.life == Service::Sending && (call.keeps || call.again) && call.answer.group.is_some() {
+        if call.answer.group.is_some() && call.life == Service::Sending && (call.keeps || call.again) {
             return self.keep(served.0);
         }
         if call.step(Step::Released) {
@@ -422,6 +422,7 @@ impl Serving {
         }
     }
 
+    #[inline]
     fn remove(&mut self, call: Served, answered: bool, out: &mut Queues) {
         self.slots.remove(call.0);
         out.tell(Event::CallEnded { call, answered });

@@ -173,6 +173,7 @@ impl Session {
 
     /// The same for a message of `length` octets in several segments of a receive buffer, of which only the beginning is
     /// shown. What is no transmission of rtrext-02 ([`is_shown`](Self::is_shown)) must be shown whole.
+    #[inline]
     pub fn received_in_segments(
         &mut self,
         buffer: Buffer,

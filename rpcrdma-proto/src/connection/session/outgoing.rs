@@ -16,14 +16,24 @@ use crate::version::{Event as Turn, Negotiation, Version};
 impl Session {
     /// The next thing that the transport is to do: all of them before the next message is sent.
     pub fn poll_action(&mut self) -> Option<Action> {
-        // A call that is let go may reserve receives for its reply.
-        self.admit();
         if self.stage == Stage::Up
             && let Some(action) = self.receives.up_to(self.wanted_receives())
         {
             return Some(action);
         }
+        self.admit();
+        if self.extension.is_some() {
+            return self.next_action();
+        }
         self.out.actions.pop_front()
+    }
+
+    /// The next action after calls were let go: those may have reserved receives for their replies.
+    #[cold]
+    fn next_action(&mut self) -> Option<Action> {
+        let up = self.stage == Stage::Up;
+        let post = if up { self.receives.up_to(self.wanted_receives()) } else { None };
+        post.or_else(|| self.out.actions.pop_front())
     }
 
     /// The next thing that the consumer is to know.
@@ -50,7 +60,7 @@ impl Session {
             return None;
         }
         // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
-        let transmit = if self.continues() {
+        let transmit = if self.extension.is_some() && self.continues() {
             self.transmit_more(buffer)?
         } else {
             self.admit();
@@ -70,10 +80,11 @@ impl Session {
     /// Whether no message waits, which most polls find.
     fn is_quiet(&self) -> bool {
         let calls = self.requests.has_waiting() || self.requests.has_ready();
-        let extension = self.extension.as_ref().is_some_and(|extension| extension.has_messages());
-        !calls && !self.serving.has_replies() && !self.has_properties() && self.refusals.is_empty() && !extension
+        let quiet = !calls && !self.serving.has_replies() && !self.has_properties() && self.refusals.is_empty();
+        quiet && !self.extension.as_ref().is_some_and(|extension| extension.has_messages())
     }
 
+    #[cold]
     fn continues(&self) -> bool {
         self.extension.as_ref().is_some_and(|extension| extension.continues())
     }
