@@ -158,7 +158,7 @@ impl Call {
     }
 
     /// Makes the segments that were offered those that are returned: each with the octets that the reply fills.
-    // spec: xc3-3.1-f
+    // spec: xc3-3.1-f, xc2-3.1-f
     pub(super) fn fill(&self, segments: &mut [v2::Segment]) {
         let mut rest = segments.iter_mut();
         let mut fill = |count: u16, octets: u32| {
