@@ -8,6 +8,8 @@ mod pair;
 mod backward;
 #[path = "engine/calls.rs"]
 mod calls;
+#[path = "engine/characteristics.rs"]
+mod characteristics;
 #[path = "engine/groups.rs"]
 mod groups;
 #[path = "engine/properties.rs"]
@@ -16,7 +18,7 @@ mod properties;
 mod versions;
 
 use pair::{NULL, exchange, pair};
-use rpcrdma_proto::connection::{Action, Config, Event, Reason};
+use rpcrdma_proto::connection::{Action, Config, Event, Properties, Reason};
 use rpcrdma_proto::travel::{Call, Item};
 use rpcrdma_proto::version::Version;
 
@@ -43,7 +45,7 @@ fn version_two_is_found_out_and_a_call_answered() {
 #[test]
 fn a_server_of_version_one_is_spoken_to_in_it() {
     let server = Config { highest: Version::One, ..Config::server() };
-    for properties in [true, false] {
+    for properties in [Properties::Properties, Properties::Characteristics, Properties::None] {
         let (mut client, mut server) = pair(Config { properties, ..Config::client() }, server.clone());
         let xid = client.session.call(&NULL, None).unwrap();
         // The question, ERR_VERS, and the call in Version One.

@@ -64,7 +64,7 @@ mod sending;
 mod session;
 mod slots;
 
-pub use config::{Config, ConfigError, Role, SEGMENTS};
+pub use config::{Config, ConfigError, Properties, Role, SEGMENTS};
 pub use exchange::RegisterError;
 pub use life::{Change, Life, Service, Stage, Step, Turn};
 pub use output::{

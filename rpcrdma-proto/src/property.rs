@@ -1,9 +1,13 @@
 //! Transport properties (xcharext-03): what is known of a peer's, and what becomes of a request to change them.
 //!
+//! And transport characteristics (xcharext-02), the form before: [`Knowledge`] says which of the two. Both have the same codes
+//! and types; ROPT_INITXCH and ROPT_REQXCH have the octets of ROPT_CONNPROP and ROPT_REQPROP, and are read as those.
+//!
 //! The three basic properties are here, and the four of rtrext-02 for who uses that. A property of another extension is passed
 //! over, as one that nobody knows must be: whoever knows it reads it from the same sets.
 
 mod ability;
+mod knowledge;
 mod request;
 mod response;
 
@@ -12,14 +16,15 @@ use crate::placement::Structure;
 use crate::v2::properties::{
     Bkreqsup, Connprop, PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval, Propvalset, Propvalsubset, Updprop,
 };
-use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM, XPROP_RTRSUPP};
 use crate::xdr::{self, Decode};
+use knowledge::{Known, bit};
 
 #[cfg(feature = "alloc")]
 pub(crate) use ability::ABILITIES;
 pub use ability::Ability;
+pub use knowledge::Knowledge;
 pub use request::{Answer, Decision};
-pub use response::{Disposition, dispositions};
+pub use response::{Disposition, characteristic_dispositions, dispositions};
 
 /// A value of a basic property (xcharext-03, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,11 +38,12 @@ pub enum Basic {
 }
 
 impl Basic {
-    /// The value in a propval; none if the property is no basic one.
+    /// The value in a propval of xcharext-03, where no octets are the default; none if the property is no basic one.
     ///
     /// # Errors
     /// The value is no XDR of the property's type: too short, too long, or no value of it.
     // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-e, xc3-2.1-f, xc3-2.1-h, xc3-2.1-i, xc3-2.1-j, xc3-3-e, xc3-3-f, xc3-3-g
+    // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g
     pub fn of(propval: &Propval<'_>) -> xdr::Result<Option<Self>> {
         Ok(Some(match (propval.which, propval.data.is_empty()) {
             (PROP_RBSIZ, true) => Self::ReceiveBufferSize(Values::DEFAULT.receive_buffer_size),
@@ -74,7 +80,7 @@ pub struct Values {
 
 impl Values {
     /// What is assumed of who told nothing (xcharext-03, table 1).
-    // spec: xc3-3-d, xc3-3-e, xc3-3-f, xc3-3-g
+    // spec: xc3-3-d, xc3-3-e, xc3-3-f, xc3-3-g, xc2-3-a, xc2-3-b, xc2-3-c, xc2-3-d
     pub const DEFAULT: Self =
         Self { receive_buffer_size: 4096, remote_invalidation: false, backward_support: Bkreqsup::Inline };
 
@@ -113,7 +119,7 @@ impl Default for Values {
 /// assert!(in_subset(&(&subset).into(), 2) && in_subset(&(&subset).into(), 63));
 /// assert!(!in_subset(&(&subset).into(), 1) && !in_subset(&(&subset).into(), 64));
 /// ```
-// spec: xc3-2.1-n, xc3-2.1-o, xc3-2.1-p, xc3-2.1-q
+// spec: xc3-2.1-n, xc3-2.1-o, xc3-2.1-p, xc3-2.1-q, xc2-2.1-k, xc2-2.1-l, xc2-2.1-m, xc2-2.1-n
 #[must_use]
 pub fn in_subset(subset: &Propvalsubset<'_>, position: usize) -> bool {
     subset.get(position / 32).is_some_and(|word| word >> (position % 32) & 1 == 1)
@@ -134,8 +140,8 @@ pub fn in_subset(subset: &Propvalsubset<'_>, position: usize) -> bool {
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Peer {
-    /// Whether the properties of rtrext-02 are known here.
-    rtr: bool,
+    /// What is known here.
+    knowledge: Knowledge,
     values: Values,
     abilities: Abilities,
     /// What it has told of its receive buffers, from which both of the above have theirs.
@@ -143,43 +149,11 @@ pub struct Peer {
     structure: Option<Structure>,
     /// Whether it has told its properties.
     told: bool,
-    /// Properties that it named, and those of them which may change: a bit for each of [`CODES`].
+    /// Properties that it named, and those of them which may change: a bit for each that may be known.
     named: u8,
     may_change: u8,
     /// Values that were told and must not be: of properties that do not change, and a second CONNPROP.
     ignored: u32,
-}
-
-/// The properties that may be known here, in the order of their bits.
-const CODES: [Propid; 7] =
-    [PROP_RBSIZ, PROP_REQREMINV, PROP_BRS, XPROP_RTRSUPP, XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM];
-
-fn bit(code: Propid) -> u8 {
-    CODES.iter().position(|known| *known == code).map_or(0, |at| 1 << at)
-}
-
-/// A value of a property that is known here.
-#[derive(Clone, Copy)]
-enum Known {
-    Basic(Basic),
-    Ability(Ability),
-}
-
-impl Known {
-    fn of(propval: &Propval<'_>, rtr: bool) -> xdr::Result<Option<Self>> {
-        match Basic::of(propval)? {
-            Some(value) => Ok(Some(Self::Basic(value))),
-            None if rtr => Ok(Ability::of(propval)?.map(Self::Ability)),
-            None => Ok(None),
-        }
-    }
-
-    const fn code(&self) -> Propid {
-        match self {
-            Self::Basic(value) => value.code(),
-            Self::Ability(value) => value.code(),
-        }
-    }
 }
 
 impl Peer {
@@ -189,10 +163,16 @@ impl Peer {
         Self::default()
     }
 
-    /// The same; with `rtr`, the properties of rtrext-02 will be known, too.
+    /// The same, with other knowledge.
     #[must_use]
-    pub fn with_rtr(rtr: bool) -> Self {
-        Self { rtr, ..Self::default() }
+    pub fn knowing(knowledge: Knowledge) -> Self {
+        Self { knowledge, ..Self::default() }
+    }
+
+    /// What is known here.
+    #[must_use]
+    pub const fn knowledge(&self) -> Knowledge {
+        self.knowledge
     }
 
     /// The values to go by.
@@ -215,19 +195,20 @@ impl Peer {
 
     /// Whether a request to change this property may be sent: it was named, and not as one that stays
     /// (decision D18).
-    // spec: xc3-4.1-d, xc3-4.1-h, xc3-4.1-i
+    // spec: xc3-4.1-d, xc3-4.1-h, xc3-4.1-i, xc2-4.1-d, xc2-3-e
     #[must_use]
     pub fn may_change(&self, code: Propid) -> bool {
         bit(code) & self.may_change != 0
     }
 
-    /// Its CONNPROP has come. Of a second one nothing is taken over. The first value of a property counts.
+    /// Its CONNPROP, or INITXCH, has come. Of a second one nothing is taken over. The first value of a property counts.
     ///
     /// # Errors
     /// A value is malformed; then nothing is taken over (decision D15 says what becomes of the message).
     // spec: xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-2.1-r, xc3-4.1-d, xc3-4.1-h, xc3-4.1-j, xc3-4.1-k
+    // spec: xc2-2.1-h, xc2-2.1-i, xc2-2.1-j, xc2-4.1-d, xc2-4.1-h, xc2-4.1-i
     pub fn connected(&mut self, connprop: &Connprop<'_>) -> xdr::Result<()> {
-        let mut next = Self { told: true, ..Self::with_rtr(self.rtr) };
+        let mut next = Self { told: true, ..Self::knowing(self.knowledge) };
         for (position, value) in self.known(&connprop.start).enumerate() {
             let Some(value) = value? else { continue };
             let bit = bit(value.code());
@@ -248,11 +229,11 @@ impl Peer {
         Ok(())
     }
 
-    /// Its UPDPROP has come. Properties that it said would not change, or did not name, do not.
+    /// Its UPDPROP, or UPDXCH with its one value, has come. Properties that it said would not change, or did not name, do not.
     ///
     /// # Errors
     /// A value is malformed; then nothing is taken over.
-    // spec: xc3-4.4-a, xc3-4.4-c, xc3-2.1-k
+    // spec: xc3-4.4-a, xc3-4.4-c, xc3-2.1-k, xc2-2.1-h, xc2-4.4-a, xc2-4.4-f
     pub fn updated(&mut self, updprop: &Updprop<'_>) -> xdr::Result<()> {
         let mut next = self.clone();
         for value in self.known(&updprop.now) {
@@ -267,15 +248,15 @@ impl Peer {
     }
 
     /// A change that was asked for has been made (xcharext-03, section 4.3).
-    // spec: xc3-4.3-d
+    // spec: xc3-4.3-d, xc2-4.3-d
     pub fn changed(&mut self, value: Basic) {
         self.take(Known::Basic(value));
     }
 
     /// The values of a set that are known here, in its order; none where the property is another.
     fn known<'a>(&self, set: &Propvalset<'a>) -> impl Iterator<Item = xdr::Result<Option<Known>>> + use<'a> {
-        let rtr = self.rtr;
-        set.iter().map(move |propval| Known::of(&propval, rtr))
+        let knowledge = self.knowledge;
+        set.iter().map(move |propval| knowledge.read(&propval))
     }
 
     fn take(&mut self, value: Known) {

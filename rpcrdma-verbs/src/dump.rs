@@ -15,6 +15,8 @@ use rpcrdma_proto::xdr::Decode;
 
 /// Shows the header of a message: one line, or with `{:#}` its chunks and properties on lines of their own.
 ///
+/// Properties are read as xcharext-03 has them. Of xcharext-02, which has the same codes, updates and what is pending are not shown.
+///
 /// ```
 /// use rpcrdma_verbs::dump::Dump;
 ///

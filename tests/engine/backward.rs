@@ -1,12 +1,13 @@
 //! Backward calls (RFC 8167): whether there are any, what they may have, and that they have nothing in common with forward ones
 //! but the receives.
 
-use rpcrdma_proto::connection::{Action, Config, Failure, Role};
+use rpcrdma_proto::connection::{Action, Config, Failure, Properties, Role};
 use rpcrdma_proto::travel::{Call, Cannot, Item};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
 use crate::pair::{End, NULL, REPLY, connect, exchange, one, pair, reconnect, role, settled, words, works};
+use crate::properties::{DRAFTS, client_of, server_of};
 
 const LONG: Call<'_> = Call { length: 9_000, items: &[], largest_reply: 24, results: &[], reducible: true };
 const LONG_REPLY: Call<'_> = Call { length: 40, items: &[], largest_reply: 9_000, results: &[], reducible: true };
@@ -29,42 +30,45 @@ fn say_ready(client: &mut End, server: &mut End) {
     exchange(client, server);
 }
 
-fn supporting(backward: Bkreqsup) -> Config {
-    Config { backward, ..Config::client() }
+fn supporting(draft: Properties, backward: Bkreqsup) -> Config {
+    Config { backward, ..client_of(draft) }
 }
 
 /// Forward only, backward only, and both at once, on one connection that the client has made.
 // spec: bd-2-a, bd-2-b, bd-2-c, bd-2-d, bd-2-f, bd-2.2-a, bd-2.3-a, bd-2.3-b, xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, xc3-1.3-e
 // spec: v2-4.2.2-a, v2-3.2-a, v2-3.2-b, v2-3.2-c, bd-5.1-d, bd-5.2-d, v2-4.2.2-b, v2-4.2.2-f, bd-5.1-a, bd-5.2-a
+// spec: xc2-1.3-a, xc2-1.3-b, xc2-1.3-c, xc2-1.3-e
 #[test]
 fn both_ends_call_and_serve() {
-    let (mut client, mut server) = ready(Config::client(), Config::server());
-    assert_eq!((role(&client), role(&server)), (Role::Client, Role::Server));
-    assert_eq!(client.actions.iter().filter(|action| **action == Action::Connect).count(), 1);
-    assert!(!server.actions.contains(&Action::Connect), "it waits to be connected to");
-    works(&mut server, &mut client);
-    for (forward, backward) in [(3, 0), (0, 3), (3, 3)] {
-        let there: Vec<_> = (0..forward).map(|_| client.session.call(&NULL, None).unwrap()).collect();
-        let back: Vec<_> = (0..backward).map(|_| server.session.call(&NULL, None).unwrap()).collect();
-        for _ in 0..forward {
-            let call = client.send().unwrap();
-            assert_eq!((call.word(1), call.word(4), call.word(8), call.word(9)), (2, 0, call.word(0), 0), "a CALL");
-            server.receive(&call.octets);
+    for draft in DRAFTS {
+        let (mut client, mut server) = ready(client_of(draft), server_of(draft));
+        assert_eq!((role(&client), role(&server)), (Role::Client, Role::Server));
+        assert_eq!(client.actions.iter().filter(|action| **action == Action::Connect).count(), 1);
+        assert!(!server.actions.contains(&Action::Connect), "it waits to be connected to");
+        works(&mut server, &mut client);
+        for (forward, backward) in [(3, 0), (0, 3), (3, 3)] {
+            let there: Vec<_> = (0..forward).map(|_| client.session.call(&NULL, None).unwrap()).collect();
+            let back: Vec<_> = (0..backward).map(|_| server.session.call(&NULL, None).unwrap()).collect();
+            for _ in 0..forward {
+                let call = client.send().unwrap();
+                assert_eq!((call.word(1), call.word(4), call.word(8), call.word(9)), (2, 0, call.word(0), 0), "a CALL");
+                server.receive(&call.octets);
+            }
+            exchange(&mut client, &mut server);
+            for call in server.arrived() {
+                server.session.reply(call, REPLY, &[]).unwrap();
+            }
+            for call in client.arrived() {
+                client.session.reply(call, REPLY, &[]).unwrap();
+                let reply = client.send().unwrap();
+                assert_eq!((reply.word(1), reply.word(4), reply.word(8), reply.word(9)), (2, 1, reply.word(0), 1));
+                assert!(back.contains(&reply.word(0)), "the XID of the call");
+                server.receive(&reply.octets);
+            }
+            exchange(&mut client, &mut server);
+            assert!(there.iter().all(|xid| client.replies(*xid).len() == 1));
+            assert!(back.iter().all(|xid| server.replies(*xid).len() == 1));
         }
-        exchange(&mut client, &mut server);
-        for call in server.arrived() {
-            server.session.reply(call, REPLY, &[]).unwrap();
-        }
-        for call in client.arrived() {
-            client.session.reply(call, REPLY, &[]).unwrap();
-            let reply = client.send().unwrap();
-            assert_eq!((reply.word(1), reply.word(4), reply.word(8), reply.word(9)), (2, 1, reply.word(0), 1));
-            assert!(back.contains(&reply.word(0)), "the XID of the call");
-            server.receive(&reply.octets);
-        }
-        exchange(&mut client, &mut server);
-        assert!(there.iter().all(|xid| client.replies(*xid).len() == 1));
-        assert!(back.iter().all(|xid| server.replies(*xid).len() == 1));
     }
 }
 
@@ -174,73 +178,85 @@ fn receives_are_posted_for_all_that_may_come() {
 
 /// No support: no call ever goes, and none would be taken.
 // spec: xc3-3.3-a, xc3-3.3-b, bd-6-a, bd-6-c
+// spec: xc2-3.3-a, xc2-3.3-b
 #[test]
 fn a_client_without_support_is_not_called() {
-    let (mut client, mut server) = ready(supporting(Bkreqsup::None), Config::server());
-    let xid = server.session.call(&NULL, None).unwrap();
-    assert_eq!(exchange(&mut client, &mut server), 0);
-    client.receive(&words(&[77, 2, 8, 0, 0, 0, 0, 0, 77, 0]));
-    assert_eq!(client.send().unwrap().octets, words(&[77, 2, 1, 4, 2]));
-    // Nor after a reconnection.
-    reconnect(&mut client, &mut server);
-    exchange(&mut client, &mut server);
-    say_ready(&mut client, &mut server);
-    assert!(client.arrived().is_empty() && server.failures(xid).is_empty());
-    works(&mut client, &mut server);
+    for draft in DRAFTS {
+        let (mut client, mut server) = ready(supporting(draft, Bkreqsup::None), server_of(draft));
+        let xid = server.session.call(&NULL, None).unwrap();
+        assert_eq!(exchange(&mut client, &mut server), 0);
+        client.receive(&words(&[77, 2, 8, 0, 0, 0, 0, 0, 77, 0]));
+        assert_eq!(client.send().unwrap().octets, words(&[77, 2, 1, 4, 2]));
+        // Nor after a reconnection.
+        reconnect(&mut client, &mut server);
+        exchange(&mut client, &mut server);
+        say_ready(&mut client, &mut server);
+        assert!(client.arrived().is_empty() && server.failures(xid).is_empty());
+        works(&mut client, &mut server);
+    }
 }
 
 /// Inline support: what does not fit inline has no way.
 // spec: xc3-3.3-c, xc3-3.3-e, xc3-3.3-f, bd-5.3-c, bd-5.3-d, bd-5.3-e
+// spec: xc2-3.3-c, xc2-3.3-e, xc2-3.3-f
 #[test]
 fn inline_support_takes_no_chunks() {
-    let (client, server) = (supporting(Bkreqsup::Inline), Config::server());
-    let version_one = |config| Config { backward_one: true, ..one(config) };
-    for (client, server) in [(client.clone(), server.clone()), (version_one(client), version_one(server))] {
-        let (mut client, mut server) = ready(client, server);
-        let [call, reply] = [LONG, LONG_REPLY].map(|call| server.session.call(&call, None).unwrap());
-        exchange(&mut client, &mut server);
-        assert_eq!(server.failures(call), [Failure::Cannot(Cannot::CallTooLong)]);
-        assert_eq!(server.failures(reply), [Failure::Cannot(Cannot::ReplyTooLong)]);
-        works(&mut server, &mut client);
+    for draft in DRAFTS {
+        let (client, server) = (supporting(draft, Bkreqsup::Inline), server_of(draft));
+        let version_one = |config| Config { backward_one: true, ..one(config) };
+        for (client, server) in [(client.clone(), server.clone()), (version_one(client), version_one(server))] {
+            let (mut client, mut server) = ready(client, server);
+            let [call, reply] = [LONG, LONG_REPLY].map(|call| server.session.call(&call, None).unwrap());
+            exchange(&mut client, &mut server);
+            assert_eq!(server.failures(call), [Failure::Cannot(Cannot::CallTooLong)]);
+            assert_eq!(server.failures(reply), [Failure::Cannot(Cannot::ReplyTooLong)]);
+            works(&mut server, &mut client);
+        }
     }
 }
 
 /// General support: chunks work as they do forward.
 // spec: xc3-3.3-d, xc3-3.3-e, xc3-3.3-f, bd-5.3-a, bd-5.3-b
+// spec: xc2-3.3-d, xc2-3.3-e, xc2-3.3-f
 #[test]
 fn general_support_takes_chunks() {
-    let (mut client, mut server) = ready(supporting(Bkreqsup::Genl), Config::server());
-    let data = Item { position: 120, length: 65_535 };
-    let item = Call { length: 65_656, items: &[data], largest_reply: 200, results: &[], reducible: true };
-    let result = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
-    for (call, length, results) in [
-        (item, 200, vec![]),
-        (result, 65_664, vec![Item { position: 128, length: 65_530 }]),
-        (LONG_REPLY, 9_000, vec![]),
-    ] {
-        let xid = server.session.call(&call, None).unwrap();
-        exchange(&mut client, &mut server);
-        let given = client.arrived()[0];
-        assert_eq!(client.session.length(given), Some(call.length));
-        client.session.reply(given, length, &results).unwrap();
-        exchange(&mut client, &mut server);
-        assert_eq!(server.replies(xid).len(), 1);
+    for draft in DRAFTS {
+        let (mut client, mut server) = ready(supporting(draft, Bkreqsup::Genl), server_of(draft));
+        let data = Item { position: 120, length: 65_535 };
+        let item = Call { length: 65_656, items: &[data], largest_reply: 200, results: &[], reducible: true };
+        let result = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+        for (call, length, results) in [
+            (item, 200, vec![]),
+            (result, 65_664, vec![Item { position: 128, length: 65_530 }]),
+            (LONG_REPLY, 9_000, vec![]),
+        ] {
+            let xid = server.session.call(&call, None).unwrap();
+            exchange(&mut client, &mut server);
+            let given = client.arrived()[0];
+            assert_eq!(client.session.length(given), Some(call.length));
+            client.session.reply(given, length, &results).unwrap();
+            exchange(&mut client, &mut server);
+            assert_eq!(server.replies(xid).len(), 1);
+        }
     }
 }
 
 /// A server that is told less support in the middle keeps to it.
 // spec: xc3-3.3-b, xc3-4.4-b
+// spec: xc2-3.3-b, xc2-4.4-c
 #[test]
 fn support_may_be_withdrawn() {
-    let (mut client, mut server) = ready(supporting(Bkreqsup::Genl), Config::server());
-    works(&mut server, &mut client);
-    client.session.set(rpcrdma_proto::property::Basic::BackwardSupport(Bkreqsup::None)).unwrap();
-    exchange(&mut client, &mut server);
-    server.session.call(&NULL, None).unwrap();
-    assert_eq!(exchange(&mut client, &mut server), 0);
-    client.session.set(rpcrdma_proto::property::Basic::BackwardSupport(Bkreqsup::Inline)).unwrap();
-    exchange(&mut client, &mut server);
-    assert_eq!(client.arrived().len(), 1);
+    for draft in DRAFTS {
+        let (mut client, mut server) = ready(supporting(draft, Bkreqsup::Genl), server_of(draft));
+        works(&mut server, &mut client);
+        client.session.set(rpcrdma_proto::property::Basic::BackwardSupport(Bkreqsup::None)).unwrap();
+        exchange(&mut client, &mut server);
+        server.session.call(&NULL, None).unwrap();
+        assert_eq!(exchange(&mut client, &mut server), 0);
+        client.session.set(rpcrdma_proto::property::Basic::BackwardSupport(Bkreqsup::Inline)).unwrap();
+        exchange(&mut client, &mut server);
+        assert_eq!(client.arrived().len(), 1);
+    }
 }
 
 /// Not before the peer's consumer has said so, in a call that is being served; and no more once the connection is lost.

@@ -11,6 +11,7 @@ use rpcrdma_proto::travel::{Call, Cannot, Item};
 use crate::pair::{
     End, Holds, NULL, OFFSET, REPLY, connect, exchange, key, one, pair, reconnect, settled, words, works,
 };
+use crate::properties::{DRAFTS, client_of, server_of};
 
 const RESULT: Call<'_> = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
 const LONG_REPLY: Call<'_> = Call { length: 160, items: &[], largest_reply: 9_000, results: &[], reducible: true };
@@ -93,15 +94,16 @@ fn a_call_whose_memory_is_not_exposed_fails() {
 
 /// Send With Invalidate answers a call whose chunks have one key, where its requester wants it and its responder can.
 // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c
+// spec: xc2-3.2-a, xc2-3.2-b, xc2-3.2-c
 #[test]
 fn one_key_is_invalidated_where_both_ends_have_agreed() {
     let both = Call { largest_reply: 140_000, results: &[65_536, 65_536], ..RESULT };
     let item = Call { length: 9_000, items: &[Item { position: 40, length: 8_000 }], ..NULL };
     let mixed = Call { length: 9_000, items: &[Item { position: 40, length: 8_000 }], ..RESULT };
-    for version_one in [false, true] {
+    for (version_one, draft) in [(false, DRAFTS[0]), (false, DRAFTS[1]), (true, DRAFTS[0])] {
         for (wanted, can) in [(true, true), (true, false), (false, true)] {
-            let client = Config { remote_invalidation: wanted, ..Config::client() };
-            let server = Config { invalidates: can, ..Config::server() };
+            let client = Config { remote_invalidation: wanted, ..client_of(draft) };
+            let server = Config { invalidates: can, ..server_of(draft) };
             let (client, server) = if version_one { (one(client), one(server)) } else { (client, server) };
             let (mut client, mut server) = settled(client, server);
             works(&mut client, &mut server);
@@ -126,21 +128,24 @@ fn one_key_is_invalidated_where_both_ends_have_agreed() {
 
 /// In Version Two the property alone tells whether invalidation is wanted: it may change on a connection (decision D18).
 // spec: xc3-3.2-b, xc3-3.2-c
+// spec: xc2-3.2-b, xc2-3.2-c
 #[test]
 fn invalidation_follows_the_property() {
-    let server = Config { invalidates: true, ..Config::server() };
-    let (mut client, mut server) = settled(Config { remote_invalidation: true, ..Config::client() }, server);
-    works(&mut client, &mut server);
-    for wanted in [false, true] {
-        client.session.set(Basic::RemoteInvalidation(wanted)).unwrap();
-        exchange(&mut client, &mut server);
-        let xid = client.session.call(&RESULT, None).unwrap();
-        exchange(&mut client, &mut server);
-        let call = server.arrived()[0];
-        server.session.reply(call, REPLY, &[]).unwrap();
-        let packet = server.send().unwrap();
-        assert_eq!(packet.invalidate, wanted.then_some(key(xid, 1)));
-        client.receive_with(&packet.octets, packet.invalidate);
+    for draft in DRAFTS {
+        let server = Config { invalidates: true, ..server_of(draft) };
+        let (mut client, mut server) = settled(Config { remote_invalidation: true, ..client_of(draft) }, server);
+        works(&mut client, &mut server);
+        for wanted in [false, true] {
+            client.session.set(Basic::RemoteInvalidation(wanted)).unwrap();
+            exchange(&mut client, &mut server);
+            let xid = client.session.call(&RESULT, None).unwrap();
+            exchange(&mut client, &mut server);
+            let call = server.arrived()[0];
+            server.session.reply(call, REPLY, &[]).unwrap();
+            let packet = server.send().unwrap();
+            assert_eq!(packet.invalidate, wanted.then_some(key(xid, 1)));
+            client.receive_with(&packet.octets, packet.invalidate);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Transport properties (xcharext-03): what is told, asked, answered and changed, and what it does to the messages that follow.
+//! What is the same for transport characteristics (xcharext-02) is held of both; the rest of those is in `characteristics`.
 
-use rpcrdma_proto::connection::{Action, Config, Event, RegisterError, Role, Sent, SetError};
+use rpcrdma_proto::connection::{Action, Config, Event, Properties, RegisterError, Role, Sent, SetError};
 use rpcrdma_proto::continuation::{Abilities, Operations, Rtr};
 use rpcrdma_proto::placement::{Segment, Structure};
 use rpcrdma_proto::property::{Basic, Values};
@@ -9,21 +10,40 @@ use rpcrdma_proto::v2::properties::Bkreqsup;
 
 use crate::pair::{End, NULL, REPLY, exchange, one, pair, pass, settled, words, works};
 
-const CALL: u32 = 0;
-const REPLY_DIRECTION: u32 = 1;
+pub(crate) const CALL: u32 = 0;
+pub(crate) const REPLY_DIRECTION: u32 = 1;
 /// The first code for experiments.
 const EXPERIMENT: u32 = 4_294_967_040;
 
-fn sized(size: u32, config: Config) -> Config {
+/// The two drafts.
+pub(crate) const DRAFTS: [Properties; 2] = [Properties::Properties, Properties::Characteristics];
+
+pub(crate) fn client_of(draft: Properties) -> Config {
+    Config { properties: draft, ..Config::client() }
+}
+
+pub(crate) fn server_of(draft: Properties) -> Config {
+    Config { properties: draft, ..Config::server() }
+}
+
+/// What an update of one value says that nobody has asked for.
+fn update(draft: Properties, which: u32, value: u32) -> [u32; 4] {
+    match draft {
+        Properties::Characteristics => [which, 4, value, 0],
+        _ => [1, which, 4, value],
+    }
+}
+
+pub(crate) fn sized(size: u32, config: Config) -> Config {
     Config { receive_size: size, receive_size_most: 65_536, ..config }
 }
 
-fn call(length: u32, largest_reply: u32) -> Call<'static> {
+pub(crate) fn call(length: u32, largest_reply: u32) -> Call<'static> {
     Call { length, items: &[], largest_reply, results: &[], reducible: true }
 }
 
 /// How an RPC of these lengths travels: octets of the call's Send and of the reply's.
-fn travels(client: &mut End, server: &mut End, length: u32, reply: u32) -> (usize, usize) {
+pub(crate) fn travels(client: &mut End, server: &mut End, length: u32, reply: u32) -> (usize, usize) {
     let xid = client.session.call(&call(length, reply), None).unwrap();
     let there = loop {
         let packet = client.send().unwrap();
@@ -47,7 +67,7 @@ fn travels(client: &mut End, server: &mut End, length: u32, reply: u32) -> (usiz
 }
 
 /// An operation, in words.
-fn operation(xid: u32, direction: u32, code: u32, info: &[u32]) -> Vec<u8> {
+pub(crate) fn operation(xid: u32, direction: u32, code: u32, info: &[u32]) -> Vec<u8> {
     let octets = u32::try_from(4 * info.len()).unwrap();
     words(&[&[xid, 2, 8, 5, direction, code, octets][..], info].concat())
 }
@@ -58,52 +78,63 @@ fn operation(xid: u32, direction: u32, code: u32, info: &[u32]) -> Vec<u8> {
 // spec: xc3-2.1-a, xc3-2.1-b, xc3-2.3-a, xc3-2.3-b, xc3-2.3-c, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-3-a, xc3-3-b, xc3-3-c
 // spec: xc3-3-h, xc3-3-i, xc3-4-a, xc3-4-b, xc3-4-c, xc3-4-d, xc3-4-e, xc3-4-f, xc3-4-g, xc3-4.1-a, xc3-4.1-b, xc3-4.1-e
 // spec: xc3-4.2-b, xc3-4.3-a, xc3-4.3-b, v2-3.1-b, v2-3.1-d, v2-3.2-d, v2-3.2-e, v2-4.2-a, v2-4.2.2-e, v2-4.2.2-g, v2-4.2.1-c
+// spec: xc2-4.3-a, xc2-4.3-b, xc2-4.1-a, xc2-4.1-b, xc2-4.1-e, xc2-2.3-a, xc2-2.3-b, xc2-2.3-c
 #[test]
 fn a_connection_begins_with_the_properties() {
-    let client = Config { remote_invalidation: true, credits: 20, ..sized(8192, Config::client()) };
-    let (mut client, mut server) = pair(client, Config { backward: Bkreqsup::Inline, serve: 16, ..Config::server() });
-    let ask = client.send().unwrap();
-    let xid = ask.word(0);
-    assert_eq!(ask.octets, words(&[xid, 2, 20, 5, CALL, 2, 4, 0]), "a ROPT_REQPROP of nothing");
-    server.receive(&ask.octets);
-    let connprop = server.send().unwrap();
-    let values = |size, invalidation, support| [3, 1, 4, size, 2, 4, invalidation, 3, 4, support, 0];
-    let told = |xid, credits, values: [u32; 11]| words(&[&[xid, 2, credits, 5, CALL, 1, 44][..], &values].concat());
-    assert_eq!(connprop.octets, told(connprop.word(0), 8, values(4096, 0, 1)));
-    assert_ne!(connprop.word(0), xid);
-    let answer = server.send().unwrap();
-    assert_eq!(answer.octets, words(&[xid, 2, 16, 5, REPLY_DIRECTION, 3, 12, 0, 0, 0]), "a ROPT_RESPROP of nothing");
-    assert!(server.send().is_none() && client.send().is_none());
-    client.receive(&connprop.octets);
-    client.receive(&answer.octets);
-    let connprop = client.send().unwrap();
-    assert_eq!(connprop.octets, told(connprop.word(0), 20, values(8192, 1, 2)));
-    server.receive(&connprop.octets);
-    assert!(client.send().is_none() && server.send().is_none());
-    assert_eq!(
-        *server.session.peer_properties(),
-        Values { receive_buffer_size: 8192, remote_invalidation: true, backward_support: Bkreqsup::Genl }
-    );
-    assert_eq!(client.session.peer_properties().backward_support, Bkreqsup::Inline);
-    assert_eq!((client.session.counters().sent, server.session.counters().sent), (2, 2));
-    // A ROPT_CONNPROP has a credit, which comes back with the reply to a later call (decision D9).
-    assert_eq!(client.session.available(), 15);
-    works(&mut client, &mut server);
-    assert_eq!(client.session.available(), 16);
+    for draft in DRAFTS {
+        let client = Config { remote_invalidation: true, credits: 20, ..sized(8192, client_of(draft)) };
+        let (mut client, mut server) =
+            pair(client, Config { backward: Bkreqsup::Inline, serve: 16, ..server_of(draft) });
+        let ask = client.send().unwrap();
+        let xid = ask.word(0);
+        assert_eq!(ask.octets, words(&[xid, 2, 20, 5, CALL, 2, 4, 0]), "a ROPT_REQPROP of nothing");
+        server.receive(&ask.octets);
+        let connprop = server.send().unwrap();
+        let values = |size, invalidation, support| [3, 1, 4, size, 2, 4, invalidation, 3, 4, support, 0];
+        let told = |xid, credits, values: [u32; 11]| words(&[&[xid, 2, credits, 5, CALL, 1, 44][..], &values].concat());
+        assert_eq!(connprop.octets, told(connprop.word(0), 8, values(4096, 0, 1)));
+        assert_ne!(connprop.word(0), xid);
+        let answer = server.send().unwrap();
+        assert_eq!(
+            answer.octets,
+            words(&[xid, 2, 16, 5, REPLY_DIRECTION, 3, 12, 0, 0, 0]),
+            "a ROPT_RESPROP of nothing"
+        );
+        assert!(server.send().is_none() && client.send().is_none());
+        client.receive(&connprop.octets);
+        client.receive(&answer.octets);
+        let connprop = client.send().unwrap();
+        assert_eq!(connprop.octets, told(connprop.word(0), 20, values(8192, 1, 2)));
+        server.receive(&connprop.octets);
+        assert!(client.send().is_none() && server.send().is_none());
+        assert_eq!(
+            *server.session.peer_properties(),
+            Values { receive_buffer_size: 8192, remote_invalidation: true, backward_support: Bkreqsup::Genl }
+        );
+        assert_eq!(client.session.peer_properties().backward_support, Bkreqsup::Inline);
+        assert_eq!((client.session.counters().sent, server.session.counters().sent), (2, 2));
+        // A ROPT_CONNPROP has a credit, which comes back with the reply to a later call (decision D9).
+        assert_eq!(client.session.available(), 15);
+        works(&mut client, &mut server);
+        assert_eq!(client.session.available(), 16);
+    }
 }
 
 /// Larger receives that were told let larger messages go inline, each way; and no Reply chunk is offered where the reply fits.
 // spec: v2-2.1-a, v2-2.1-b, v2-2.2-c, v2-2.3-b, v2-5.2-g, xc3-3.1-a, xc3-3.1-b, xc3-3.1-c, xc3-3.1-d, xc3-3.1-e, xc3-3.1-f
+// spec: xc2-3.1-a, xc2-3.1-b, xc2-3.1-c, xc2-3.1-d, xc2-3.1-e, xc2-3.1-f
 #[test]
 fn what_was_told_sets_the_thresholds() {
-    let (client, server) = (sized(8192, Config::client()), sized(16_384, Config::server()));
-    let (mut client, mut server) = settled(client, server);
-    works(&mut client, &mut server);
-    assert_eq!(travels(&mut client, &mut server, 16_352, 8160), (16_384, 8192));
-    assert_eq!(travels(&mut client, &mut server, 16_356, 8160).0, 56, "a Position-Zero Read chunk");
-    assert_eq!(travels(&mut client, &mut server, 40, 8164), (92, 52), "a Reply chunk, offered and used");
-    let Some(Action::PostReceives { size, .. }) = server.actions.first().cloned() else { panic!() };
-    assert_eq!(size, 16_384);
+    for draft in DRAFTS {
+        let (client, server) = (sized(8192, client_of(draft)), sized(16_384, server_of(draft)));
+        let (mut client, mut server) = settled(client, server);
+        works(&mut client, &mut server);
+        assert_eq!(travels(&mut client, &mut server, 16_352, 8160), (16_384, 8192));
+        assert_eq!(travels(&mut client, &mut server, 16_356, 8160).0, 56, "a Position-Zero Read chunk");
+        assert_eq!(travels(&mut client, &mut server, 40, 8164), (92, 52), "a Reply chunk, offered and used");
+        let Some(Action::PostReceives { size, .. }) = server.actions.first().cloned() else { panic!() };
+        assert_eq!(size, 16_384);
+    }
 }
 
 /// What this end sends at most is not what the other takes at most: the less of both counts.
@@ -121,29 +152,34 @@ fn no_end_sends_more_than_it_can() {
 // spec: bd-4.2-a, bd-4.2-b, bd-4.2-c, v2-2.2-c
 #[test]
 fn both_directions_share_the_receives() {
-    let (client, server) = (sized(8192, Config::client()), sized(16_384, Config::server()));
-    let (mut client, mut server) = settled(client, server);
-    client.session.call(&NULL, None).unwrap();
-    exchange(&mut client, &mut server);
-    let given = server.arrived()[0];
-    server.session.peer_ready(given);
-    assert_eq!(travels(&mut server, &mut client, 8160, 16_352), (8192, 16_384));
-    assert_eq!(travels(&mut server, &mut client, 8164, 24).0, 56);
+    for draft in DRAFTS {
+        let (client, server) = (sized(8192, client_of(draft)), sized(16_384, server_of(draft)));
+        let (mut client, mut server) = settled(client, server);
+        client.session.call(&NULL, None).unwrap();
+        exchange(&mut client, &mut server);
+        let given = server.arrived()[0];
+        server.session.peer_ready(given);
+        assert_eq!(travels(&mut server, &mut client, 8160, 16_352), (8192, 16_384));
+        assert_eq!(travels(&mut server, &mut client, 8164, 24).0, 56);
+    }
 }
 
 /// Who tells nothing takes 4096 octets, and no invalidation.
 // spec: v2-2.1-c, v2-2.3-a, v2-2.3-c, xc3-4.1-c
+// spec: xc2-4.1-c
 #[test]
 fn who_tells_nothing_has_the_default() {
-    let server = Config { properties: false, ..sized(16_384, Config::server()) };
-    let (mut client, mut server) = settled(sized(8192, Config::client()), server);
-    works(&mut client, &mut server);
-    assert_eq!(*client.session.peer_properties(), Values::DEFAULT);
-    assert_eq!(travels(&mut client, &mut server, 4064, 4064), (4096, 4096));
-    assert_eq!(travels(&mut client, &mut server, 4068, 4068), (76, 52));
-    for small in [1024, 2048, 4092] {
-        assert!(sized(small, Config::client()).check().is_err(), "less than every peer may send");
-        assert!(one(sized(small, Config::client())).check().is_ok());
+    for draft in DRAFTS {
+        let server = Config { properties: Properties::None, ..sized(16_384, server_of(draft)) };
+        let (mut client, mut server) = settled(sized(8192, client_of(draft)), server);
+        works(&mut client, &mut server);
+        assert_eq!(*client.session.peer_properties(), Values::DEFAULT);
+        assert_eq!(travels(&mut client, &mut server, 4064, 4064), (4096, 4096));
+        assert_eq!(travels(&mut client, &mut server, 4068, 4068), (76, 52));
+        for small in [1024, 2048, 4092] {
+            assert!(sized(small, client_of(draft)).check().is_err(), "less than every peer may send");
+            assert!(one(sized(small, client_of(draft))).check().is_ok());
+        }
     }
 }
 
@@ -151,74 +187,82 @@ fn who_tells_nothing_has_the_default() {
 
 /// Receives grow at once, and are told when the old ones are gone: not before (decision D17).
 // spec: xc3-3.1-b, xc3-3.1-g, xc3-4.4-b, xc3-3-n, xc3-2.3-d, xc3-4-h, v2-5.2-g
+// spec: xc2-3.1-b, xc2-3.1-g, xc2-4.4-c, xc2-3-j
 #[test]
 fn larger_receives_are_told_when_the_smaller_ones_are_gone() {
-    let (mut client, mut server) = settled(Config::client(), Config::server());
-    works(&mut client, &mut server);
-    let old = server.session.posted();
-    server.actions.clear();
-    server.session.set(Basic::ReceiveBufferSize(8192)).unwrap();
-    server.act();
-    assert_eq!(server.session.properties().receive_buffer_size, 4096);
-    for used in 1..old {
-        assert_eq!(travels(&mut client, &mut server, 4068, 24).0, 56, "as long as it is 4096 for the peer");
-        assert_eq!(server.session.properties().receive_buffer_size, 4096, "after {used} of {old}");
-    }
-    let smaller = |action: &Action| matches!(action, Action::PostReceives { size, .. } if *size != 8192);
-    assert!(!server.actions.iter().any(smaller));
-    client.session.call(&NULL, None).unwrap();
-    assert!(pass(&mut client, &mut server));
-    assert_eq!(server.session.properties().receive_buffer_size, 8192);
-    // A server that has made no call has one credit, which its ROPT_CONNPROP took: an empty request brings it back.
-    let update = loop {
-        let packet = server.send().unwrap();
-        client.receive(&packet.octets);
-        if packet.word(5) == 4 {
-            break packet;
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), server_of(draft));
+        works(&mut client, &mut server);
+        let old = server.session.posted();
+        server.actions.clear();
+        server.session.set(Basic::ReceiveBufferSize(8192)).unwrap();
+        server.act();
+        assert_eq!(server.session.properties().receive_buffer_size, 4096);
+        for used in 1..old {
+            assert_eq!(travels(&mut client, &mut server, 4068, 24).0, 56, "as long as it is 4096 for the peer");
+            assert_eq!(server.session.properties().receive_buffer_size, 4096, "after {used} of {old}");
         }
-        while pass(&mut client, &mut server) {}
-    };
-    assert_eq!(update.octets, words(&[update.word(0), 2, 8, 5, CALL, 4, 16, 1, 1, 4, 8192]));
-    assert!(client.events.contains(&Event::PropertiesChanged));
-    assert_eq!(travels(&mut client, &mut server, 8160, 24).0, 8192);
-    assert_eq!(client.session.counters().connections, 1);
+        let smaller = |action: &Action| matches!(action, Action::PostReceives { size, .. } if *size != 8192);
+        assert!(!server.actions.iter().any(smaller));
+        client.session.call(&NULL, None).unwrap();
+        assert!(pass(&mut client, &mut server));
+        assert_eq!(server.session.properties().receive_buffer_size, 8192);
+        // A server that has made no call has one credit, which its ROPT_CONNPROP took: an empty request brings it back.
+        let told = loop {
+            let packet = server.send().unwrap();
+            client.receive(&packet.octets);
+            if packet.word(5) == 4 {
+                break packet;
+            }
+            while pass(&mut client, &mut server) {}
+        };
+        assert_eq!(told.octets, operation(told.word(0), CALL, 4, &update(draft, 1, 8192)));
+        assert!(client.events.contains(&Event::PropertiesChanged));
+        assert_eq!(travels(&mut client, &mut server, 8160, 24).0, 8192);
+        assert_eq!(client.session.counters().connections, 1);
+    }
 }
 
 // spec: xc3-3.1-i
+// spec: xc2-3.1-i
 #[test]
 fn what_can_not_be_set() {
-    let (mut client, mut server) = settled(sized(8192, Config::client()), Config::server());
-    assert_eq!(client.session.set(Basic::ReceiveBufferSize(4096)), Err(SetError::Smaller));
-    assert_eq!(client.session.set(Basic::ReceiveBufferSize(65_537)), Err(SetError::Larger));
-    client.lose(1);
-    server.lose(1);
-    assert_eq!(client.session.set(Basic::RemoteInvalidation(true)), Err(SetError::Unsupported));
-    let mut none = settled(Config { properties: false, ..Config::client() }, Config::server()).0;
-    assert_eq!(none.session.set(Basic::RemoteInvalidation(true)), Err(SetError::Unsupported));
-    assert_eq!(none.session.ask(Basic::RemoteInvalidation(true)), Err(SetError::Unsupported));
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(sized(8192, client_of(draft)), server_of(draft));
+        assert_eq!(client.session.set(Basic::ReceiveBufferSize(4096)), Err(SetError::Smaller));
+        assert_eq!(client.session.set(Basic::ReceiveBufferSize(65_537)), Err(SetError::Larger));
+        client.lose(1);
+        server.lose(1);
+        assert_eq!(client.session.set(Basic::RemoteInvalidation(true)), Err(SetError::Unsupported));
+        let mut none = settled(Config { properties: Properties::None, ..client_of(draft) }, server_of(draft)).0;
+        assert_eq!(none.session.set(Basic::RemoteInvalidation(true)), Err(SetError::Unsupported));
+        assert_eq!(none.session.ask(Basic::RemoteInvalidation(true)), Err(SetError::Unsupported));
+    }
 }
 
 /// Where one message alone is granted, a change is told all the same, and nobody talks without end.
 // spec: v2-4.2.2-g
 #[test]
 fn a_change_is_told_within_the_least_grant() {
-    for serve in [1, 2] {
-        let (mut client, mut server) = settled(Config::client(), Config { serve, ..Config::server() });
-        works(&mut client, &mut server);
-        for waits in [false, true] {
-            let xid = waits.then(|| client.session.call(&NULL, None).unwrap());
-            exchange(&mut client, &mut server);
-            client.session.set(Basic::RemoteInvalidation(!waits)).unwrap();
-            exchange(&mut client, &mut server);
-            if xid.is_some() {
-                let given = server.arrived()[0];
-                server.session.reply(given, REPLY, &[]).unwrap();
+    for draft in DRAFTS {
+        for serve in [1, 2] {
+            let (mut client, mut server) = settled(client_of(draft), Config { serve, ..server_of(draft) });
+            works(&mut client, &mut server);
+            for waits in [false, true] {
+                let xid = waits.then(|| client.session.call(&NULL, None).unwrap());
                 exchange(&mut client, &mut server);
+                client.session.set(Basic::RemoteInvalidation(!waits)).unwrap();
+                exchange(&mut client, &mut server);
+                if xid.is_some() {
+                    let given = server.arrived()[0];
+                    server.session.reply(given, REPLY, &[]).unwrap();
+                    exchange(&mut client, &mut server);
+                }
+                assert_eq!(server.session.peer_properties().remote_invalidation, !waits);
             }
-            assert_eq!(server.session.peer_properties().remote_invalidation, !waits);
+            assert!(client.session.counters().sent < 20);
+            works(&mut client, &mut server);
         }
-        assert!(client.session.counters().sent < 20);
-        works(&mut client, &mut server);
     }
 }
 
@@ -226,31 +270,35 @@ fn a_change_is_told_within_the_least_grant() {
 
 /// A smaller size binds who asks for it at once, and until it is answered otherwise (decision D17).
 // spec: xc3-1.3-d, xc3-3.1-h, xc3-3.1-i, xc3-3.1-j, xc3-4.2-a, xc3-4.1-h
+// spec: xc2-1.3-d, xc2-3.1-h, xc2-3.1-i, xc2-3.1-j, xc2-4.2-a
 #[test]
 fn a_smaller_size_binds_who_asks_for_it() {
-    let (mut client, mut server) = settled(Config::client(), sized(16_384, Config::server()));
-    works(&mut client, &mut server);
-    client.session.ask(Basic::ReceiveBufferSize(8192)).unwrap();
-    assert_eq!(client.session.ask(Basic::ReceiveBufferSize(4096)), Err(SetError::Busy));
-    let xid = client.session.call(&call(16_000, 24), None).unwrap();
-    let (asked, long) = (client.send().unwrap(), client.send().unwrap());
-    assert_eq!(asked.octets, words(&[asked.word(0), 2, 32, 5, CALL, 2, 16, 1, 1, 4, 8192]));
-    assert_eq!((long.word(0), long.octets.len()), (xid, 56));
-    server.actions.clear();
-    server.receive(&asked.octets);
-    assert_eq!(server.session.properties().receive_buffer_size, 8192);
-    let answer = server.send().unwrap();
-    assert_eq!(answer.octets, words(&[asked.word(0), 2, 32, 5, REPLY_DIRECTION, 3, 16, 1, 1, 0, 0]));
-    client.receive(&answer.octets);
-    let told = Event::PropertyAnswered { value: Some(Basic::ReceiveBufferSize(8192)) };
-    assert!(client.events.contains(&told));
-    server.receive(&long.octets);
-    let given = server.arrived()[0];
-    server.session.reply(given, REPLY, &[]).unwrap();
-    exchange(&mut client, &mut server);
-    assert_eq!(travels(&mut client, &mut server, 8164, 24).0, 56);
-    assert_eq!(travels(&mut client, &mut server, 8160, 24).0, 8192);
-    assert!(server.actions.contains(&Action::PostReceives { count: 1, size: 8192 }));
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), sized(16_384, server_of(draft)));
+        works(&mut client, &mut server);
+        client.session.ask(Basic::ReceiveBufferSize(8192)).unwrap();
+        assert_eq!(client.session.ask(Basic::ReceiveBufferSize(4096)), Err(SetError::Busy));
+        let xid = client.session.call(&call(16_000, 24), None).unwrap();
+        let (asked, long) = (client.send().unwrap(), client.send().unwrap());
+        assert_eq!(asked.octets, words(&[asked.word(0), 2, 32, 5, CALL, 2, 16, 1, 1, 4, 8192]));
+        assert_eq!((long.word(0), long.octets.len()), (xid, 56));
+        server.actions.clear();
+        server.receive(&asked.octets);
+        assert_eq!(server.session.properties().receive_buffer_size, 8192);
+        let answer = server.send().unwrap();
+        assert_eq!(answer.octets, words(&[asked.word(0), 2, 32, 5, REPLY_DIRECTION, 3, 16, 1, 1, 0, 0]));
+        client.receive(&answer.octets);
+        let size = Basic::ReceiveBufferSize(8192);
+        let told = Event::PropertyAnswered { asked: size, value: Some(size) };
+        assert!(client.events.contains(&told));
+        server.receive(&long.octets);
+        let given = server.arrived()[0];
+        server.session.reply(given, REPLY, &[]).unwrap();
+        exchange(&mut client, &mut server);
+        assert_eq!(travels(&mut client, &mut server, 8164, 24).0, 56);
+        assert_eq!(travels(&mut client, &mut server, 8160, 24).0, 8192);
+        assert!(server.actions.contains(&Action::PostReceives { count: 1, size: 8192 }));
+    }
 }
 
 /// An update to a larger size ends what was asked for (decision D17).
@@ -284,7 +332,7 @@ fn a_size_below_the_least_is_not_set() {
         let given = server.arrived()[0];
         server.session.reply(given, REPLY, &[]).unwrap();
         exchange(&mut client, &mut server);
-        assert!(client.events.contains(&Event::PropertyAnswered { value: now }));
+        assert!(client.events.contains(&Event::PropertyAnswered { asked: Basic::ReceiveBufferSize(2048), value: now }));
         assert_eq!(travels(&mut client, &mut server, 4064, 24).0, 4096);
         assert_eq!(travels(&mut client, &mut server, 4068, 24).0, 56);
     }
@@ -299,7 +347,7 @@ fn a_larger_size_follows_by_an_update() {
     works(&mut client, &mut server);
     client.session.ask(Basic::ReceiveBufferSize(65_536)).unwrap();
     exchange(&mut client, &mut server);
-    assert!(client.events.contains(&Event::PropertyAnswered { value: None }));
+    assert!(client.events.contains(&Event::PropertyAnswered { asked: Basic::ReceiveBufferSize(65_536), value: None }));
     for _ in 0..=server.session.posted() {
         works(&mut client, &mut server);
     }
@@ -310,55 +358,62 @@ fn a_larger_size_follows_by_an_update() {
 /// What the consumer wants to be larger still is not lost by a peer that asks for less.
 #[test]
 fn a_request_takes_nothing_from_a_larger_size_that_is_on_its_way() {
-    let (mut client, mut server) = settled(Config::client(), Config::server());
-    works(&mut client, &mut server);
-    server.session.set(Basic::ReceiveBufferSize(16_384)).unwrap();
-    client.session.ask(Basic::ReceiveBufferSize(8192)).unwrap();
-    for _ in 0..=2 * server.session.posted() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), server_of(draft));
         works(&mut client, &mut server);
+        server.session.set(Basic::ReceiveBufferSize(16_384)).unwrap();
+        client.session.ask(Basic::ReceiveBufferSize(8192)).unwrap();
+        for _ in 0..=2 * server.session.posted() {
+            works(&mut client, &mut server);
+        }
+        assert_eq!(client.session.peer_properties().receive_buffer_size, 16_384);
     }
-    assert_eq!(client.session.peer_properties().receive_buffer_size, 16_384);
 }
 
 /// Replies that were made for the larger size go before the request for the smaller one.
 // spec: xc3-3.1-j
+// spec: xc2-3.1-j
 #[test]
 fn replies_that_wait_go_before_a_request() {
-    let (mut client, mut server) = settled(sized(16_384, Config::client()), Config::server());
-    works(&mut client, &mut server);
-    let xid = client.session.call(&call(40, 16_000), None).unwrap();
-    exchange(&mut client, &mut server);
-    let given = server.arrived()[0];
-    server.session.reply(given, 16_000, &[]).unwrap();
-    server.session.ask(Basic::ReceiveBufferSize(4096)).unwrap();
-    let reply = server.send().unwrap();
-    assert_eq!((reply.word(0), reply.octets.len()), (xid, 16_032));
-    assert_eq!(server.send().unwrap().word(5), 2, "then the ROPT_REQPROP");
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(sized(16_384, client_of(draft)), server_of(draft));
+        works(&mut client, &mut server);
+        let xid = client.session.call(&call(40, 16_000), None).unwrap();
+        exchange(&mut client, &mut server);
+        let given = server.arrived()[0];
+        server.session.reply(given, 16_000, &[]).unwrap();
+        server.session.ask(Basic::ReceiveBufferSize(4096)).unwrap();
+        let reply = server.send().unwrap();
+        assert_eq!((reply.word(0), reply.octets.len()), (xid, 16_032));
+        assert_eq!(server.send().unwrap().word(5), 2, "then the ROPT_REQPROP");
+    }
 }
 
 /// A reply may have to wait until another is released, and the request with it: nothing else goes in its place.
 #[test]
 fn a_request_waits_with_the_replies() {
-    let (mut client, mut server) = settled(Config::client(), Config { serve: 1, ..Config::server() });
-    works(&mut client, &mut server);
-    server.holds.releasing = true;
-    let mut given = Vec::new();
-    for _ in 0..2 {
-        client.session.call(&NULL, None).unwrap();
-        exchange(&mut client, &mut server);
-        let call = server.arrived()[0];
-        given.push(call);
-        // So that other calls might go, too.
-        assert!(server.session.peer_ready(call));
-        server.session.reply(call, REPLY, &[]).unwrap();
-        exchange(&mut client, &mut server);
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), Config { serve: 1, ..server_of(draft) });
+        works(&mut client, &mut server);
+        server.holds.releasing = true;
+        let mut given = Vec::new();
+        for _ in 0..2 {
+            client.session.call(&NULL, None).unwrap();
+            exchange(&mut client, &mut server);
+            let call = server.arrived()[0];
+            given.push(call);
+            // So that other calls might go, too.
+            assert!(server.session.peer_ready(call));
+            server.session.reply(call, REPLY, &[]).unwrap();
+            exchange(&mut client, &mut server);
+        }
+        server.session.ask(Basic::RemoteInvalidation(true)).unwrap();
+        assert!(server.send().is_none(), "the second reply waits for the first to be released");
+        server.session.released(Sent::Reply { call: given[0] });
+        assert_eq!(server.send().unwrap().what, Sent::Reply { call: given[1] });
+        let packet = server.send().unwrap();
+        assert_eq!((packet.what, packet.word(5)), (Sent::Header, 2));
     }
-    server.session.ask(Basic::RemoteInvalidation(true)).unwrap();
-    assert!(server.send().is_none(), "the second reply waits for the first to be released");
-    server.session.released(Sent::Reply { call: given[0] });
-    assert_eq!(server.send().unwrap().what, Sent::Reply { call: given[1] });
-    let packet = server.send().unwrap();
-    assert_eq!((packet.what, packet.word(5)), (Sent::Header, 2));
 }
 
 /// Each of several changes has its answer: made, not made, or made otherwise.
@@ -385,17 +440,20 @@ fn every_change_is_answered_by_itself() {
 
 /// As many requests as were granted are answered, however soon they come.
 // spec: xc3-4.3-a, bd-4.1-d
+// spec: xc2-4.3-a
 #[test]
 fn as_many_requests_as_were_granted_are_answered() {
-    let (mut client, mut server) = settled(Config::client(), Config::server());
-    works(&mut client, &mut server);
-    for xid in 1..=32 {
-        server.receive(&operation(xid, CALL, 2, &[0]));
-    }
-    assert_eq!(server.closing(), None);
-    for xid in 1..=32 {
-        let answer = server.send().unwrap();
-        assert_eq!((answer.word(0), answer.word(5)), (xid, 3));
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), server_of(draft));
+        works(&mut client, &mut server);
+        for xid in 1..=32 {
+            server.receive(&operation(xid, CALL, 2, &[0]));
+        }
+        assert_eq!(server.closing(), None);
+        for xid in 1..=32 {
+            let answer = server.send().unwrap();
+            assert_eq!((answer.word(0), answer.word(5)), (xid, 3));
+        }
     }
 }
 
@@ -403,16 +461,18 @@ fn as_many_requests_as_were_granted_are_answered() {
 // spec: xc3-3-h, xc3-3-i
 #[test]
 fn what_does_not_change_is_not_asked_for() {
-    let (mut client, _) = pair(Config::client(), Config::server());
-    let ask = client.send().unwrap();
-    client.receive(&operation(7, CALL, 1, &[2, 1, 4, 8192, 2, 4, 0, 1, 0b10]));
-    client.receive(&operation(ask.word(0), REPLY_DIRECTION, 3, &[0, 0, 0]));
-    assert_eq!(client.session.ask(Basic::RemoteInvalidation(true)), Err(SetError::Fixed));
-    assert_eq!(client.session.ask(Basic::BackwardSupport(Bkreqsup::None)), Err(SetError::Fixed));
-    assert_eq!(client.session.ask(Basic::ReceiveBufferSize(16_384)), Ok(()));
-    // Neither does an update of it count.
-    client.receive(&operation(8, CALL, 4, &[1, 2, 4, 1]));
-    assert!(!client.session.peer_properties().remote_invalidation);
+    for draft in DRAFTS {
+        let (mut client, _) = pair(client_of(draft), server_of(draft));
+        let ask = client.send().unwrap();
+        client.receive(&operation(7, CALL, 1, &[2, 1, 4, 8192, 2, 4, 0, 1, 0b10]));
+        client.receive(&operation(ask.word(0), REPLY_DIRECTION, 3, &[0, 0, 0]));
+        assert_eq!(client.session.ask(Basic::RemoteInvalidation(true)), Err(SetError::Fixed));
+        assert_eq!(client.session.ask(Basic::BackwardSupport(Bkreqsup::None)), Err(SetError::Fixed));
+        assert_eq!(client.session.ask(Basic::ReceiveBufferSize(16_384)), Ok(()));
+        // Neither does an update of it count.
+        client.receive(&operation(8, CALL, 4, &update(draft, 2, 1)));
+        assert!(!client.session.peer_properties().remote_invalidation);
+    }
 }
 
 /// A peer that answers by an error, wrongly, or not before the connection is gone has rejected.
@@ -430,7 +490,8 @@ fn a_request_without_a_good_answer_is_rejected() {
             "malformed" => client.receive(&operation(xid, REPLY_DIRECTION, 3, &[5])),
             _ => client.lose(1),
         }
-        let told = |event: &&Event| **event == Event::PropertyAnswered { value: None };
+        let told =
+            |event: &&Event| **event == Event::PropertyAnswered { asked: Basic::ReceiveBufferSize(8192), value: None };
         assert_eq!(client.events.iter().filter(told).count(), 1, "{answer}");
         if answer != "lost" {
             assert_eq!(travels(&mut client, &mut server, 16_352, 24).0, 16_384, "{answer}: the limit is gone");
@@ -453,29 +514,31 @@ fn structured(config: Config) -> Config {
 // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-d, rtr-8.3-a, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d
 #[test]
 fn abilities_are_told() {
-    let plain = Config { rtr: Some(Rtr { operations: Operations::REQUESTS, ..Rtr::ALL }), ..Config::server() };
-    let (mut client, mut server) = pair(structured(Config::client()), plain);
-    assert!(pass(&mut client, &mut server));
-    let connprop = server.send().unwrap();
-    let values = [6, 1, 4, 4096, 2, 4, 0, 3, 4, 2, 4_294_967_043, 4, 1, 5, 4, 8, 6, 4, 8, 1, 0b11_1000];
-    assert_eq!(connprop.octets, words(&[&[connprop.word(0), 2, 8, 5, CALL, 1, 84][..], &values].concat()));
-    client.receive(&connprop.octets);
-    assert!(client.events.contains(&Event::PropertiesChanged));
-    assert!(pass(&mut server, &mut client));
-    let connprop = client.send().unwrap();
-    let segments = [12_288, 2, 1, 4096, 8, 0, 1, 8192, 4096, 1];
-    let values = [7, 1, 4, 12_288, 2, 4, 0, 3, 4, 2, 4_294_967_043, 4, 7, 4, 40];
-    let rest = [5, 4, 5, 6, 4, 6, 1, 0b111_1001];
-    assert_eq!(connprop.octets[28..], words(&[&values[..], &segments, &rest].concat()));
-    server.receive(&connprop.octets);
-    for (this, other) in [(&client, &server), (&server, &client)] {
-        let theirs = other.session.config().rtr.unwrap().abilities();
-        assert_eq!(*this.session.peer_abilities(), theirs);
+    for draft in DRAFTS {
+        let plain = Config { rtr: Some(Rtr { operations: Operations::REQUESTS, ..Rtr::ALL }), ..server_of(draft) };
+        let (mut client, mut server) = pair(structured(client_of(draft)), plain);
+        assert!(pass(&mut client, &mut server));
+        let connprop = server.send().unwrap();
+        let values = [6, 1, 4, 4096, 2, 4, 0, 3, 4, 2, 4_294_967_043, 4, 1, 5, 4, 8, 6, 4, 8, 1, 0b11_1000];
+        assert_eq!(connprop.octets, words(&[&[connprop.word(0), 2, 8, 5, CALL, 1, 84][..], &values].concat()));
+        client.receive(&connprop.octets);
+        assert!(client.events.contains(&Event::PropertiesChanged));
+        assert!(pass(&mut server, &mut client));
+        let connprop = client.send().unwrap();
+        let segments = [12_288, 2, 1, 4096, 8, 0, 1, 8192, 4096, 1];
+        let values = [7, 1, 4, 12_288, 2, 4, 0, 3, 4, 2, 4_294_967_043, 4, 7, 4, 40];
+        let rest = [5, 4, 5, 6, 4, 6, 1, 0b111_1001];
+        assert_eq!(connprop.octets[28..], words(&[&values[..], &segments, &rest].concat()));
+        server.receive(&connprop.octets);
+        for (this, other) in [(&client, &server), (&server, &client)] {
+            let theirs = other.session.config().rtr.unwrap().abilities();
+            assert_eq!(*this.session.peer_abilities(), theirs);
+        }
+        assert_eq!(server.session.peer_properties().receive_buffer_size, 12_288);
+        works(&mut client, &mut server);
+        crate::pair::reconnect(&mut client, &mut server);
+        assert_eq!(*server.session.peer_abilities(), Abilities::DEFAULT, "it is another connection");
     }
-    assert_eq!(server.session.peer_properties().receive_buffer_size, 12_288);
-    works(&mut client, &mut server);
-    crate::pair::reconnect(&mut client, &mut server);
-    assert_eq!(*server.session.peer_abilities(), Abilities::DEFAULT, "it is another connection");
 }
 
 /// Who does not use rtrext-02 passes what is told of it over.
@@ -528,39 +591,42 @@ fn abilities_of_a_peer_may_change() {
 
 /// Properties of an experiment are told with the others; who does not know them passes them over.
 // spec: xc3-6.1-a, xc3-6.1-c, xc3-6.2-a, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
+// spec: xc2-6.1-a, xc2-6.1-c, xc2-6.2-a, xc2-4.1-b, xc2-4.1-f, xc2-4.1-g
 #[test]
 fn properties_of_an_experiment_are_told() {
-    // With as much besides as can be told.
-    let segments: Vec<_> = (0..16).map(|at| Segment { length: 1024, align: at, target: at > 0 }).collect();
-    let rtr = Some(Rtr { structure: Some(Structure::new(&segments).unwrap()), ..Rtr::ALL });
-    let most = Config { rtr, ..sized(16_384, Config::client()) };
-    let most = Config { receive_size_most: 16_384, ..most };
-    let (mut client, mut server) = (End::new(most), End::new(Config::server()));
-    let value = [7; 64];
-    assert_eq!(client.session.register_property(4_294_967_043, &[]), Err(RegisterError::Code), "RTR Support");
-    for at in 0..8 {
-        client.session.register_property(EXPERIMENT + 30 * at, &value).unwrap();
+    for draft in DRAFTS {
+        // With as much besides as can be told.
+        let segments: Vec<_> = (0..16).map(|at| Segment { length: 1024, align: at, target: at > 0 }).collect();
+        let rtr = Some(Rtr { structure: Some(Structure::new(&segments).unwrap()), ..Rtr::ALL });
+        let most = Config { rtr, ..sized(16_384, client_of(draft)) };
+        let most = Config { receive_size_most: 16_384, ..most };
+        let (mut client, mut server) = (End::new(most), End::new(server_of(draft)));
+        let value = [7; 64];
+        assert_eq!(client.session.register_property(4_294_967_043, &[]), Err(RegisterError::Code), "RTR Support");
+        for at in 0..8 {
+            client.session.register_property(EXPERIMENT + 30 * at, &value).unwrap();
+        }
+        server.session.register_property(EXPERIMENT + 60, &[1, 2, 3]).unwrap();
+        assert_eq!(client.session.register_property(EXPERIMENT, &[]), Err(RegisterError::Code));
+        assert_eq!(client.session.register_property(EXPERIMENT - 1, &[]), Err(RegisterError::Code));
+        assert_eq!(client.session.register_property(EXPERIMENT + 1, &[0; 65]), Err(RegisterError::Long));
+        assert_eq!(client.session.register_property(EXPERIMENT + 1, &[]), Err(RegisterError::Full));
+        client.act();
+        crate::pair::connect(&mut client, &mut server);
+        while let Some(packet) = client.send() {
+            assert!(packet.octets.len() <= 1024, "whoever has the default can take it");
+            server.receive(&packet.octets);
+            while pass(&mut server, &mut client) {}
+        }
+        assert_eq!(server.session.peer_property(EXPERIMENT + 60), Some(&value[..]));
+        assert_eq!(client.session.peer_property(EXPERIMENT + 60), Some(&[1, 2, 3][..]));
+        assert_eq!((client.session.peer_property(EXPERIMENT), server.session.peer_property(EXPERIMENT)), (None, None));
+        works(&mut client, &mut server);
+        crate::pair::reconnect(&mut client, &mut server);
+        assert_eq!(server.session.peer_property(EXPERIMENT + 60), None, "it is another connection");
+        exchange(&mut client, &mut server);
+        assert_eq!(server.session.peer_property(EXPERIMENT + 60), Some(&value[..]));
     }
-    server.session.register_property(EXPERIMENT + 60, &[1, 2, 3]).unwrap();
-    assert_eq!(client.session.register_property(EXPERIMENT, &[]), Err(RegisterError::Code));
-    assert_eq!(client.session.register_property(EXPERIMENT - 1, &[]), Err(RegisterError::Code));
-    assert_eq!(client.session.register_property(EXPERIMENT + 1, &[0; 65]), Err(RegisterError::Long));
-    assert_eq!(client.session.register_property(EXPERIMENT + 1, &[]), Err(RegisterError::Full));
-    client.act();
-    crate::pair::connect(&mut client, &mut server);
-    while let Some(packet) = client.send() {
-        assert!(packet.octets.len() <= 1024, "whoever has the default can take it");
-        server.receive(&packet.octets);
-        while pass(&mut server, &mut client) {}
-    }
-    assert_eq!(server.session.peer_property(EXPERIMENT + 60), Some(&value[..]));
-    assert_eq!(client.session.peer_property(EXPERIMENT + 60), Some(&[1, 2, 3][..]));
-    assert_eq!((client.session.peer_property(EXPERIMENT), server.session.peer_property(EXPERIMENT)), (None, None));
-    works(&mut client, &mut server);
-    crate::pair::reconnect(&mut client, &mut server);
-    assert_eq!(server.session.peer_property(EXPERIMENT + 60), None, "it is another connection");
-    exchange(&mut client, &mut server);
-    assert_eq!(server.session.peer_property(EXPERIMENT + 60), Some(&value[..]));
 }
 
 /// Operations of an experiment go to the consumers of both ends; a peer that does not know them says so.

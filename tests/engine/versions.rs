@@ -1,6 +1,6 @@
 //! Which version is spoken, and what the first messages may be.
 
-use rpcrdma_proto::connection::{Action, Config, Event, Failure, Reason};
+use rpcrdma_proto::connection::{Action, Config, Event, Failure, Properties, Reason};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::travel::Call;
 use rpcrdma_proto::version::Version;
@@ -8,7 +8,7 @@ use rpcrdma_proto::version::Version;
 use crate::pair::{End, NULL, REPLY, connect, exchange, one, pair, pass, settled, word, words, works};
 
 fn without_properties(config: Config) -> Config {
-    Config { properties: false, ..config }
+    Config { properties: Properties::None, ..config }
 }
 
 fn call(length: u32, largest_reply: u32) -> Call<'static> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rpcrdma_proto::connection::{Reason, Region, Reply, Stage};
+use rpcrdma_proto::connection::{Properties, Reason, Region, Reply, Stage};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -137,15 +137,19 @@ impl World {
     /// Both ends know what the other has told.
     fn check_properties(&mut self, pair: usize) {
         let [client, server] = &self.pairs[pair].ends;
-        let speak =
-            |end: &super::end::End| end.session.config().properties && end.session.version() == Some(Version::Two);
+        let speak = |end: &super::end::End| {
+            end.session.config().properties != Properties::None && end.session.version() == Some(Version::Two)
+        };
         if !speak(client) || !speak(server) {
             return;
         }
+        let mixed = self.is_mixed(pair);
         let mut wrong = None;
         for (this, peer) in [(client, server), (server, client)] {
-            if this.session.properties() != peer.session.peer_properties() {
-                let (ours, known) = (*this.session.properties(), *peer.session.peer_properties());
+            let (ours, known) = (*this.session.properties(), *peer.session.peer_properties());
+            // Of two drafts each knows the beginning, and what is smaller.
+            let is_known = ours == known || (mixed && ours.receive_buffer_size >= known.receive_buffer_size);
+            if !is_known {
                 wrong = Some(format!("{ours:?} was told as {known:?}"));
             }
             let told = peer.session.peer_property(EXPERIMENT);
@@ -158,6 +162,12 @@ impl World {
         }
     }
 
+    /// Whether the ends speak two drafts (decision D5).
+    pub(crate) fn is_mixed(&self, pair: usize) -> bool {
+        let [client, server] = self.pairs[pair].ends.each_ref().map(|end| end.session.config().properties);
+        client != server && client != Properties::None && server != Properties::None
+    }
+
     /// Nothing is left of anything.
     pub(crate) fn check_done(&mut self, pair: usize) {
         for end in [CLIENT, SERVER] {
@@ -168,16 +178,17 @@ impl World {
             if open != (0, 0) || left != (0, 0, 0, 0) {
                 return self.fail(format!("{}: open {open:?}, left {left:?} in {stage:?}", super::link::name(end)));
             }
-            if stage != Stage::Closed || !this.over || this.untold > 0 {
+            if stage != Stage::Closed || !this.over || this.untold > 0 || this.wishes > 0 {
                 return self.fail(format!(
-                    "{}: drained, and {stage:?}, {} untold",
+                    "{}: drained, and {stage:?}, {} untold, {} changes asked for",
                     super::link::name(end),
-                    this.untold
+                    this.untold,
+                    this.wishes
                 ));
             }
             let errors = this.peer_errors;
             // A consumer that takes no events loses operations: it may have so many waiting.
-            let dropped = counters.dropped > 0 && !this.registered;
+            let dropped = counters.dropped > 0 && !this.registered && !self.is_mixed(pair);
             if !tainted && (dropped || counters.twice > 0 || counters.unexpected > errors) {
                 return self.fail(format!("{}: {counters:?}, though all was in order", super::link::name(end)));
             }

@@ -1,6 +1,6 @@
 //! The consumers at both ends: what they begin, and what they do about events.
 
-use rpcrdma_proto::connection::{CallError, Event, Failure, Message as Place, ReplyError, Served, Session};
+use rpcrdma_proto::connection::{CallError, Event, Failure, Message as Place, Properties, ReplyError, Served, Session};
 use rpcrdma_proto::property::Basic;
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
@@ -34,6 +34,7 @@ impl World {
                         Basic::ReceiveBufferSize(size) if size < before => Some((size.max(4096), false, before)),
                         _ => None,
                     };
+                    self.pairs[pair].ends[end].wishes += 1;
                     self.note(pair, end, || format!("asks for {value:?}"));
                     self.seen(Seen::PropertyAsked);
                 }
@@ -174,12 +175,23 @@ impl World {
             }
             Event::CallFailed { xid, why } => self.call_done(pair, end, xid, Some(why)),
             Event::PropertiesChanged => {
-                // An update to another size that is larger ends what was asked for (decision D17).
+                // An update to another size that is larger ends what was asked for (decision D17), where nothing can be pending.
                 let this = &mut self.pairs[pair].ends[end];
                 let size = this.session.peer_properties().receive_buffer_size;
-                this.asked = this.asked.filter(|(asked, _, before)| size == *before || size <= *asked);
+                if this.session.config().properties == Properties::Properties {
+                    this.asked = this.asked.filter(|(asked, _, before)| size == *before || size <= *asked);
+                }
             }
-            Event::PropertyAnswered { .. } => self.pairs[pair].ends[end].asked = None,
+            Event::PropertyAnswered { asked, value } => {
+                if let Basic::ReceiveBufferSize(_) = asked {
+                    self.pairs[pair].ends[end].asked = None;
+                }
+                self.note(pair, end, || format!("asked for {asked:?}, and has {value:?}"));
+                match self.pairs[pair].ends[end].wishes.checked_sub(1) {
+                    Some(left) => self.pairs[pair].ends[end].wishes = left,
+                    None => self.fail(format!("tells what has become of {asked:?}, for which nobody has asked")),
+                }
+            }
             Event::Broken { report, .. } => self.fail(format!("a group was broken: {report:?}")),
             Event::PeerError { .. } => self.pairs[pair].ends[end].peer_errors += 1,
             Event::Operation { operation } => {
@@ -207,6 +219,9 @@ impl World {
         let this = &mut self.pairs[pair].ends[end];
         if this.link != 0 && this.version.replace(version).is_some() && !self.pairs[pair].link.tainted {
             self.fail("settles the version twice".to_owned());
+        }
+        if end == CLIENT && version == Version::Two && self.is_mixed(pair) {
+            self.seen(Seen::TwoDrafts);
         }
         if end == CLIENT {
             self.seen(if version == Version::One { Seen::VersionOne } else { Seen::VersionTwo });

@@ -55,6 +55,10 @@ pub(crate) struct End {
     pub(crate) registered: bool,
     /// The size of the peer's receives that this end has asked for, whether the question was sent, and the size until then.
     pub(crate) asked: Option<(u32, bool, u32)>,
+    /// Changes that this end has asked for and of which nothing has become yet.
+    pub(crate) wishes: u32,
+    /// Whether it has answered on this connection that a change is pending, and has not told since that it is not.
+    pub(crate) pends: bool,
 }
 
 /// A call of this end.
@@ -134,6 +138,8 @@ impl End {
             peer_errors: 0,
             registered,
             asked: None,
+            wishes: 0,
+            pends: false,
         }
     }
 

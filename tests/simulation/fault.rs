@@ -121,6 +121,9 @@ pub(crate) enum Seen {
     Aborted,
     PropertySet,
     PropertyAsked,
+    PropertyPending,
+    PendingCleared,
+    TwoDrafts,
     Operation,
     GrantChanged,
     AccessDenied,
@@ -129,7 +132,7 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Call,
         Self::BackwardCall,
         Self::Reply,
@@ -147,6 +150,9 @@ impl Seen {
         Self::Aborted,
         Self::PropertySet,
         Self::PropertyAsked,
+        Self::PropertyPending,
+        Self::PendingCleared,
+        Self::TwoDrafts,
         Self::Operation,
         Self::GrantChanged,
         Self::AccessDenied,

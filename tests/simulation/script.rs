@@ -4,7 +4,7 @@
 use std::fmt;
 
 use rpcrdma_proto::chunk::Limits;
-use rpcrdma_proto::connection::{Config, Role};
+use rpcrdma_proto::connection::{Config, Properties, Role};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -181,7 +181,7 @@ impl Taste {
             }
             Kind::Cancel => Act::Cancel(random.word()),
             Kind::Set => Act::Set(random.word() % 3, random.word()),
-            Kind::Ask => Act::Ask(random.word() % 3, random.word()),
+            Kind::Ask => Act::Ask(random.pick(&[0, 0, 1, 2]), random.word()),
             Kind::Operate => Act::Operate(random.word()),
             Kind::Unready => Act::Unready,
             Kind::Keep => Act::Keep(random.one_in(2)),
@@ -197,10 +197,14 @@ impl Taste {
 
 /// The settings of two ends.
 fn pair(random: &mut Random) -> [Config; 2] {
-    [config(Role::Client, random), config(Role::Server, random)]
+    // Now and then each end speaks another draft: then little is told, and all else goes on.
+    let draft = random.pick(&[Properties::Properties, Properties::Characteristics]);
+    let other =
+        if random.one_in(10) { random.pick(&[Properties::Properties, Properties::Characteristics]) } else { draft };
+    [config(Role::Client, draft, random), config(Role::Server, other, random)]
 }
 
-fn config(role: Role, random: &mut Random) -> Config {
+fn config(role: Role, draft: Properties, random: &mut Random) -> Config {
     let highest = random.pick(&[Version::One, Version::Two, Version::Two, Version::Two]);
     let calls = random.pick(&[1u16, 2, 3, 8, 16, 64]);
     let credits = random.between(1, calls.into());
@@ -220,7 +224,7 @@ fn config(role: Role, random: &mut Random) -> Config {
         serve,
         reserve: random.between(1, 4),
         receive_size,
-        receive_size_most: receive_size + random.pick(&[0, 1000, 4096]),
+        receive_size_most: receive_size + random.pick(&[0, 1000, 4096, 12_288]),
         send_size: random.pick(&[1024, 1500, 4096, 8192, 16_384]),
         limits: Limits {
             segments: random.pick(&[4, 16, 64, 64]),
@@ -229,7 +233,7 @@ fn config(role: Role, random: &mut Random) -> Config {
         segments: random.pick(&[1, 4, 16, 64, 64]),
         segment: random.pick(&[512, 4096, 1 << 16, 1 << 20, 1 << 20]),
         read_chunks: random.pick(&[0, 1, u32::MAX, u32::MAX]),
-        properties: !random.one_in(4),
+        properties: if random.one_in(4) { Properties::None } else { draft },
         rtr: None,
         backward: random.pick(&[Bkreqsup::None, Bkreqsup::Inline, Bkreqsup::Genl, Bkreqsup::Genl]),
         backward_one: random.one_in(2),

@@ -219,7 +219,7 @@ impl World {
             }
             return;
         }
-        (this.link, this.version, this.asked) = (0, None, None);
+        (this.link, this.version, this.asked, this.pends) = (0, None, None, false);
         this.untold += 1;
         this.retry_at = self.now + this.session.config().retry;
         if self.pairs[pair].link.number == link {

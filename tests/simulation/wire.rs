@@ -1,7 +1,7 @@
 //! The wire: messages as they leave one end and come to the other, in the order of their direction.
 
-use rpcrdma_proto::connection::{Buffer, Held, Sent, Transmit};
-use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP};
+use rpcrdma_proto::connection::{Buffer, Held, Properties, Sent, Transmit};
+use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
 use rpcrdma_proto::version::{THRESHOLD_ONE, Version};
 
 use super::fault::{Fault, Seen};
@@ -156,7 +156,33 @@ impl World {
         if unready {
             self.fail("calls back before the peer is ready".to_owned());
         }
+        self.check_pending(pair, end, at);
         self.count_sent(pair, end, at);
+    }
+
+    /// An update says that nothing is pending any more if something was, and never else.
+    fn check_pending(&mut self, pair: usize, end: usize, at: usize) {
+        let (message, this) = (self.messages.get(at), &mut self.pairs[pair].ends[end]);
+        let optional = message.origin == Origin::Header && (message.word(1), message.word(3)) == (2, OPTIONAL);
+        if !optional || this.session.config().properties != Properties::Characteristics {
+            return;
+        }
+        let last = message.word(message.length / 4 - 1);
+        match message.word(5) {
+            // The last of its three subsets, which has a word if anything is in it.
+            ROPT_RESPROP if last > 0 => {
+                this.pends = true;
+                self.seen(Seen::PropertyPending);
+            }
+            ROPT_UPDPROP if last > 0 => {
+                let pended = std::mem::take(&mut this.pends);
+                self.seen(Seen::PendingCleared);
+                if !pended {
+                    self.fail("tells that nothing is pending any more, where nothing was".to_owned());
+                }
+            }
+            _ => {}
+        }
     }
 
     fn count_sent(&mut self, pair: usize, end: usize, at: usize) {

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::chunk::Limits;
 use crate::continuation::{Rtr, TRANSMISSIONS};
 use crate::private_data::PrivateData;
-use crate::property::Values;
+use crate::property::{Knowledge, Values};
 use crate::v2::properties::Bkreqsup;
 use crate::version::{THRESHOLD_ONE, THRESHOLD_TWO, Version};
 
@@ -13,13 +13,25 @@ use crate::version::{THRESHOLD_ONE, THRESHOLD_TWO, Version};
 pub const SEGMENTS: usize = 64;
 
 /// Which end of the connection this is (xcharext-03, section 1.3). Forward calls go from the client to the server.
-// spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, bd-2.2-a
+// spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, xc2-1.3-a, xc2-1.3-b, xc2-1.3-c, bd-2.2-a
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It makes the connections.
     Client,
     /// It accepts them.
     Server,
+}
+
+/// The operations by which each end tells the other of itself. Both ends have to speak the same ones: the two drafts have the
+/// same codes and no number that tells them apart (decision D5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Properties {
+    /// None: each end assumes the defaults of the other.
+    None,
+    /// Transport properties (xcharext-03): what to use.
+    Properties,
+    /// Transport characteristics (xcharext-02), the form before.
+    Characteristics,
 }
 
 /// The settings of a session. [`Config::client`] and [`Config::server`] are safe ones.
@@ -58,10 +70,10 @@ pub struct Config {
     pub segment: u32,
     /// Read chunks, besides one at Position zero, that the peer puts together rightly: one for Linux before 6.12.
     pub read_chunks: u32,
-    /// Whether transport properties are spoken (xcharext-03): all of their operations, or none.
-    pub properties: bool,
+    /// Which transport properties are spoken, or none: all of their operations.
+    pub properties: Properties,
     /// Messages in several transmissions and send-based data placement (rtrext-02); none to do without. Of no use without
-    /// `properties`.
+    /// `properties`, of either draft.
     pub rtr: Option<Rtr>,
     /// How backward calls are taken (client) or their replies (server): the property Backward Request Support.
     pub backward: Bkreqsup,
@@ -153,7 +165,7 @@ impl Config {
             segments: 64,
             segment: 1 << 20,
             read_chunks: u32::MAX,
-            properties: true,
+            properties: Properties::Properties,
             rtr: None,
             backward: Bkreqsup::Genl,
             backward_one: false,
@@ -245,6 +257,15 @@ impl Config {
             remote_invalidation: self.remote_invalidation,
             backward_support: self.backward,
         }
+    }
+
+    /// What is known here of the peer's properties.
+    pub(super) fn knowledge(&self) -> Knowledge {
+        let of_draft = match self.properties {
+            Properties::None | Properties::Properties => Knowledge::PROPERTIES,
+            Properties::Characteristics => Knowledge::CHARACTERISTICS,
+        };
+        Knowledge { rtr: self.rtr.is_some(), ..of_draft }
     }
 
     /// Whether backward calls can go in this version.

@@ -1,5 +1,11 @@
-//! The operations of transport properties (xcharext-03, section 4): the first user of `RDMA2_OPTIONAL`, and the place for
-//! operations and properties that the consumer registers.
+//! The operations of transport properties (xcharext-03, section 4), or of transport characteristics (xcharext-02, section 4): the
+//! first user of `RDMA2_OPTIONAL`, and the place for operations and properties that the consumer registers.
+//!
+//! What one end says to the other is the same in both drafts, but for changes that are pending (`pending`); how it travels is not
+//! (`wire`).
+
+mod pending;
+mod wire;
 
 use alloc::collections::VecDeque;
 
@@ -11,15 +17,17 @@ use super::requester::Requests;
 use super::responder::Serving;
 use crate::continuation::{Abilities, Rtr};
 use crate::credit::Requester;
-use crate::property::{ABILITIES, Ability, Answer, Basic, Decision, Disposition, Values, dispositions};
+use crate::property::{Answer, Basic, Decision, Disposition, Values};
+use crate::v2::MsgType;
 use crate::v2::properties::{
-    Connprop, PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop,
-    Updprop,
+    PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Updprop,
 };
 use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_RTRSUPP};
-use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::{THRESHOLD_TWO, Version};
-use crate::xdr::{self, Decode, Encode};
+use crate::xdr;
+pub(super) use pending::Ended;
+use pending::{Changes, Wish, Wishes};
+use wire::{Draft, Operation, Response, Update};
 
 /// Properties and operations of others that may be registered.
 const REGISTERED: usize = 8;
@@ -31,20 +39,22 @@ const INFO: usize = 256;
 const WAITING: usize = 8;
 
 /// What is to be told of properties, and asked: the same at both ends.
-// spec: xc3-1.3-d
+// spec: xc3-1.3-d, xc2-1.3-d
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// Whether properties are spoken here at all.
-    enabled: bool,
+    /// The draft whose operations are spoken here, if any.
+    draft: Option<Draft>,
     /// Answers to the peer's requests, each with its XID and the credits that the request asked for: no more than are
     /// granted.
     answers: VecDeque<(u32, u32, Answer)>,
     /// The change that we have asked for, or are to ask for; none to probe.
-    wanted: Option<Basic>,
+    wanted: Option<Wish>,
     /// The XID of the request that is under way.
     request: Option<u32>,
+    /// Earlier ones, to which the peer has answered that they are pending.
+    pending: Wishes,
     /// Properties of ours that have changed and are to be told.
-    changed: ArrayVec<Basic, 3>,
+    changed: Changes,
     /// Properties of others: ours, and the peer's.
     properties: ArrayVec<Registered, REGISTERED>,
     operations: ArrayVec<u32, REGISTERED>,
@@ -98,28 +108,29 @@ impl core::error::Error for RegisterError {}
 pub(super) enum Told {
     /// Nothing changes that the consumer would see.
     Nothing,
-    /// The peer has told properties, or has changed ours.
-    Changed,
+    /// The peer has told properties: what has become of a change of them that was pending, if it was said.
+    Changed(Option<Ended>),
     /// The peer has been asked for another size of our receive buffers, which is to be raised.
     Raise(u32),
     /// Our receive buffers may be smaller from now on.
     Lower(u32),
-    /// Our request is answered: with the value that holds now.
-    Answered(Option<Basic>),
+    /// Our request is answered.
+    Answered(Ended),
 }
 
 /// The first code for experiments.
-// spec: xc3-6.2-a, xc3-6.2-b
+// spec: xc3-6.2-a, xc3-6.2-b, xc2-6.2-a
 const EXPERIMENTS: u32 = 4_294_967_040;
 
 impl Exchange {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            enabled: config.properties,
+            draft: Draft::of(config.properties),
             answers: VecDeque::new(),
             wanted: None,
             request: None,
-            changed: ArrayVec::new(),
+            pending: Wishes::default(),
+            changed: Changes::default(),
             properties: ArrayVec::new(),
             operations: ArrayVec::new(),
             outgoing: VecDeque::new(),
@@ -134,20 +145,20 @@ impl Exchange {
         self.answers.clear();
         self.outgoing.clear();
         self.changed.clear();
-        (self.wanted, self.request) = (None, None);
+        (self.wanted, self.request, self.pending) = (None, None, Wishes::default());
         for registered in &mut self.properties {
             registered.theirs = None;
         }
     }
 
     pub(super) fn is_enabled(&self) -> bool {
-        self.enabled
+        self.draft.is_some()
     }
 
     /// Whether this end knows an operation.
-    // spec: xc3-4-i, v2-3.3-a
+    // spec: xc3-4-i, xc2-4-e, v2-3.3-a
     pub(super) fn knows(&self, code: u32) -> bool {
-        self.enabled && matches!(code, ROPT_CONNPROP | ROPT_REQPROP | ROPT_RESPROP | ROPT_UPDPROP)
+        self.draft.is_some() && matches!(code, ROPT_CONNPROP | ROPT_REQPROP | ROPT_RESPROP | ROPT_UPDPROP)
     }
 
     pub(super) fn has_operations(&self) -> bool {
@@ -167,7 +178,7 @@ impl Exchange {
     }
 
     /// Registers a property of the consumer's, to be told when a connection begins.
-    // spec: xc3-6.1-a, xc3-6.1-c
+    // spec: xc3-6.1-a, xc3-6.1-c, xc2-6.1-a, xc2-6.1-c
     pub(super) fn register_property(&mut self, code: Propid, value: &[u8]) -> Result<(), RegisterError> {
         let is_taken = self.abilities.is_some() && code == XPROP_RTRSUPP;
         if code < EXPERIMENTS || is_taken || self.properties.iter().any(|one| one.code == code) {
@@ -200,61 +211,104 @@ impl Exchange {
         self.request.is_some()
     }
 
-    /// A request of ours begins: for a change, or to find out the version.
-    pub(super) fn ask(&mut self, xid: u32, wanted: Option<Basic>) {
-        (self.request, self.wanted) = (Some(xid), wanted);
+    /// Whether a request to change this property must wait.
+    // spec: xc2-4.4-p
+    pub(super) fn is_busy(&self, code: Propid) -> bool {
+        self.is_asking() || self.pending.has(code)
     }
 
-    /// A request of ours has ended without an answer that says more than that: it counts as rejected.
-    // spec: xc3-3-m
-    pub(super) fn unanswered(&mut self) -> Option<Basic> {
+    /// A request of ours begins: for a change of what the peer has, or to find out the version.
+    pub(super) fn ask(&mut self, xid: u32, wanted: Option<Basic>, peer: &Values) {
+        (self.request, self.wanted) = (Some(xid), wanted.map(|value| Wish::new(value, peer)));
+    }
+
+    /// A request of ours has ended without an answer that says more than that: it counts as rejected. `by_error` says whether it
+    /// was, by an error; or else by an answer that can't be read.
+    // spec: xc3-3-m, xc2-3-i, xc2-3.1-j
+    pub(super) fn unanswered(&mut self, by_error: bool, link: &mut Link) -> Option<Ended> {
         self.request = None;
-        self.wanted.take()
+        let wish = self.wanted.take()?;
+        if let Basic::ReceiveBufferSize(size) = wish.value {
+            link.asked_size = None;
+            // The answer may have said that the size is smaller now: that of the other draft can't be read.
+            let may_be_smaller = !by_error && self.draft == Some(Draft::Characteristics);
+            if may_be_smaller && size < link.peer.values().receive_buffer_size {
+                link.peer.changed(wish.value);
+            }
+        }
+        Some(Ended { asked: wish.value, value: None })
+    }
+
+    /// The connection is gone: nothing will come of what was asked for.
+    // spec: xc3-3-m, xc2-3-i
+    pub(super) fn lost(&mut self) -> impl Iterator<Item = Ended> + use<> {
+        self.request = None;
+        let all = self.wanted.take().into_iter().chain(self.pending.take());
+        all.map(|wish| Ended { asked: wish.value, value: None })
     }
 
     /// A property of ours has changed, and the peer is to be told.
     pub(super) fn update(&mut self, value: Basic) {
-        self.changed.retain(|other| other.code() != value.code());
-        // There are three properties, and as many places.
-        let _ = self.changed.try_push(value);
+        self.changed.push(value);
     }
 
-    /// An operation of the peer's.
+    /// No larger size of our receive buffers is on its way: a peer that waits for one is told.
+    // spec: xc2-4.3-k, xc2-4.4-h
+    pub(super) fn grows_no_more(&mut self, size: u32) {
+        if self.changed.grows {
+            self.changed.push(Basic::ReceiveBufferSize(size));
+        }
+    }
+
+    /// An operation of the peer's, where our receive buffers have `posted` octets from now on.
     ///
     /// # Errors
     /// It is malformed.
     // spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-2.3-b, xc3-2.3-c, xc3-2.3-d, xc3-4-a, xc3-4-b, xc3-4-c
+    // spec: xc2-2.1-d, xc2-2.3-d, xc2-4-g, xc2-4-h
     pub(super) fn told(
         &mut self,
         xid: u32,
         code: u32,
         credits: u32,
         info: &[u8],
+        posted: u32,
         link: &mut Link,
     ) -> xdr::Result<Told> {
         link.speaks = true;
-        match code {
-            ROPT_CONNPROP => {
-                let connprop = Connprop::from_bytes(info)?;
+        let Some(draft) = self.draft else { return Ok(Told::Nothing) };
+        match draft.read(code, info)? {
+            Some(Operation::Start(connprop)) => {
                 link.peer.connected(&connprop)?;
                 self.keep(connprop.start.iter());
-                Ok(Told::Changed)
+                Ok(Told::Changed(None))
             }
-            ROPT_REQPROP => self.asked(xid, credits, &Reqprop::from_bytes(info)?, link),
-            ROPT_RESPROP => self.answered(xid, &Resprop::from_bytes(info)?, link),
-            ROPT_UPDPROP => {
-                let updprop = Updprop::from_bytes(info)?;
-                link.peer.updated(&updprop)?;
-                self.keep(updprop.now.iter());
-                // An update to a larger size ends what we have asked for (decision D17); one of something else does not.
-                let tells_size = |which| which == PROP_RBSIZ || (self.abilities.is_some() && which == XPROP_RBSTRUCT);
-                let of_size = updprop.now.iter().any(|value| tells_size(value.which));
-                let size = link.peer.values().receive_buffer_size;
-                link.asked_size = link.asked_size.filter(|asked| !of_size || size <= *asked);
-                Ok(Told::Changed)
+            Some(Operation::Ask(request)) => {
+                let (answer, told) = self.asked(draft, &request, posted, link)?;
+                self.answers.push_back((xid, credits, answer));
+                Ok(told)
             }
-            _ => Ok(Told::Nothing),
+            Some(Operation::Answer(response)) => self.answered(xid, &response, link),
+            Some(Operation::Update(update)) => self.updated(draft, &update, link),
+            None => Ok(Told::Nothing),
         }
+    }
+
+    /// The peer's properties have changed.
+    // spec: xc2-4.4-a, xc2-4.4-d, xc2-4.4-g, xc2-4.4-n, xc2-4.4-o, xc2-4.4-p
+    fn updated(&mut self, draft: Draft, update: &Update<'_>, link: &mut Link) -> xdr::Result<Told> {
+        let now = update.now();
+        link.peer.updated(&Updprop { now })?;
+        self.keep(now.iter());
+        let ended = if update.clears { self.pending.cleared(&now, link.peer.values()) } else { None };
+        // An update of something else does not end what we have asked for.
+        let tells_size = |which| which == PROP_RBSIZ || (self.abilities.is_some() && which == XPROP_RBSTRUCT);
+        if now.iter().any(|value| tells_size(value.which)) {
+            let is_pending = self.wanted.is_some_and(Wish::is_size) || self.pending.has(PROP_RBSIZ);
+            let size = link.peer.values().receive_buffer_size;
+            link.asked_size = link.asked_size.filter(|asked| !draft.lifts(size, *asked, is_pending));
+        }
+        Ok(Told::Changed(ended))
     }
 
     /// Takes over the values of registered properties, but for those that are too long to be kept.
@@ -266,67 +320,83 @@ impl Exchange {
         }
     }
 
-    /// The peer asks for changes of our properties.
+    /// The peer asks for changes of our properties: the answer, and what there is to be done for it.
     // spec: xc3-3.1-g, xc3-3.1-h, xc3-3.1-i, xc3-4.2-a, xc3-4.2-b, xc3-4-k
-    fn asked(&mut self, xid: u32, credits: u32, request: &Reqprop<'_>, link: &mut Link) -> xdr::Result<Told> {
+    // spec: xc2-3.1-g, xc2-3.1-h, xc2-3.1-i, xc2-4.2-a, xc2-4.2-b, xc2-4.3-i
+    fn asked(
+        &mut self,
+        draft: Draft,
+        request: &Reqprop<'_>,
+        posted: u32,
+        link: &mut Link,
+    ) -> xdr::Result<(Answer, Told)> {
         let (mut next, mut told) = (link.ours, Told::Nothing);
-        let (most, can_invalidate, has_structure) = (self.most, self.can_invalidate, self.has_structure());
-        if self.abilities.is_some() {
-            // What is known has to be a value, too, although none of it changes.
-            request.want.iter().try_for_each(|wanted| Ability::of(&wanted).map(drop))?;
-        }
-        let answer = Answer::to(request, |wanted| {
+        let (most, has_structure, mut pends) = (self.most, self.has_structure(), false);
+        let means = Means { draft, can_invalidate: self.can_invalidate, most, posted };
+        let answer = Answer::to(request, link.peer.knowledge(), |wanted| {
             // Buffers that have a structure have its length.
             let decision = match wanted {
                 Basic::ReceiveBufferSize(_) if has_structure => return Decision::Reject,
-                _ => decide(wanted, &next, can_invalidate),
+                _ => means.decide(wanted, &next),
             };
             match (decision, wanted) {
                 (Decision::Accept, Basic::ReceiveBufferSize(size)) => told = Told::Lower(size),
                 (Decision::Instead(Basic::ReceiveBufferSize(size)), _) => told = Told::Lower(size),
                 (Decision::Reject, Basic::ReceiveBufferSize(size)) => told = Told::Raise(size.min(most)),
+                (Decision::Pend, Basic::ReceiveBufferSize(size)) => {
+                    (told, pends) = (Told::Raise(size.min(most)), true);
+                }
                 _ => {}
             }
             match decision {
                 Decision::Accept => next.set(wanted),
                 Decision::Instead(value) => next.set(value),
-                Decision::Reject => {}
+                Decision::Reject | Decision::Pend => {}
             }
             decision
         })?;
         link.ours = next;
-        self.answers.push_back((xid, credits, answer));
-        Ok(told)
+        if pends {
+            self.changed.pend();
+        }
+        Ok((answer, told))
     }
 
     /// The peer answers our request.
-    // spec: xc3-4.3-a, xc3-4.3-b, xc3-3.1-j
-    fn answered(&mut self, xid: u32, response: &Resprop<'_>, link: &mut Link) -> xdr::Result<Told> {
+    // spec: xc3-4.3-a, xc3-4.3-b, xc3-3.1-j, xc2-4.3-a, xc2-4.3-b, xc2-4.3-d, xc2-4.3-i, xc2-3.1-j
+    fn answered(&mut self, xid: u32, response: &Response<'_>, link: &mut Link) -> xdr::Result<Told> {
         if self.request != Some(xid) {
             return Ok(Told::Nothing);
         }
-        let wanted = self.wanted;
-        let Some(value) = wanted else {
+        let Some(wish) = self.wanted else {
             self.request = None;
             return Ok(Told::Nothing);
         };
-        let word = value.word().to_be_bytes();
-        let want = [Propval { which: value.code(), data: &word }];
-        let request = Reqprop { want: (&want).into() };
-        let held = match dispositions(&request, response).next() {
-            Some(Disposition::Done(_)) => Some(value),
+        let word = wish.value.word().to_be_bytes();
+        let want = [Propval { which: wish.value.code(), data: &word }];
+        let held = match response.disposition(&Reqprop { want: (&want).into() }) {
+            Some(Disposition::Done(_)) => Some(wish.value),
             Some(Disposition::Other(other)) => Basic::of(&other)?,
-            _ => None,
+            Some(Disposition::Pending(_)) => {
+                (self.request, self.wanted) = (None, None);
+                self.pending.push(wish);
+                return Ok(Told::Nothing);
+            }
+            Some(Disposition::Rejected(_)) | None => None,
         };
-        (self.request, self.wanted, link.asked_size) = (None, None, None);
+        (self.request, self.wanted) = (None, None);
+        if wish.is_size() {
+            link.asked_size = None;
+        }
         if let Some(held) = held {
             link.peer.changed(held);
         }
-        Ok(Told::Answered(held))
+        Ok(Told::Answered(Ended { asked: wish.value, value: held }))
     }
 
     /// Writes the next message of the exchange that may go, and returns the octets of its header.
     // spec: v2-4.2.2-e, xc3-4-g, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l, xc3-4.1-a, xc3-4.1-e
+    // spec: xc2-2.3-a, xc2-2.3-b, xc2-2.3-c, xc2-2.3-d, xc2-4-h, xc2-4.1-a, xc2-4.1-e
     #[cold]
     pub(super) fn transmit(
         &mut self,
@@ -336,9 +406,10 @@ impl Exchange {
         serving: &mut Serving,
         own_xid: &mut u32,
     ) -> Option<usize> {
+        let draft = self.draft?;
         if self.is_first(link) {
             let xid = fresh(own_xid, requests, serving);
-            let octets = self.write_connprop(buffer, xid, requests.credits.wanted(), link)?;
+            let octets = self.write_start(buffer, xid, requests.credits.wanted(), link)?;
             link.told = true;
             requests.credits.first();
             return Some(octets);
@@ -348,8 +419,7 @@ impl Exchange {
             return Some(octets);
         }
         if let Some((xid, asked, answer)) = self.answers.front() {
-            let header = (*xid, serving.credits.next(*asked), MsgType::Reply, ROPT_RESPROP);
-            let octets = answer.with(|response| write(buffer, header, &response))?;
+            let octets = draft.write_answer(buffer, *xid, serving.credits.next(*asked), answer)?;
             serving.credits.reply(*asked);
             self.answers.pop_front();
             return Some(octets);
@@ -358,24 +428,33 @@ impl Exchange {
         if !serving.has_replies()
             && let Some(xid) = requests.transmit_properties()
         {
-            return self.write_reqprop(buffer, xid, requests.credits.wanted());
+            let wanted = self.wanted.map(|wish| wish.value);
+            return wire::write_ask(buffer, xid, requests.credits.wanted(), wanted);
         }
         if self.changed.is_empty() && self.outgoing.is_empty() {
             return None;
         }
         let xid = fresh(own_xid, requests, serving);
-        self.transmit_one_way(buffer, link, &mut requests.credits, xid)
+        self.transmit_one_way(draft, buffer, link, &mut requests.credits, xid)
     }
 
-    fn transmit_one_way(&mut self, buffer: &mut [u8], link: &Link, credits: &mut Requester, xid: u32) -> Option<usize> {
+    fn transmit_one_way(
+        &mut self,
+        draft: Draft,
+        buffer: &mut [u8],
+        link: &Link,
+        credits: &mut Requester,
+        xid: u32,
+    ) -> Option<usize> {
         link.version.filter(|version| *version == Version::Two)?;
         if link.told && !self.changed.is_empty() && credits.one_way() {
-            let octets = self.write_updprop(buffer, xid, credits.wanted(), &link.ours)?;
-            self.changed.clear();
+            let changed = self.changed.as_slice();
+            let (octets, told) = draft.write_update(buffer, xid, credits.wanted(), changed, &link.ours)?;
+            self.changed.told(told);
             return Some(octets);
         }
         let next = self.outgoing.front().filter(|next| next.call)?;
-        let octets = optional(buffer, (next.xid, credits.wanted(), MsgType::Call, next.code), &next.info)?;
+        let octets = wire::optional(buffer, (next.xid, credits.wanted(), MsgType::Call, next.code), &next.info)?;
         if !credits.one_way() {
             return None;
         }
@@ -388,14 +467,14 @@ impl Exchange {
         link.version.filter(|version| *version == Version::Two)?;
         let at = self.outgoing.iter().position(|next| !next.call)?;
         let next = self.outgoing.get(at)?;
-        let octets = optional(buffer, (next.xid, credits, MsgType::Reply, next.code), &next.info)?;
+        let octets = wire::optional(buffer, (next.xid, credits, MsgType::Reply, next.code), &next.info)?;
         self.outgoing.remove(at);
         Some(octets)
     }
 
     /// Whether the next message tells our properties.
     pub(super) fn is_first(&self, link: &Link) -> bool {
-        !link.told && link.speaks && self.enabled && link.version == Some(Version::Two)
+        !link.told && link.speaks && self.is_enabled() && link.version == Some(Version::Two)
     }
 
     /// Whether a message waits that takes a credit and has no reply.
@@ -415,75 +494,44 @@ impl Exchange {
     fn has_structure(&self) -> bool {
         self.abilities.as_ref().is_some_and(|abilities| abilities.structure.is_some())
     }
-
-    // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
-    fn write_connprop(&self, buffer: &mut [u8], xid: u32, credits: u32, link: &Link) -> Option<usize> {
-        let ours = link.ours;
-        let basics = [
-            Basic::ReceiveBufferSize(ours.receive_buffer_size),
-            Basic::RemoteInvalidation(ours.remote_invalidation),
-            Basic::BackwardSupport(ours.backward_support),
-        ];
-        let words = basics.map(|value| value.word().to_be_bytes());
-        self.with_abilities(|abilities| {
-            let mut start = ArrayVec::<Propval<'_>, { 3 + ABILITIES + REGISTERED }>::new();
-            start.extend(basics.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word }));
-            let staying = start.len()..start.len() + abilities.len();
-            start.extend(abilities.iter().copied());
-            start.extend(self.properties.iter().map(|one| Propval { which: one.code, data: &one.ours }));
-            // The size stands at the beginning of the set.
-            let size = u32::from(self.has_structure());
-            let nochg = staying.fold(size, |subset, position| subset | 1 << position);
-            let nochg: &[u32] = if nochg == 0 { &[] } else { &[nochg] };
-            let connprop = Connprop { start: start.as_slice().into(), nochg: nochg.into() };
-            write(buffer, (xid, credits, MsgType::Call, ROPT_CONNPROP), &connprop)
-        })
-    }
-
-    /// Hands what we tell of rtrext-02 to `f`: nothing, where that is not used.
-    fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
-        match &self.abilities {
-            Some(abilities) => abilities.tell(f),
-            None => f(&[]),
-        }
-    }
-
-    // spec: xc3-4-f, xc3-4.2-c
-    fn write_reqprop(&self, buffer: &mut [u8], xid: u32, credits: u32) -> Option<usize> {
-        let word = self.wanted.map(|value| (value.code(), value.word().to_be_bytes()));
-        let want: ArrayVec<Propval<'_>, 1> =
-            word.iter().map(|(code, word)| Propval { which: *code, data: word }).collect();
-        write(buffer, (xid, credits, MsgType::Call, ROPT_REQPROP), &Reqprop { want: want.as_slice().into() })
-    }
-
-    // spec: xc3-4-h, xc3-4.4-b, xc3-3-n
-    fn write_updprop(&self, buffer: &mut [u8], xid: u32, credits: u32, ours: &Values) -> Option<usize> {
-        // What holds now: since it changed, the peer may have asked for another value and been told of it.
-        let changed: ArrayVec<Basic, 3> = self.changed.iter().map(|value| ours.get(*value)).collect();
-        let words: ArrayVec<[u8; 4], 3> = changed.iter().map(|value| value.word().to_be_bytes()).collect();
-        let values = changed.iter().zip(&words);
-        let now: ArrayVec<Propval<'_>, 3> =
-            values.map(|(value, word)| Propval { which: value.code(), data: word }).collect();
-        write(buffer, (xid, credits, MsgType::Call, ROPT_UPDPROP), &Updprop { now: now.as_slice().into() })
-    }
 }
 
-/// What becomes of a change that the peer asks for.
-fn decide(wanted: Basic, ours: &Values, can_invalidate: bool) -> Decision {
-    match wanted {
-        // Below what every receiver takes there is nothing to be had.
-        Basic::ReceiveBufferSize(size) if size < THRESHOLD_TWO && ours.receive_buffer_size > THRESHOLD_TWO => {
-            Decision::Instead(Basic::ReceiveBufferSize(THRESHOLD_TWO))
+/// What there is for changes that the peer asks for.
+struct Means {
+    draft: Draft,
+    can_invalidate: bool,
+    /// Octets to which our receive buffers may be raised, and of those that are posted from now on.
+    most: u32,
+    posted: u32,
+}
+
+impl Means {
+    /// What becomes of a change.
+    fn decide(&self, wanted: Basic, ours: &Values) -> Decision {
+        match wanted {
+            Basic::ReceiveBufferSize(size) => self.decide_size(size, ours.receive_buffer_size),
+            Basic::RemoteInvalidation(on) if !on || self.can_invalidate => Decision::Accept,
+            Basic::RemoteInvalidation(_) => Decision::Reject,
+            Basic::BackwardSupport(support) if support.value() <= ours.backward_support.value() => Decision::Accept,
+            Basic::BackwardSupport(_) => Decision::Reject,
         }
-        Basic::ReceiveBufferSize(size) if (THRESHOLD_TWO..=ours.receive_buffer_size).contains(&size) => {
-            Decision::Accept
+    }
+
+    // spec: xc2-4.3-i, xc2-4.3-j
+    fn decide_size(&self, wanted: u32, ours: u32) -> Decision {
+        let grown = wanted.min(self.most);
+        match self.draft {
+            _ if (THRESHOLD_TWO..=ours).contains(&wanted) => Decision::Accept,
+            // Below what every receiver takes there is nothing to be had.
+            Draft::Properties if wanted < THRESHOLD_TWO && ours > THRESHOLD_TWO => {
+                Decision::Instead(Basic::ReceiveBufferSize(THRESHOLD_TWO))
+            }
+            // A larger one is told by ROPT_UPDPROP, when the receives of the old size are gone.
+            Draft::Properties => Decision::Reject,
+            // By ROPT_UPDXCH, which says that it is the answer, if there is something larger to come.
+            Draft::Characteristics if grown > ours && grown >= self.posted => Decision::Pend,
+            Draft::Characteristics => Decision::Reject,
         }
-        // A larger one is told by ROPT_UPDPROP, when the receives of the old size are gone.
-        Basic::ReceiveBufferSize(_) => Decision::Reject,
-        Basic::RemoteInvalidation(on) if !on || can_invalidate => Decision::Accept,
-        Basic::RemoteInvalidation(_) => Decision::Reject,
-        Basic::BackwardSupport(support) if support.value() <= ours.backward_support.value() => Decision::Accept,
-        Basic::BackwardSupport(_) => Decision::Reject,
     }
 }
 
@@ -495,21 +543,6 @@ pub(super) fn fresh(last: &mut u32, requests: &Requests, serving: &Serving) -> u
             return *last;
         }
     }
-}
-
-/// XID, credits, direction and operation of a message.
-type Head = (u32, u32, MsgType, u32);
-
-/// Writes an operation with what it says; none if the buffer is too small.
-fn write(buffer: &mut [u8], head: Head, info: &impl Encode) -> Option<usize> {
-    let mut place = [0; 1024];
-    let octets = info.encode_to_slice(&mut place).ok()?;
-    optional(buffer, head, place.get(..octets)?)
-}
-
-fn optional(buffer: &mut [u8], (xid, credit, optdir, opttype): Head, optinfo: &[u8]) -> Option<usize> {
-    let body = v2::Body::Optional(Optional { optdir, opttype, optinfo });
-    XprtHdr { xid, vers: Version::Two.number(), credit, body }.encode_to_slice(buffer).ok()
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Link {
             private_ours: config.private_data(),
             private_theirs: theirs,
             send_size: config.send_size,
-            peer: Peer::with_rtr(config.rtr.is_some()),
+            peer: Peer::knowing(config.knowledge()),
             asked_size: None,
             ours: config.values(),
             speaks: false,
@@ -78,6 +78,7 @@ impl Link {
 
     /// Octets of the largest Send that the peer takes, in this version.
     // spec: v2-2.1-a, v2-2.1-b, v2-2.1-c, v2-2.3-b, v2-5.2-g, xc3-3.1-c, xc3-3.1-d, xc3-3.1-j, bd-4.2-c
+    // spec: xc2-3.1-c, xc2-3.1-d, xc2-3.1-j
     pub(super) fn send_limit(&self, version: Version) -> u32 {
         match version {
             Version::One => self.private_ours.threshold_to(&self.private_theirs),
@@ -90,7 +91,7 @@ impl Link {
     }
 
     /// Octets of the largest Send that the peer knows us to take, in this version.
-    // spec: v2-2.1-b, xc3-3.1-e, xc3-4.1-c
+    // spec: v2-2.1-b, xc3-3.1-e, xc3-4.1-c, xc2-3.1-e, xc2-4.1-c
     pub(super) fn receive_limit(&self, version: Version) -> u32 {
         match version {
             Version::One => self.private_theirs.threshold_to(&self.private_ours),
@@ -103,6 +104,7 @@ impl Link {
 
     /// What the connection takes of our calls; none if it takes none now.
     // spec: bd-4.2-a, bd-4.2-b, bd-5.3-a, bd-5.3-b, bd-5.3-c, xc3-3.3-b, xc3-3.3-c, xc3-3.3-d, v2-2.2-c
+    // spec: xc2-3.3-b, xc2-3.3-c, xc2-3.3-d
     pub(super) fn calls<'a>(&self, config: &Config, groups: Option<&'a Groups>) -> Option<travel::Link<'a>> {
         let version = self.speaks_in()?;
         let chunks = match (self.role, version, self.peer.values().backward_support) {
@@ -142,7 +144,7 @@ impl Link {
     }
 
     /// What the peer takes of our replies to calls of this version.
-    // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c
+    // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c, xc2-3.2-a, xc2-3.2-b, xc2-3.2-c
     pub(super) fn replies(&self, config: &Config, version: Version) -> Terms<'static> {
         let wanted = match version {
             Version::One => self.private_ours.invalidates_with(&self.private_theirs),
@@ -152,7 +154,7 @@ impl Link {
     }
 
     /// Whether a call of the peer's is taken: of any kind by a server, and by a client as it has told.
-    // spec: xc3-3.3-a, bd-6-a
+    // spec: xc3-3.3-a, bd-6-a, xc2-3.3-a
     pub(super) fn takes(&self, config: &Config, version: Version, has_chunks: bool) -> bool {
         let taken = match (version, self.ours.backward_support) {
             (Version::One, _) => !has_chunks,

@@ -111,8 +111,10 @@ pub enum Event {
     },
     /// The peer has told properties, or ours have changed at its request.
     PropertiesChanged,
-    /// The peer has answered the request to change one of its properties.
+    /// It is known what has become of a request to change one of the peer's properties.
     PropertyAnswered {
+        /// What was asked for.
+        asked: Basic,
         /// What holds now; none if the change was rejected.
         value: Option<Basic>,
     },

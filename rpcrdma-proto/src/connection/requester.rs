@@ -31,7 +31,7 @@ use request::{Outcome, Request};
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The calls of one direction, and the credits that they take.
-// spec: xc3-1.3-e
+// spec: xc3-1.3-e, xc2-1.3-e
 #[derive(Debug)]
 pub(super) struct Requests {
     slots: Slots<Request>,

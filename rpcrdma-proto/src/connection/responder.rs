@@ -278,7 +278,7 @@ impl Serving {
 
     /// The consumer answers a call. None if the call has ended; an error, to be told to the peer, if the reply has no way.
     /// Chunks are used where the call has offered them, and nowhere else.
-    // spec: xc3-3.3-e, xc3-3.3-f
+    // spec: xc3-3.3-e, xc3-3.3-f, xc2-3.3-e, xc2-3.3-f
     pub(super) fn reply(
         &mut self,
         served: Served,

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-use super::config::{Config, ConfigError, Role};
+use super::config::{Config, ConfigError, Properties, Role};
 use super::exchange::{Exchange, RegisterError, fresh};
 use super::extension::Extension;
 use super::life::{Change, Stage};
@@ -167,7 +167,7 @@ impl Session {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let (calls, serve, segments, seed) = (config.calls, config.serve, config.segments, config.seed);
-        let rtr = config.rtr.filter(|_| config.properties && config.highest == Version::Two);
+        let rtr = config.rtr.filter(|_| config.properties != Properties::None && config.highest == Version::Two);
         let extension = rtr.map(|rtr| Extension::new(rtr, config.receive_size));
         let mut session = Self {
             stage: Stage::Down,
@@ -393,7 +393,7 @@ impl Session {
     ///
     /// # Errors
     /// It can't be changed, or not now.
-    // spec: xc3-3.1-a, xc3-3.1-b, xc3-3.1-g, xc3-3.1-i, xc3-3.2-d
+    // spec: xc3-3.1-a, xc3-3.1-b, xc3-3.1-g, xc3-3.1-i, xc3-3.2-d, xc2-3.1-a, xc2-3.1-b, xc2-3.1-g, xc2-3.1-i, xc2-3-j
     pub fn set(&mut self, value: Basic) -> Result<(), SetError> {
         if self.stage != Stage::Up || !self.exchange.is_enabled() {
             return Err(SetError::Unsupported);
@@ -416,24 +416,27 @@ impl Session {
 
     /// Takes over a larger size of receive buffers once no smaller ones are left.
     fn grown(&mut self) {
-        let size = self.receives.size();
-        if self.receives.is_uniform() && size > self.link.ours.receive_buffer_size {
+        let (size, told) = (self.receives.size(), self.link.ours.receive_buffer_size);
+        if size <= told {
+            self.exchange.grows_no_more(told);
+        } else if self.receives.is_uniform() {
             let value = Basic::ReceiveBufferSize(size);
             self.link.ours.set(value);
             self.exchange.update(value);
         }
     }
 
-    /// Asks the peer to change a property of its own. `PropertyAnswered` tells what it says.
+    /// Asks the peer to change a property of its own. `PropertyAnswered` tells what has become of it: at once, or where the peer
+    /// says that it is pending (xcharext-02) once it is not.
     ///
     /// # Errors
     /// It can't be asked for, or not now.
-    // spec: xc3-3.1-j, xc3-4.1-h
+    // spec: xc3-3.1-j, xc3-4.1-h, xc2-3.1-j, xc2-3-e, xc2-3-f
     pub fn ask(&mut self, value: Basic) -> Result<(), SetError> {
         if self.stage != Stage::Up || !self.link.speaks {
             return Err(SetError::Unsupported);
         }
-        if self.exchange.is_asking() {
+        if self.exchange.is_busy(value.code()) {
             return Err(SetError::Busy);
         }
         if !self.link.peer.may_change(value.code()) {
@@ -453,7 +456,7 @@ impl Session {
         const NOTHING: Call<'_> = Call { length: 0, items: &[], largest_reply: 0, results: &[], reducible: false };
         let Self { requests, serving, .. } = self;
         if let Ok(xid) = requests.call(Kind::Properties, &NOTHING, NEVER, |xid| serving.is_open(xid)) {
-            self.exchange.ask(xid, wanted);
+            self.exchange.ask(xid, wanted, self.link.peer.values());
         }
     }
 

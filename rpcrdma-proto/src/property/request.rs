@@ -1,6 +1,8 @@
 //! The answer to a peer's request to change our properties.
 
-use super::{Basic, bit};
+use super::Basic;
+use super::knowledge::{Knowledge, Known, bit};
+use crate::v2::characteristics::Respxch;
 use crate::v2::properties::{Propval, Reqprop, Resprop};
 use crate::xdr;
 
@@ -11,21 +13,24 @@ pub enum Decision {
     Accept,
     /// It is not made.
     Reject,
-    /// This value of the same property is set instead.
+    /// This value of the same property is set instead. Characteristics have no such answer: there it is rejected.
     Instead(Basic),
+    /// It is to be made later (xcharext-02, section 4.3). Properties have no such answer: there it is rejected.
+    Pend,
 }
 
 /// Words of a subset: enough for 256 properties. Of a longer request the rest is left out, which is to reject it.
 const WORDS: usize = 8;
 
-/// The answer to a REQPROP, without any memory but its own.
+/// The answer to a REQPROP or a REQXCH, without any memory but its own.
 ///
 /// ```
-/// use rpcrdma_proto::property::{Answer, Basic, Decision};
+/// use rpcrdma_proto::property::{Answer, Basic, Decision, Knowledge};
 /// use rpcrdma_proto::v2::properties::{PROP_RBSIZ, Propval, Reqprop};
 ///
 /// let want = [Propval { which: 77, data: b"???" }, Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] }];
-/// let answer = Answer::to(&Reqprop { want: (&want).into() }, |wanted| match wanted {
+/// let request = Reqprop { want: (&want).into() };
+/// let answer = Answer::to(&request, Knowledge::PROPERTIES, |wanted| match wanted {
 ///     Basic::ReceiveBufferSize(8193..) => Decision::Instead(Basic::ReceiveBufferSize(8192)),
 ///     _ => Decision::Accept,
 /// })?;
@@ -39,6 +44,9 @@ const WORDS: usize = 8;
 pub struct Answer {
     done: [u32; WORDS],
     rejected: [u32; WORDS],
+    pending: [u32; WORDS],
+    /// Where another value is set.
+    instead: [u32; WORDS],
     /// Other values, with what they are in XDR.
     others: [Option<(Basic, [u8; 4])>; 3],
 }
@@ -51,22 +59,33 @@ impl Answer {
     /// A value is malformed; then `decide` may have been asked about those before it, and nothing is to be done
     /// (decision D15 says what becomes of the message).
     // spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h, xc3-4.3-k, xc3-4.3-m
-    pub fn to(request: &Reqprop<'_>, mut decide: impl FnMut(Basic) -> Decision) -> xdr::Result<Self> {
-        let mut answer = Self { done: [0; WORDS], rejected: [0; WORDS], others: [None; 3] };
+    // spec: xc2-3-f, xc2-3-g, xc2-3-h, xc2-4.2-b, xc2-4.2-c, xc2-4.3-f, xc2-4.3-g, xc2-4.3-h, xc2-4.3-i, xc2-4.3-l
+    pub fn to(
+        request: &Reqprop<'_>,
+        knowledge: Knowledge,
+        mut decide: impl FnMut(Basic) -> Decision,
+    ) -> xdr::Result<Self> {
+        let [done, rejected, pending, instead] = [[0; WORDS]; 4];
+        let mut answer = Self { done, rejected, pending, instead, others: [None; 3] };
         let mut asked = 0u8;
         for (position, wanted) in request.want.iter().enumerate() {
-            let decision = match Basic::of(&wanted)? {
+            let decision = match knowledge.read(&wanted)? {
                 // What there is no bit for can't be told to have been made.
-                Some(value) if asked & bit(value.code()) == 0 && position < 32 * WORDS => {
+                Some(Known::Basic(value)) if asked & bit(value.code()) == 0 && position < 32 * WORDS => {
                     asked |= bit(value.code());
                     decide(value)
                 }
-                Some(_) | None => Decision::Reject,
+                // What we are able to do stays as it is.
+                Some(Known::Basic(_) | Known::Ability(_)) | None => Decision::Reject,
             };
             match decision {
                 Decision::Accept => set(&mut answer.done, position),
                 // Another property's value would be an answer to nothing.
-                Decision::Instead(value) if value.code() == wanted.which => answer.instead(value),
+                Decision::Instead(value) if value.code() == wanted.which => {
+                    set(&mut answer.instead, position);
+                    answer.instead(value);
+                }
+                Decision::Pend => set(&mut answer.pending, position),
                 Decision::Reject | Decision::Instead(_) => set(&mut answer.rejected, position),
             }
         }
@@ -90,8 +109,18 @@ impl Answer {
         }
         f(Resprop {
             done: trimmed(&self.done).into(),
-            rej: trimmed(&self.rejected).into(),
+            rej: trimmed(&both(&self.rejected, &self.pending)).into(),
             other: others.get(..count).unwrap_or_default().into(),
+        })
+    }
+
+    /// Hands the answer as a RESPXCH to `f`, to be encoded.
+    // spec: xc2-4.3-c, xc2-4.3-e, xc2-4.3-i, xc2-4.3-l
+    pub fn with_characteristics<R>(&self, f: impl FnOnce(Respxch<'_>) -> R) -> R {
+        f(Respxch {
+            done: trimmed(&self.done).into(),
+            rej: trimmed(&both(&self.rejected, &self.instead)).into(),
+            pend: trimmed(&self.pending).into(),
         })
     }
 }
@@ -111,6 +140,10 @@ fn set(subset: &mut [u32; WORDS], position: usize) {
     if let Some(word) = subset.get_mut(position / 32) {
         *word |= 1 << (position % 32);
     }
+}
+
+fn both(one: &[u32; WORDS], other: &[u32; WORDS]) -> [u32; WORDS] {
+    core::array::from_fn(|at| one.get(at).copied().unwrap_or_default() | other.get(at).copied().unwrap_or_default())
 }
 
 /// Without the words that are zero at the end: they go without saying (xcharext-03, section 2.1).

@@ -1,6 +1,7 @@
 //! The answer to a request to change properties.
 
 use super::in_subset;
+use crate::v2::characteristics::Respxch;
 use crate::v2::properties::{Propval, Reqprop, Resprop};
 
 /// What has become of one requested change.
@@ -12,6 +13,8 @@ pub enum Disposition<'a> {
     Rejected(Propval<'a>),
     /// Another value was set: the one here.
     Other(Propval<'a>),
+    /// Neither made nor rejected yet (xcharext-02): an update will tell.
+    Pending(Propval<'a>),
 }
 
 /// What a RESPPROP says of each change that the REQPROP asked for, in the order of the request.
@@ -43,6 +46,37 @@ pub fn dispositions<'a>(
         match (in_subset(&done, position), in_subset(&rej, position), set, again) {
             (true, false, None, None) => Disposition::Done(wanted),
             (false, false, Some(set), None) => Disposition::Other(set),
+            _ => Disposition::Rejected(wanted),
+        }
+    })
+}
+
+/// What a RESPXCH says of each change that the REQXCH asked for, in the order of the request (xcharext-02, section 4.3).
+///
+/// A change of which it says nothing, or two things, was rejected.
+///
+/// ```
+/// use rpcrdma_proto::property::{Disposition, characteristic_dispositions};
+/// use rpcrdma_proto::v2::characteristics::Respxch;
+/// use rpcrdma_proto::v2::properties::{PROP_BRS, PROP_RBSIZ, Propval, Reqprop};
+///
+/// let size = Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] };
+/// let support = Propval { which: PROP_BRS, data: &[0, 0, 0, 2] };
+/// let want = [size, support];
+/// let response = Respxch { done: (&[0b10]).into(), rej: (&[]).into(), pend: (&[0b01]).into() };
+/// let found: Vec<_> = characteristic_dispositions(&Reqprop { want: (&want).into() }, &response).collect();
+/// assert_eq!(found, [Disposition::Pending(size), Disposition::Done(support)]);
+/// ```
+// spec: xc2-4.3-c, xc2-4.3-d, xc2-4.3-e, xc2-4.3-i, xc2-4.3-l
+pub fn characteristic_dispositions<'a>(
+    request: &Reqprop<'a>,
+    response: &Respxch<'a>,
+) -> impl Iterator<Item = Disposition<'a>> + use<'a> {
+    let Respxch { done, rej, pend } = *response;
+    request.want.iter().enumerate().map(move |(position, wanted)| {
+        match [done, rej, pend].map(|subset| in_subset(&subset, position)) {
+            [true, false, false] => Disposition::Done(wanted),
+            [false, false, true] => Disposition::Pending(wanted),
             _ => Disposition::Rejected(wanted),
         }
     })

@@ -1,3 +1,4 @@
+use super::knowledge::CODES;
 use super::*;
 use crate::v2::properties::{Reqprop, Resprop};
 use crate::xdr::ErrorKind;
@@ -104,7 +105,7 @@ fn only_the_first_is_taken_over() {
 // spec: xc3-2.1-s, xc3-4.3-c, xc3-4.3-d, xc3-4.3-e, xc3-4.3-i, xc3-4.3-j, xc3-4.3-l, xc3-4.3-n
 #[test]
 fn what_a_response_leaves_out_or_says_twice_was_rejected() {
-    use Disposition::{Done, Other, Rejected};
+    use Disposition::{Done, Other, Pending, Rejected};
     let want = [LARGE, INVALIDATE, GENERAL];
     let less = Propval { data: &[0, 0, 0x10, 0], ..LARGE };
     let of = |done: u32, rej: u32, other: &[Propval<'static>]| -> Vec<Disposition<'static>> {
@@ -117,6 +118,7 @@ fn what_a_response_leaves_out_or_says_twice_was_rejected() {
                 Done(value) => Done(want.into_iter().find(|wanted| *wanted == value).unwrap()),
                 Rejected(value) => Rejected(want.into_iter().find(|wanted| *wanted == value).unwrap()),
                 Other(value) => Other(if value == less { less } else { UNKNOWN }),
+                Pending(_) => panic!("there is no such answer"),
             })
             .collect()
     };
@@ -155,12 +157,13 @@ proptest! {
 /// What we answer, as the peer reads it.
 fn answered(want: &[Propval<'_>], decide: impl FnMut(Basic) -> Decision) -> Vec<&'static str> {
     let request = Reqprop { want: want.into() };
-    let answer = Answer::to(&request, decide).unwrap();
+    let answer = Answer::to(&request, Knowledge::PROPERTIES, decide).unwrap();
     answer.with(|response| {
         let found = dispositions(&request, &response).map(|found| match found {
             Disposition::Done(_) => "done",
             Disposition::Rejected(_) => "rejected",
             Disposition::Other(_) => "other",
+            Disposition::Pending(_) => "pending",
         });
         found.collect()
     })
@@ -172,6 +175,7 @@ fn every_change_that_is_asked_for_is_answered() {
     let want = [UNKNOWN, LARGE, INVALIDATE, GENERAL];
     assert_eq!(answered(&want, |_| Decision::Accept), ["rejected", "done", "done", "done"]);
     assert_eq!(answered(&want, |_| Decision::Reject), ["rejected"; 4]);
+    assert_eq!(answered(&want, |_| Decision::Pend), ["rejected"; 4], "there is no other word for it");
     let mixed = |wanted| match wanted {
         Basic::ReceiveBufferSize(_) => Decision::Instead(Basic::ReceiveBufferSize(5000)),
         Basic::RemoteInvalidation(_) => Decision::Reject,
@@ -193,7 +197,9 @@ fn nothing_is_answered_twice_or_unasked() {
     assert_eq!(answered(&[LARGE, LARGE, INVALIDATE], decide), ["other", "rejected", "rejected"]);
     assert_eq!(asked, 2);
     let wrong = Propval { data: &[1], ..LARGE };
-    assert!(Answer::to(&Reqprop { want: (&[GENERAL, wrong]).into() }, |_| Decision::Accept).is_err());
+    assert!(
+        Answer::to(&Reqprop { want: (&[GENERAL, wrong]).into() }, Knowledge::PROPERTIES, |_| Decision::Accept).is_err()
+    );
     // More than there are bits for are rejected, the last of them without a word.
     let many: Vec<_> = std::iter::repeat_n(UNKNOWN, 300).chain([LARGE]).collect();
     assert_eq!(answered(&many, |_| panic!("nobody could be told")), std::vec!["rejected"; 301]);

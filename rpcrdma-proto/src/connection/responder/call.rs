@@ -188,7 +188,7 @@ impl Call {
     }
 
     /// Makes the segments that were offered those that are returned: each with the octets that the reply fills.
-    // spec: xc3-3.1-f
+    // spec: xc3-3.1-f, xc2-3.1-f
     #[inline]
     pub(super) fn fill(&self, segments: &mut [v2::Segment]) {
         let mut rest = segments.iter_mut();

@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::{ConnectError, Held, Session};
 use crate::chunk::Segment;
 use crate::connection::config::{Config, Role};
-use crate::connection::exchange::Told;
+use crate::connection::exchange::{Ended, Told};
 use crate::connection::life::{Change, Stage};
 use crate::connection::link::Link;
 use crate::connection::output::{Buffer, Event, Operation, Reason, Reply, Sent, Served};
@@ -15,7 +15,6 @@ use crate::connection::responder::{Arrival, Unserved};
 use crate::error::{Outcome, PeerError, Refusal, Why};
 use crate::header::{Body, Chunks, Header};
 use crate::private_data::PrivateData;
-use crate::property::Basic;
 use crate::v2::MsgType;
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
 use crate::version::{Event as Turn, Negotiation, Version};
@@ -94,8 +93,8 @@ impl Session {
         self.receives = Receives::new(self.config.receive_size);
         self.refusals.clear();
         self.link = Link::new(&self.config, PrivateData::DEFAULT, false);
-        if self.exchange.is_asking() {
-            self.unanswered();
+        for Ended { asked, value } in self.exchange.lost() {
+            self.out.tell(Event::PropertyAnswered { asked, value });
         }
         self.groups_lost();
         self.requests.lost(&mut self.out);
@@ -353,7 +352,7 @@ impl Session {
         }
     }
 
-    // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.2-d, v2-3.2-e, v2-4.2.1-c, xc3-4-j
+    // spec: v2-3.1-a, v2-3.1-b, v2-3.1-d, v2-3.1-f, v2-3.2-d, v2-3.2-e, v2-4.2.1-c, xc3-4-j, xc2-4-e, xc2-4-f
     #[cold]
     fn operation_arrived(&mut self, told: &Notice<'_>, buffer: Buffer, message: &[u8]) -> Held {
         // What answers our question settles the version; any other message of a server's settles it, too.
@@ -386,9 +385,9 @@ impl Session {
             return self.close(Reason::Overrun);
         }
         let before = self.link.peer.clone();
-        match self.exchange.told(told.xid, told.code, told.credits, told.info, &mut self.link) {
-            Ok(Told::Changed) if self.link.peer == before => {}
-            Ok(found) => self.properties_told(found),
+        let posted = self.receives.size();
+        match self.exchange.told(told.xid, told.code, told.credits, told.info, posted, &mut self.link) {
+            Ok(found) => self.properties_told(found, self.link.peer != before),
             Err(_) => {
                 if told.code == ROPT_REQPROP {
                     self.serving.credits.dropped();
@@ -406,14 +405,20 @@ impl Session {
         }
     }
 
-    fn properties_told(&mut self, told: Told) {
+    fn properties_told(&mut self, told: Told, is_changed: bool) {
         match told {
             Told::Nothing => {}
-            Told::Changed => {
-                self.out.notify(Event::PropertiesChanged);
+            Told::Changed(ended) => {
+                if is_changed {
+                    self.out.notify(Event::PropertiesChanged);
+                }
+                if let Some(Ended { asked, value }) = ended {
+                    self.out.tell(Event::PropertyAnswered { asked, value });
+                }
             }
             Told::Lower(size) => {
                 self.receives.resize(size);
+                self.grown();
                 self.out.notify(Event::PropertiesChanged);
             }
             Told::Raise(size) => {
@@ -423,7 +428,7 @@ impl Session {
                     self.grown();
                 }
             }
-            Told::Answered(value) => self.out.tell(Event::PropertyAnswered { value }),
+            Told::Answered(Ended { asked, value }) => self.out.tell(Event::PropertyAnswered { asked, value }),
         }
     }
 
@@ -435,19 +440,16 @@ impl Session {
                 self.counters.dropped += 1;
                 if self.requests.kind(told.xid) == Some(Kind::Properties) {
                     self.requests.properties_answered(told.xid, None, &mut self.out);
-                    self.unanswered();
+                    self.unanswered(false);
                 }
             }
         }
     }
 
     /// Our request for a change has come to nothing.
-    fn unanswered(&mut self) {
-        self.link.asked_size = None;
-        if let Some(Basic::ReceiveBufferSize(_) | Basic::RemoteInvalidation(_) | Basic::BackwardSupport(_)) =
-            self.exchange.unanswered()
-        {
-            self.out.tell(Event::PropertyAnswered { value: None });
+    fn unanswered(&mut self, by_error: bool) {
+        if let Some(Ended { asked, value }) = self.exchange.unanswered(by_error, &mut self.link) {
+            self.out.tell(Event::PropertyAnswered { asked, value });
         }
     }
 
@@ -498,7 +500,7 @@ impl Session {
                 // The question after the version is answered; only a call that asked it is sent again.
                 self.requests.refused(xid, error, again && kind == Kind::Rpc, &mut self.out);
                 if kind == Kind::Properties {
-                    self.unanswered();
+                    self.unanswered(true);
                 }
             }
             None => {

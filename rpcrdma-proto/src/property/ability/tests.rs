@@ -3,9 +3,10 @@ use std::vec::Vec;
 
 use super::*;
 use crate::placement::Segment;
-use crate::property::{Basic, Peer};
+use crate::property::{Basic, Knowledge, Peer};
 use crate::v2::properties::{Connprop, PROP_RBSIZ, Updprop};
 
+const RTR: Knowledge = Knowledge { rtr: true, ..Knowledge::PROPERTIES };
 const SUPPORT: Propval<'_> = Propval { which: XPROP_RTRSUPP, data: &[0, 0, 0, 5] };
 const REQUESTS: Propval<'_> = Propval { which: XPROP_REQRXLIM, data: &[0, 0, 0, 9] };
 const RESPONSES: Propval<'_> = Propval { which: XPROP_RESPSXLIM, data: &[0, 0, 0, 7] };
@@ -36,7 +37,7 @@ fn size(size: &[u8; 4]) -> Propval<'_> {
 }
 
 fn connected(start: &[Propval<'_>], nochg: &[u32]) -> (Peer, xdr::Result<()>) {
-    let mut peer = Peer::with_rtr(true);
+    let mut peer = Peer::knowing(RTR);
     let verdict = peer.connected(&Connprop { start: start.into(), nochg: nochg.into() });
     (peer, verdict)
 }
@@ -73,7 +74,7 @@ fn the_longest_structure_is_told() {
 // spec: rtr-8.1-d, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
 #[test]
 fn who_tells_nothing_has_the_defaults() {
-    let peer = Peer::with_rtr(true);
+    let peer = Peer::knowing(RTR);
     assert_eq!(*peer.abilities(), Abilities { operations: None, structure: None, request_limit: 1, response_limit: 1 });
     assert!(ALL.iter().all(|value| !peer.may_change(value.which)));
     // No octets are the default, too, but that no operation is taken has been told.
@@ -111,7 +112,7 @@ fn a_malformed_value_spoils_the_message() {
     for (which, data, kind) in cases {
         let wrong = Propval { which, data };
         let (peer, verdict) = connected(&[SUPPORT, wrong], &[]);
-        assert_eq!((verdict.unwrap_err().kind(), peer), (kind, Peer::with_rtr(true)), "nothing is taken over");
+        assert_eq!((verdict.unwrap_err().kind(), peer), (kind, Peer::knowing(RTR)), "nothing is taken over");
         let (mut peer, _) = connected(&ALL, &[]);
         let before = peer.clone();
         let less = Propval { data: &[0, 0, 0, 1], ..SUPPORT };

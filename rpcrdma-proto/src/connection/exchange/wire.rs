@@ -1,0 +1,217 @@
+//! The operations as they travel: one exchange in the forms of either draft (decision D5).
+//!
+//! What begins a connection and what asks for changes has the same octets in both. Their answers and updates differ.
+
+use arrayvec::ArrayVec;
+
+use super::pending::Change;
+use super::{Exchange, REGISTERED};
+use crate::connection::config::Properties;
+use crate::connection::link::Link;
+use crate::property::{ABILITIES, Answer, Basic, Disposition, Values, characteristic_dispositions, dispositions};
+use crate::v2::characteristics::{self, Respxch, Updxch, Xcharval};
+use crate::v2::properties::{
+    Connprop, Propval, Propvalset, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
+};
+use crate::v2::{self, MsgType, Optional, XprtHdr};
+use crate::version::Version;
+use crate::xdr::{self, Decode, Encode};
+
+// spec: xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d
+const _: () = {
+    assert!(characteristics::ROPT_INITXCH == ROPT_CONNPROP && characteristics::ROPT_REQXCH == ROPT_REQPROP);
+    assert!(characteristics::ROPT_RESPXCH == ROPT_RESPROP && characteristics::ROPT_UPDXCH == ROPT_UPDPROP);
+};
+
+/// The draft that is spoken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Draft {
+    /// xcharext-03.
+    Properties,
+    /// xcharext-02.
+    Characteristics,
+}
+
+/// An operation of the peer's.
+#[derive(Debug)]
+pub(super) enum Operation<'a> {
+    /// ROPT_CONNPROP, or ROPT_INITXCH.
+    Start(Connprop<'a>),
+    /// ROPT_REQPROP, or ROPT_REQXCH.
+    Ask(Reqprop<'a>),
+    Answer(Response<'a>),
+    Update(Update<'a>),
+}
+
+/// ROPT_RESPROP, or ROPT_RESPXCH.
+#[derive(Debug)]
+pub(super) enum Response<'a> {
+    Properties(Resprop<'a>),
+    Characteristics(Respxch<'a>),
+}
+
+/// ROPT_UPDPROP, or ROPT_UPDXCH.
+#[derive(Debug)]
+pub(super) struct Update<'a> {
+    now: Now<'a>,
+    /// Whether what was asked for of this property is no longer pending.
+    pub(super) clears: bool,
+}
+
+#[derive(Debug)]
+enum Now<'a> {
+    Set(Propvalset<'a>),
+    One([Propval<'a>; 1]),
+}
+
+impl Draft {
+    pub(super) const fn of(properties: Properties) -> Option<Self> {
+        match properties {
+            Properties::None => None,
+            Properties::Properties => Some(Self::Properties),
+            Properties::Characteristics => Some(Self::Characteristics),
+        }
+    }
+
+    /// What an operation says; none if it is no operation of properties.
+    ///
+    /// # Errors
+    /// It is malformed. Whether its values are, they themselves tell.
+    // spec: xc2-2.1-d, xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d, xc2-4.4-f, xc2-4.4-g
+    pub(super) fn read(self, code: u32, info: &[u8]) -> xdr::Result<Option<Operation<'_>>> {
+        Ok(Some(match (code, self) {
+            (ROPT_CONNPROP, _) => Operation::Start(Connprop::from_bytes(info)?),
+            (ROPT_REQPROP, _) => Operation::Ask(Reqprop::from_bytes(info)?),
+            (ROPT_RESPROP, Self::Properties) => Operation::Answer(Response::Properties(Resprop::from_bytes(info)?)),
+            (ROPT_RESPROP, Self::Characteristics) => {
+                Operation::Answer(Response::Characteristics(Respxch::from_bytes(info)?))
+            }
+            (ROPT_UPDPROP, Self::Properties) => {
+                Operation::Update(Update { now: Now::Set(Updprop::from_bytes(info)?.now), clears: false })
+            }
+            (ROPT_UPDPROP, Self::Characteristics) => {
+                let Updxch { now: Xcharval { which, data }, pendclr } = Updxch::from_bytes(info)?;
+                Operation::Update(Update { now: Now::One([Propval { which, data }]), clears: pendclr })
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Writes the answer to a request.
+    // spec: xc2-4.3-a, xc2-4.3-b
+    pub(super) fn write_answer(self, buffer: &mut [u8], xid: u32, credits: u32, answer: &Answer) -> Option<usize> {
+        let head = (xid, credits, MsgType::Reply, ROPT_RESPROP);
+        match self {
+            Self::Properties => answer.with(|response| write(buffer, head, &response)),
+            Self::Characteristics => answer.with_characteristics(|response| write(buffer, head, &response)),
+        }
+    }
+
+    /// Writes an update: of all that has changed, or of the first where it has one value. How many octets, and how many of the
+    /// changes it tells.
+    // spec: xc3-4-h, xc3-4.4-b, xc3-3-n, xc2-3-j, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
+    pub(super) fn write_update(
+        self,
+        buffer: &mut [u8],
+        xid: u32,
+        credits: u32,
+        changed: &[Change],
+        ours: &Values,
+    ) -> Option<(usize, usize)> {
+        let head = (xid, credits, MsgType::Call, ROPT_UPDPROP);
+        // What holds now: since it changed, the peer may have asked for another value and been told of it.
+        let values: ArrayVec<_, 3> = changed.iter().take(3).map(|change| ours.get(change.value)).collect();
+        let words: ArrayVec<[u8; 4], 3> = values.iter().map(|value| value.word().to_be_bytes()).collect();
+        let now = values.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word });
+        let now: ArrayVec<Propval<'_>, 3> = now.collect();
+        match self {
+            Self::Properties => Some((write(buffer, head, &Updprop { now: now.as_slice().into() })?, now.len())),
+            Self::Characteristics => {
+                let (Propval { which, data }, change) = (now.first()?, changed.first()?);
+                let update = Updxch { now: Xcharval { which: *which, data }, pendclr: change.clears };
+                Some((write(buffer, head, &update)?, 1))
+            }
+        }
+    }
+}
+
+impl<'a> Response<'a> {
+    /// What it says of the first change that was asked for.
+    pub(super) fn disposition(&self, request: &Reqprop<'a>) -> Option<Disposition<'a>> {
+        match self {
+            Self::Properties(response) => dispositions(request, response).next(),
+            Self::Characteristics(response) => characteristic_dispositions(request, response).next(),
+        }
+    }
+}
+
+impl Update<'_> {
+    pub(super) fn now(&self) -> Propvalset<'_> {
+        match &self.now {
+            Now::Set(set) => *set,
+            Now::One(one) => one.into(),
+        }
+    }
+}
+
+impl Exchange {
+    // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
+    // spec: xc2-2.1-i, xc2-2.1-j, xc2-3-b, xc2-3-c, xc2-3-d, xc2-3-e, xc2-4.1-b, xc2-4.1-f, xc2-4.1-g
+    pub(super) fn write_start(&self, buffer: &mut [u8], xid: u32, credits: u32, link: &Link) -> Option<usize> {
+        let ours = link.ours;
+        let basics = [
+            Basic::ReceiveBufferSize(ours.receive_buffer_size),
+            Basic::RemoteInvalidation(ours.remote_invalidation),
+            Basic::BackwardSupport(ours.backward_support),
+        ];
+        let words = basics.map(|value| value.word().to_be_bytes());
+        self.with_abilities(|abilities| {
+            let mut start = ArrayVec::<Propval<'_>, { 3 + ABILITIES + REGISTERED }>::new();
+            start.extend(basics.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word }));
+            let staying = start.len()..start.len() + abilities.len();
+            start.extend(abilities.iter().copied());
+            start.extend(self.properties.iter().map(|one| Propval { which: one.code, data: &one.ours }));
+            // The size stands at the beginning of the set.
+            let size = u32::from(self.has_structure());
+            let nochg = staying.fold(size, |subset, position| subset | 1 << position);
+            let nochg: &[u32] = if nochg == 0 { &[] } else { &[nochg] };
+            let connprop = Connprop { start: start.as_slice().into(), nochg: nochg.into() };
+            write(buffer, (xid, credits, MsgType::Call, ROPT_CONNPROP), &connprop)
+        })
+    }
+
+    /// Hands what we tell of rtrext-02 to `f`: nothing, where that is not used.
+    fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
+        match &self.abilities {
+            Some(abilities) => abilities.tell(f),
+            None => f(&[]),
+        }
+    }
+}
+
+/// Writes a request for a change, or for an answer alone.
+// spec: xc3-4-f, xc3-4.2-c, xc2-4.2-c
+pub(super) fn write_ask(buffer: &mut [u8], xid: u32, credits: u32, wanted: Option<Basic>) -> Option<usize> {
+    let word = wanted.map(|value| (value.code(), value.word().to_be_bytes()));
+    let want: ArrayVec<Propval<'_>, 1> = word.iter().map(|(code, word)| Propval { which: *code, data: word }).collect();
+    write(buffer, (xid, credits, MsgType::Call, ROPT_REQPROP), &Reqprop { want: want.as_slice().into() })
+}
+
+/// XID, credits, direction and operation of a message.
+type Head = (u32, u32, MsgType, u32);
+
+/// Writes an operation with what it says; none if the buffer is too small.
+fn write(buffer: &mut [u8], head: Head, info: &impl Encode) -> Option<usize> {
+    let mut place = [0; 1024];
+    let octets = info.encode_to_slice(&mut place).ok()?;
+    optional(buffer, head, place.get(..octets)?)
+}
+
+/// Writes an operation that says this.
+pub(super) fn optional(buffer: &mut [u8], (xid, credit, optdir, opttype): Head, optinfo: &[u8]) -> Option<usize> {
+    let body = v2::Body::Optional(Optional { optdir, opttype, optinfo });
+    XprtHdr { xid, vers: Version::Two.number(), credit, body }.encode_to_slice(buffer).ok()
+}
+
+#[cfg(test)]
+mod tests;
