@@ -1,15 +1,18 @@
 //! Transport headers, to be read by people.
 
+mod groups;
+
 use std::fmt;
 
 use rpcrdma_proto::chunk::{Limits, Segment};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::header::{Body, Chunks, Header};
-use rpcrdma_proto::property::Basic;
+use rpcrdma_proto::property::{Ability, Basic};
 use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::v2::properties::{
     Connprop, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
 };
+use rpcrdma_proto::v2::rtr::{ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP};
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
 
@@ -80,6 +83,10 @@ fn operation(code: u32) -> String {
         ROPT_REQPROP => "ROPT_REQPROP".to_owned(),
         ROPT_RESPROP => "ROPT_RESPROP".to_owned(),
         ROPT_UPDPROP => "ROPT_UPDPROP".to_owned(),
+        ROPT_XMTREQ => "ROPT_XMTREQ".to_owned(),
+        ROPT_XMTRESP => "ROPT_XMTRESP".to_owned(),
+        ROPT_XMTCONT => "ROPT_XMTCONT".to_owned(),
+        ROPT_REPTERR => "ROPT_REPTERR".to_owned(),
         other => format!("operation {other}"),
     }
 }
@@ -132,7 +139,7 @@ fn properties(code: u32, info: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result
             subset("rejected", answer.rej.iter(), f)?;
             values("instead ", answer.other.iter(), f)
         }),
-        _ => Ok(()),
+        _ => groups::show(code, info, f),
     }
 }
 
@@ -145,7 +152,10 @@ fn values<'a>(what: &str, values: impl Iterator<Item = Propval<'a>>, f: &mut fmt
                 write!(f, "{what}remote invalidation {}", if on { "wanted" } else { "not wanted" })?;
             }
             Ok(Some(Basic::BackwardSupport(support))) => write!(f, "{what}backward calls {support}")?,
-            Ok(None) => write!(f, "{what}property {} of {} octets", value.which, value.data.len())?,
+            Ok(None) => match Ability::of(&value) {
+                Ok(Some(ability)) => groups::ability(what, &ability, f)?,
+                _ => write!(f, "{what}property {} of {} octets", value.which, value.data.len())?,
+            },
             Err(error) => write!(f, "{what}property {}: {error}", value.which)?,
         }
     }

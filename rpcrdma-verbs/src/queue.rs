@@ -278,6 +278,11 @@ impl<D: Device, T> Endpoint<D, T> {
         !self.batch.requests.is_empty() || !self.batch.receives.is_empty()
     }
 
+    /// Requests that wait to be posted.
+    pub(crate) fn waiting(&self) -> usize {
+        self.batch.requests.len()
+    }
+
     /// Requests that are posted and not known to be done.
     pub(crate) fn under_way(&self) -> usize {
         self.flights.len()

@@ -12,12 +12,14 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::measure::{self, Move, moving, ping_pong};
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK;
 use crate::ground::{self, Ground, Job, address};
-use ends::Ends;
+use crate::world::rtr;
+use ends::{Costs, Ends};
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
@@ -51,6 +53,9 @@ pub(crate) struct Options {
     #[cfg(feature = "tokio")]
     #[arg(long)]
     tokio: bool,
+    /// What both ends speak beside Version Two.
+    #[arg(long, value_enum, default_value_t = Extension::None)]
+    extension: Extension,
     /// Microseconds from one end of the embedded fabric to the other: a call shows how many round trips it takes.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "device")]
     delay: Option<u64>,
@@ -73,6 +78,25 @@ pub(crate) enum Operation {
     Write,
 }
 
+/// What both ends speak beside Version Two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Extension {
+    /// Nothing: receive buffers of 4 KiB, and what does not fit is moved by RDMA Read and Write.
+    None,
+    /// Messages in up to 8 transmissions, and receive buffers of 4 KiB with 64 KiB for bulk data (rtrext-02).
+    Rtr,
+}
+
+impl Extension {
+    /// Settings with it.
+    fn of(self, config: Config) -> Config {
+        match self {
+            Self::None => config,
+            Self::Rtr => config.with_rtr(rtr()),
+        }
+    }
+}
+
 /// What one thread has found.
 struct Found {
     /// Nanoseconds for each call: the least, the median and the most of the samples.
@@ -81,6 +105,8 @@ struct Found {
     latencies: Vec<f64>,
     /// Registered octets of each connection's ends, both together.
     memory: usize,
+    /// What a call costs at both ends together, where both are here.
+    costs: Option<Costs>,
 }
 
 /// What the calls are held against, in the same run.
@@ -101,6 +127,9 @@ impl Options {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         if self.depth == 0 || self.connections == 0 || self.threads == 0 || self.size == 0 {
             return Err("size, depth, connections and threads must be one or more".into());
+        }
+        if self.extension == Extension::Rtr && self.shared_receives > 0 {
+            return Err("receives that are shared have one segment: not with --extension rtr".into());
         }
         if self.operation != Operation::Echo && self.size > BLOCK {
             return Err(format!("a call reads or writes {BLOCK} octets at most").into());
@@ -156,8 +185,9 @@ fn one_thread<G: Ground>(options: &Options, ground: &G, progress: bool) -> Resul
         eprint!("\r        \r");
     }
     let memory = (near.used() + far.used()) / options.connections as usize;
+    let costs = ends.costs()?;
     let latencies = ends.latencies(Duration::from_millis(200))?;
-    Ok(Found { calls: least_median_most(samples), latencies, memory })
+    Ok(Found { calls: least_median_most(samples), latencies, memory, costs })
 }
 
 fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use rpcrdma_proto::xdr::Decode;
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{Driver, Id, Placed, Writer};
 use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::{self, Denial};
@@ -57,10 +57,13 @@ impl Block {
     }
 }
 
-/// The one opaque of variable length in these arguments.
-fn data(arguments: &[u8]) -> Option<&[u8]> {
-    let (count, data) = u32::from_prefix(arguments).ok()?;
-    data.get(..count as usize)
+/// The one opaque of variable length in these arguments, in as many parts as it has come.
+fn data<'a>(call: &rpc::Call<'a>) -> Option<Vec<&'a [u8]>> {
+    let (count, data) = u32::from_prefix(call.arguments).ok()?;
+    match call.items {
+        [] => Some(vec![data.get(..count as usize)?]),
+        items => Some(items.iter().flat_map(Placed::parts).map(|part| &**part).collect()),
+    }
 }
 
 impl Service for Block {
@@ -70,6 +73,10 @@ impl Service for Block {
 
     fn versions(&self) -> RangeInclusive<u32> {
         1..=1
+    }
+
+    fn takes_items(&self) -> bool {
+        true
     }
 
     fn is_ready(&self, call: &rpc::Call<'_>) -> bool {
@@ -88,11 +95,12 @@ impl Service for Block {
                 results.frozen(data).map_err(|_| Denial::System)?;
             }
             WRITE | DISCARD => {
-                let data = data(call.arguments).ok_or(Denial::GarbageArguments)?;
+                let data = data(call).ok_or(Denial::GarbageArguments)?;
                 if call.procedure.number == WRITE {
-                    self.written = data.to_vec();
+                    self.written = data.concat();
                 }
-                let count = u32::try_from(data.len()).map_err(|_| Denial::System)?;
+                let count = data.iter().map(|part| part.len()).sum::<usize>();
+                let count = u32::try_from(count).map_err(|_| Denial::System)?;
                 results.put(&count).map_err(|_| Denial::System)?;
             }
             _ => return Err(Denial::ProcedureUnavailable),

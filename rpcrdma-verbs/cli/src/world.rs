@@ -5,6 +5,8 @@ use std::error::Error;
 use std::rc::Rc;
 
 use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::continuation::Rtr;
+use rpcrdma_proto::placement::{Segment, Structure};
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientError, ClientEvent};
 use rpcrdma_verbs::driver::{Driver, DriverError, Memory};
 use rpcrdma_verbs::dump::Dump;
@@ -15,6 +17,13 @@ use rpcrdma_verbs::server::Server;
 
 use crate::block::{Block, PROGRAM};
 use crate::ground::Ground;
+
+/// Messages in up to 8 transmissions, and receive buffers of 4 KiB with 64 KiB for bulk data.
+pub(crate) fn rtr() -> Rtr {
+    let head = Segment { length: 4096, align: 8, target: false };
+    let bulk = Segment { length: 1 << 16, align: 4096, target: true };
+    Rtr { structure: Structure::new(&[head, bulk]).ok(), ..Rtr::ALL }
+}
 
 /// What was sent, in its order.
 pub(crate) type Chart = Rc<RefCell<Vec<String>>>;

@@ -263,6 +263,7 @@ impl<D: Device> Connection<D> {
             }
         }
         if let Some(endpoint) = &mut self.endpoint {
+            self.counters.posted += endpoint.waiting() as u64;
             if endpoint.has_batch()
                 && let Err(error) = endpoint.post()
             {
@@ -324,6 +325,7 @@ impl<D: Device> Connection<D> {
     /// A completion of this connection's. False if the queue pair has failed.
     pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
         let Some(endpoint) = &mut self.endpoint else { return true };
+        self.counters.completed += 1;
         match endpoint.complete(completion) {
             Done::Receive(buf, Status::Success) => {
                 self.received(buf, completion.invalidated);
@@ -351,6 +353,7 @@ impl<D: Device> Connection<D> {
         if self.endpoint.as_ref().filter(ours).is_none() {
             return true;
         }
+        self.counters.completed += 1;
         let done = completion.status == Status::Success;
         if done {
             self.received(buf, completion.invalidated);

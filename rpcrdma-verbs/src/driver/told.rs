@@ -1,7 +1,7 @@
 //! What goes between a connection and its consumer.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Add, Range};
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{CallError, Failure, Reason, ReplyError, Served};
@@ -21,10 +21,34 @@ pub struct Counters {
     pub reads: u64,
     /// RDMA Writes.
     pub writes: u64,
+    /// Work requests posted: those, and binds and invalidations of memory windows. Receives are not counted.
+    pub posted: u64,
+    /// Completions taken, of receives too.
+    pub completed: u64,
+    /// Round trips that were waited for: a call of ours until its reply came, and a call of the peer's until its memory was
+    /// read.
+    pub round_trips: u64,
     /// Regions exposed to the peer.
     pub exposed: u64,
     /// Octets of messages that were copied into send buffers or out of receive buffers. Items that are moved apart are not.
     pub copied: u64,
+}
+
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            sends: self.sends + other.sends,
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            posted: self.posted + other.posted,
+            completed: self.completed + other.completed,
+            round_trips: self.round_trips + other.round_trips,
+            exposed: self.exposed + other.exposed,
+            copied: self.copied + other.copied,
+        }
+    }
 }
 
 /// What a consumer is told.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
-use rpcrdma_verbs::driver::{Driver, Id, WriteError, Writer};
+use rpcrdma_verbs::driver::{Counters, Driver, Id, WriteError, Writer};
 use rpcrdma_verbs::memory::{Budget, Buf};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::Credentials;
@@ -45,6 +45,27 @@ struct Work {
     block: u32,
 }
 
+/// What a call costs, at both ends together: exact counts over many calls.
+#[derive(Clone, Copy)]
+pub(super) struct Costs {
+    /// Round trips between the ends.
+    pub(super) round_trips: f64,
+    /// Messages, and RDMA Reads and Writes.
+    pub(super) messages: f64,
+    pub(super) moves: f64,
+    /// Work requests posted, receives left out.
+    pub(super) posts: f64,
+    /// Completions taken, of receives too.
+    pub(super) completions: f64,
+    /// Regions exposed to the peer.
+    pub(super) exposed: f64,
+    /// Octets copied into messages or out of them.
+    pub(super) copied: f64,
+}
+
+/// Calls over which costs are counted.
+const CALLS: u64 = 1 << 12;
+
 /// The most that one driver is given room for.
 const COMPLETIONS: u32 = 1 << 22;
 
@@ -59,6 +80,7 @@ impl<D: Device> Ends<D> {
         let completions = (8 * u32::from(depth) + 256).saturating_mul(connections).min(COMPLETIONS);
         let mut near = ground.driver(near, completions)?;
         let mut client = Config { calls: depth.saturating_add(16), credits: depth.into(), ..Config::client() };
+        client = options.extension.of(client);
         share(&mut near, &mut client, options.shared_receives)?;
         let (address, server) = match options.connect {
             Some(mut address) => {
@@ -69,7 +91,7 @@ impl<D: Device> Ends<D> {
             }
             None => {
                 let mut far = ground.driver(far, completions)?;
-                let mut config = Config { serve: depth, ..Config::server() };
+                let mut config = options.extension.of(Config { serve: depth, ..Config::server() });
                 share(&mut far, &mut config, options.shared_receives)?;
                 let set = options.buffers() * options.size as usize / BLOCK as usize;
                 let blocks = if options.operation == Operation::Read { set.max(1) } else { 0 };
@@ -111,6 +133,37 @@ impl<D: Device> Ends<D> {
             self.round(false)?;
         }
         Ok(elapsed.as_nanos() as f64 / done.max(1) as f64)
+    }
+
+    /// What a call costs; none if the server is elsewhere.
+    pub(super) fn costs(&mut self) -> Result<Option<Costs>, Box<dyn Error>> {
+        let Some(before) = self.counters() else { return Ok(None) };
+        let mut done = 0;
+        while done < CALLS {
+            done += self.round(true)?;
+        }
+        while self.clients.iter().any(|(_, open)| *open > 0) {
+            done += self.round(false)?;
+        }
+        let Some(after) = self.counters() else { return Ok(None) };
+        let each = |of: fn(&Counters) -> u64| (of(&after) - of(&before)) as f64 / done as f64;
+        Ok(Some(Costs {
+            round_trips: each(|all| all.round_trips),
+            messages: each(|all| all.sends),
+            moves: each(|all| all.reads + all.writes),
+            posts: each(|all| all.posted),
+            completions: each(|all| all.completed),
+            exposed: each(|all| all.exposed),
+            copied: each(|all| all.copied),
+        }))
+    }
+
+    /// What all connections have done at both ends; none if the server is elsewhere.
+    fn counters(&self) -> Option<Counters> {
+        let (far, server) = self.server.as_ref()?;
+        let clients = self.clients.iter().filter_map(|(client, _)| self.near.counters(client.id()));
+        let served = server.connections().iter().filter_map(|id| far.counters(*id));
+        Some(clients.chain(served).fold(Counters::default(), |sum, one| sum + one))
     }
 
     /// Microseconds from each call to its reply.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use super::{Found, Operation, Options, Reference};
+use super::{Costs, Found, Operation, Options, Reference};
 
 /// What is told of all threads together.
 struct Sums {
@@ -15,6 +15,7 @@ struct Sums {
     /// Microseconds that half, 90 %, 99 % and 99.9 % of the calls have taken at most.
     percentiles: [f64; 4],
     memory: usize,
+    costs: Option<Costs>,
 }
 
 fn sums(options: &Options, found: &[Found]) -> Sums {
@@ -32,6 +33,7 @@ fn sums(options: &Options, found: &[Found]) -> Sums {
         octets: ways * f64::from(options.size) * rate,
         percentiles: [500, 900, 990, 999].map(percentile),
         memory: found.first().map_or(0, |one| one.memory),
+        costs: found.first().and_then(|one| one.costs),
     }
 }
 
@@ -62,6 +64,17 @@ fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
+    if let (Some(costs), Some(json)) = (sums.costs, json.as_object_mut()) {
+        json.insert("extension".to_owned(), format!("{:?}", options.extension).to_lowercase().into());
+        json.insert(
+            "per_rpc".to_owned(),
+            serde_json::json!({
+                "round_trips": costs.round_trips, "messages": costs.messages, "reads_and_writes": costs.moves,
+                "work_requests": costs.posts, "completions": costs.completions, "exposed": costs.exposed,
+                "octets_copied": costs.copied,
+            }),
+        );
+    }
     if let (Some(delay), Some(json)) = (options.delay, json.as_object_mut()) {
         json.insert("delay_us".to_owned(), delay.into());
     }
@@ -102,5 +115,12 @@ fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         out,
         "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} at 99 %, {last:.1} at 99.9 %"
     )?;
+    if let Some(Costs { round_trips, messages, moves, posts, completions, exposed, copied }) = sums.costs {
+        writeln!(
+            out,
+            "    each call: {round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA Reads and Writes, {posts:.2} work \
+             requests, {completions:.2} completions, {exposed:.2} regions exposed, {copied:.0} octets copied"
+        )?;
+    }
     writeln!(out, "    {} octets registered for each connection, both ends together", sums.memory)
 }

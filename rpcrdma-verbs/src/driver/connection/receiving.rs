@@ -237,6 +237,7 @@ impl<D: Device> Connection<D> {
         if let Some(ours) = self.calls.get(place) {
             debug!(parent: &ours.span, inline = reply.inline.len(), long = reply.long, "replied");
         }
+        self.counters.round_trips += 1;
         let mut written = reply.results.clone();
         if let Some(message) = reply.gathered {
             for item in &message.items {
@@ -362,6 +363,7 @@ impl<D: Device> Connection<D> {
             endpoint.push(Operation::Read { from }, &[part], last, if last { Work::Read(call) } else { Work::Part });
         }
         self.counters.reads += reads.len() as u64;
+        self.counters.round_trips += u64::from(!reads.is_empty());
         let place = self.session.served_place(call);
         if let Some(theirs) = at(&mut self.served, place) {
             theirs.whole = Some(whole);
