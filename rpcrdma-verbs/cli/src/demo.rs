@@ -1,8 +1,11 @@
 //! `rpcrdma demo`: every feature once, with the messages that it takes.
 
+mod broken;
+mod groups;
+
 use std::error::Error;
 
-use rpcrdma_proto::connection::{Config, Reason};
+use rpcrdma_proto::connection::{Config, Properties, Reason};
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, ClientError, ClientEvent};
@@ -20,12 +23,18 @@ struct Scene<D: Device> {
     play: fn(&mut World<D>) -> Result<(), String>,
 }
 
-fn scenes<D: Device>() -> [Scene<D>; 11] {
+fn scenes<D: Device>() -> [Scene<D>; 12] {
     [
         Scene {
             title: "The version is found out, and properties are exchanged",
             client: Config::client,
             server: Config::server,
+            play: negotiation,
+        },
+        Scene {
+            title: "Characteristics (xcharext-02) in place of properties",
+            client: || Config { properties: Properties::Characteristics, ..Config::client() },
+            server: || Config { properties: Properties::Characteristics, ..Config::server() },
             play: negotiation,
         },
         Scene { title: "A server of Version One", client: Config::client, server: server_of_one, play: fallback },
@@ -104,7 +113,7 @@ impl Job for Play {
     fn on<G: Ground>(self, ground: &G) -> Result<bool, Box<dyn Error>> {
         let (mut passed, mut failed) = (0, 0);
         let invalidates = ground.open()?.capabilities().remote_invalidation();
-        for scene in scenes::<G::Device>() {
+        for scene in scenes::<G::Device>().into_iter().chain(groups::scenes()) {
             println!("\n{}", scene.title);
             if (scene.client)().remote_invalidation && !invalidates {
                 println!("    left out: the device can't take it");

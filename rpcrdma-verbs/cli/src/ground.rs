@@ -11,6 +11,7 @@ use rpcrdma_verbs::provider::{Device, VerbError};
 
 /// Which device, and where it listens.
 #[derive(Clone, clap::Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// An RDMA device of this host, as `rpcrdma devices` lists it; without it, the embedded fabric.
     #[arg(long)]

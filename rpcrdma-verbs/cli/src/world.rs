@@ -34,6 +34,7 @@ pub(crate) struct World<D: Device> {
     pub(crate) near: Driver<D>,
     pub(crate) far: Driver<D>,
     pub(crate) server: Server<Block>,
+    pub(crate) chart: Chart,
 }
 
 /// How a call has ended.
@@ -50,11 +51,12 @@ impl<D: Device> World<D> {
         let block = Block::new(&far, 1)?;
         let server = Server::bind(&mut far, ground.address(), server, block)?;
         let client = Client::connect(&mut near, server.address(), client, Credentials::none())?;
-        Ok(Self { client, near, far, server })
+        Ok(Self { client, near, far, server, chart: Chart::default() })
     }
 
     /// Draws every message that is sent.
     pub(crate) fn draw(&mut self, chart: &Chart) {
+        self.chart = chart.clone();
         for (driver, arrow) in [(&mut self.near, "client ---->"), (&mut self.far, "<---- server")] {
             let chart = chart.clone();
             driver.watch(move |_, message| chart.borrow_mut().push(format!("{arrow}  {}", Dump(message))));
