@@ -5,6 +5,7 @@
 jobs=(
     "conformance 180"
     "transport 120"
+    "groups 120"
     "demo 60"
     "windows 60"
     "cuts 120"
