@@ -424,6 +424,13 @@ impl<D: Device> Driver<D> {
         self.get_mut(id).ok_or(ReplyError::Ended)?.reply_with(call, message)
     }
 
+    /// Takes back what a call of a peer's came in, when it has been served.
+    pub(crate) fn seen(&mut self, id: Id, payload: Payload) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.seen(payload);
+        }
+    }
+
     /// The memory of a call that has ended.
     pub(crate) fn take_memory(&mut self, id: Id, xid: u32) -> Memory {
         self.get_mut(id).map_or_else(Memory::default, |connection| connection.take_memory(xid))

@@ -144,7 +144,8 @@ pub(crate) struct Batch {
 struct Flight<T> {
     what: T,
     _first: Option<Lent>,
-    // On the heap, where there are any: most requests have one part at most.
+    _second: Option<Lent>,
+    // On the heap, where there are any: most requests have two parts at most.
     _more: Vec<Lent>,
 }
 
@@ -207,12 +208,12 @@ impl<D: Device, T> Endpoint<D, T> {
             self.batch.slices.push(slice);
         }
         let mut lent = parts.iter().filter(|_| !binds).map(|part| part.buf.clone());
-        let (first, more) = (lent.next(), lent.collect());
+        let (first, second, more) = (lent.next(), lent.next(), lent.collect());
         let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
         let slices = (from as u32, parts.len() as u32);
         self.batch.requests.push(WorkRequest { id, signaled, slices, operation });
-        self.flights.push_back(Flight { what, _first: first, _more: more });
+        self.flights.push_back(Flight { what, _first: first, _second: second, _more: more });
         true
     }
 

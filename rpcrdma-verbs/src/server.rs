@@ -111,6 +111,7 @@ impl<S: Service> Server<S> {
         peers.take(driver, |driver, id, arrival| {
             if let Some(arrival) = taken(driver, id, arrival, items) {
                 serve_one(service, driver, id, &arrival);
+                driver.seen(id, arrival.message);
             }
         })
     }

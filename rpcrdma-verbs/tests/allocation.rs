@@ -6,6 +6,7 @@
 mod world;
 
 use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::continuation::Rtr;
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::client::{CallId, ClientEvent};
 use rpcrdma_verbs::driver::Counters;
@@ -38,6 +39,16 @@ fn null(world: &mut World) {
 fn echo(world: &mut World) {
     let octets = &block()[..512];
     let id = world.client.call(&mut world.near, call(ECHO, 512), |writer| {
+        writer.octets(octets);
+        Ok(())
+    });
+    finish(world, id.unwrap(), |results| assert!(results == octets));
+}
+
+/// More octets than one Send has.
+fn long_echo(world: &mut World) {
+    let octets = &block()[..16_384];
+    let id = world.client.call(&mut world.near, call(ECHO, 16_384), |writer| {
         writer.octets(octets);
         Ok(())
     });
@@ -138,6 +149,27 @@ fn results_apart_are_neither_copied_nor_allocated_for() {
         }
         assert_eq!(copied[0], copied[1], "what is copied does not grow with the result");
         assert!(copied[0].iter().sum::<u64>() < u64::from(COUNTED) * 256);
+    }
+}
+
+/// Data that the Sends place, and messages in several transmissions (rtrext-02).
+#[test]
+fn transmissions_are_not_allocated_for_and_placed_data_not_copied() {
+    type Rpc = Box<dyn Fn(&mut World)>;
+    let rpcs: [(&str, Rpc, bool); 3] = [
+        ("argument", Box::new(write(1 << 16)), true),
+        ("result", Box::new(read(1 << 16)), true),
+        ("echo", Box::new(long_echo), false),
+    ];
+    for (name, rpc, placed) in rpcs {
+        let rtr = if placed { world::rtr() } else { Rtr::ALL };
+        let mut world = World::new(Config::client().with_rtr(rtr), Config::server().with_rtr(rtr));
+        let (allocations, did) = steady(&mut world, rpc);
+        println!("{name}: {allocations} allocations in {COUNTED} RPCs; {did:?}");
+        assert_eq!(allocations, 0, "{name}");
+        assert_eq!(did.map(|did| did.reads + did.writes + did.exposed), [0, 0], "{name}");
+        let copied = did.iter().map(|did| did.copied).sum::<u64>() / u64::from(COUNTED);
+        assert!(!placed || copied < 256, "{name}: {copied} octets copied");
     }
 }
 

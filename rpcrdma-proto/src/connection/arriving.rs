@@ -1,6 +1,7 @@
 //! Transmissions of rtrext-02 as they come: the group that is being put together.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -24,8 +25,10 @@ pub(super) struct Arriving {
     group: Option<Box<Group>>,
     /// The rest of a group that was refused: it is passed over.
     passing: Option<(u32, MsgType)>,
-    /// Memory for the next one.
+    /// Memory for the next one, and for messages: as many as were ever given out at once.
     spare: Option<Box<Group>>,
+    #[expect(clippy::vec_box, reason = "the boxes are given out as they are")]
+    messages: Vec<Box<Gathered>>,
 }
 
 /// A group of transmissions.
@@ -49,7 +52,7 @@ pub(super) struct Asks {
     pub(super) reserve: u32,
     pub(super) directions: ArrayVec<Direction, WRITES>,
     /// The memory that the directions offer, one after the other.
-    pub(super) segments: alloc::vec::Vec<v2::Segment>,
+    pub(super) segments: Vec<v2::Segment>,
 }
 
 /// A transmission as it came.
@@ -119,11 +122,12 @@ impl Arriving {
 
     /// Takes back the memory of a message.
     pub(super) fn recycle(&mut self, message: Box<Gathered>) {
-        if let Some(spare) = &mut self.spare {
-            spare.message = message;
-        } else {
-            self.spare = Some(Box::new(Group::new(message)));
-        }
+        self.messages.push(message);
+    }
+
+    /// Memory for the message of a group in place of the one that is given out.
+    pub(super) fn another(&mut self) -> Box<Gathered> {
+        self.messages.pop().unwrap_or_default()
     }
 
     /// Takes back the memory of a group.

@@ -29,6 +29,18 @@ pub(super) struct Extension {
     pub(super) reports: VecDeque<(Report, MsgType)>,
 }
 
+/// What sending needs of rtrext-02; nothing, where it is not spoken.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    /// What is allowed for our calls, and for our replies.
+    pub(super) calls: Option<&'a Groups>,
+    pub(super) replies: Option<(&'a Structure, u32)>,
+    /// Microseconds for which a reply is kept.
+    pub(super) keep: u64,
+    /// The place of the message that is being sent.
+    pub(super) sending: Option<&'a mut Option<Box<Sending>>>,
+}
+
 impl Extension {
     pub(super) fn new(settings: Rtr, receive_size: u32) -> Self {
         Self {
@@ -92,6 +104,16 @@ impl Extension {
     /// The requester's receive buffers, and transmissions of a reply that we send.
     pub(super) fn replies(&self) -> Option<(&Structure, u32)> {
         self.replies.as_ref().map(|(structure, limit)| (structure, *limit))
+    }
+
+    /// What sending needs of it.
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            calls: self.calls.as_ref(),
+            replies: self.replies.as_ref().map(|(structure, limit)| (structure, *limit)),
+            keep: self.settings.keep,
+            sending: Some(&mut self.sending),
+        }
     }
 
     /// Queues a report, from requester to responder or back.

@@ -333,13 +333,15 @@ impl Requests {
 
     /// Writes the header of the next call that is ready.
     ///
-    /// A call in several transmissions goes on with what is given with the first one.
+    /// A call in several transmissions goes on with what is left in `sending`.
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],
         link: &Link<'_>,
+        sending: Option<&mut Option<Box<Sending>>>,
         out: &mut Queues,
-    ) -> Option<(Transmit, Option<Box<Sending>>)> {
+    ) -> Option<Transmit> {
+        let mut sending = sending;
         while let Some(xid) = self.ready.front().copied() {
             let index = self.slots.index(xid);
             let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Ready) else {
@@ -347,8 +349,8 @@ impl Requests {
                 continue;
             };
             if request.grouped().is_some() {
-                match self.transmit_group(xid, buffer, link) {
-                    Grouping::Sent(transmit, sending) => return Some((transmit, Some(sending))),
+                match self.transmit_group(xid, buffer, link, sending.as_deref_mut()) {
+                    Grouping::Sent(transmit) => return Some(transmit),
                     Grouping::Waits => return None,
                     Grouping::Otherwise => self.end(xid, Outcome::Again, out),
                 }
@@ -370,7 +372,7 @@ impl Requests {
             self.unsent -= 1;
             request.turn(Turn::Transmitted);
             request.sending = true;
-            return Some((Transmit { what: Sent::Call { xid }, header, invalidate: None, share: None }, None));
+            return Some(Transmit { what: Sent::Call { xid }, header, invalidate: None, share: None });
         }
         None
     }

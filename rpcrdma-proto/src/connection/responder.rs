@@ -336,13 +336,13 @@ impl Serving {
 
     /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
     ///
-    /// A reply in several transmissions goes on with what is given with the first one, and is kept `until` then.
+    /// A reply in several transmissions goes on with what is left in `sending`, and is kept `until` then.
     pub(super) fn transmit<'a>(
         &mut self,
         buffer: &mut [u8],
-        until: u64,
+        (until, sending): (u64, Option<&mut Option<Box<Sending>>>),
         terms: impl Fn(Version) -> Terms<'a>,
-    ) -> Option<(Transmit, Option<Box<Sending>>)> {
+    ) -> Option<Transmit> {
         let key = *self.replies.front()?;
         if self.slots.len() - self.index.len() >= usize::from(self.most) {
             return None;
@@ -354,7 +354,7 @@ impl Serving {
         };
         if call.answer.group.is_some() {
             let terms = terms(call.version);
-            return self.transmit_group(key, terms, until, buffer);
+            return self.transmit_group(key, terms, (until, sending?), buffer);
         }
         let credits = self.credits.next(call.asked);
         let header = write(call, self.writes.get(place), credits, buffer)?;
@@ -363,7 +363,7 @@ impl Serving {
         call.step(Step::Transmitted);
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
-        Some((Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate, share: None }, None))
+        Some(Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate, share: None })
     }
 
     /// The reply to a call is transmitted: its credits are free, unless it goes again.

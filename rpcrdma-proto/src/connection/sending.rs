@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use alloc::boxed::Box;
+
 use arrayvec::ArrayVec;
 
 use super::headers::write_more;
@@ -78,6 +80,14 @@ impl Sending {
         };
         sending.advance();
         sending
+    }
+
+    /// Takes the place of the message before, of which all has gone.
+    pub(super) fn put(self, place: &mut Option<Box<Self>>) {
+        match place {
+            Some(before) => **before = self,
+            None => *place = Some(Box::new(self)),
+        }
     }
 
     /// Whether all of its transmissions were polled.

@@ -15,7 +15,7 @@ use tracing::{Span, debug, debug_span, warn};
 use super::Scratch;
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
-use super::told::{Counters, GivenBack, Memory, Refused, Request, Told, Unanswered};
+use super::told::{Counters, GivenBack, Memory, Payload, Placed, Refused, Request, Told, Unanswered};
 use crate::memory::{Buf, Lent, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{Done, Endpoint, Received, SLICES};
@@ -45,6 +45,8 @@ pub(crate) struct Connection<D: Device> {
     free: Vec<usize>,
     /// Memory for the lists of segments of receive buffers.
     spares: Vec<Vec<Buf>>,
+    /// Memory for the items of calls.
+    spare_items: Vec<Vec<Placed>>,
     /// What follows the header of the message that is being sent.
     laid: Vec<Laid>,
     /// Whether the message that is being sent in transmissions has memory that is not copied.
@@ -140,6 +142,7 @@ impl<D: Device> Connection<D> {
     pub(crate) fn new(session: Session, requests: usize, uses_windows: bool, pool: &Pool<D>) -> Self {
         Self {
             spares: Vec::new(),
+            spare_items: Vec::new(),
             laid: Vec::new(),
             holds: false,
             zeros: None,
@@ -228,6 +231,15 @@ impl<D: Device> Connection<D> {
         self.session.reply(call, message.length(), &items)?;
         std::mem::swap(&mut theirs.reply, message);
         Ok(())
+    }
+
+    /// Takes back what a call came in, when nobody looks at it any more.
+    pub(crate) fn seen(&mut self, payload: Payload) {
+        let mut items = payload.items;
+        if items.capacity() > 0 {
+            items.clear();
+            self.spare_items.push(items);
+        }
     }
 
     /// Does all that the session wants done, as far as the send queue has room, and posts it.

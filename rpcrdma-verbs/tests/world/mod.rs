@@ -9,9 +9,11 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
 use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::continuation::Rtr;
+use rpcrdma_proto::placement::{Segment, Structure};
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, Client};
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{Driver, Id, Placed, Writer};
 use rpcrdma_verbs::memory::{Budget, Pool};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
@@ -40,8 +42,11 @@ pub fn block() -> &'static [u8] {
 }
 
 /// What WRITE answers.
-pub fn sum(octets: &[u8]) -> u32 {
-    octets.iter().fold(octets.len() as u32, |sum, octet| sum.rotate_left(5) ^ u32::from(*octet))
+pub fn sum<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let octets = parts.into_iter().flatten();
+    let (sum, count) =
+        octets.fold((0u32, 0), |(sum, count), octet| (sum.rotate_left(5) ^ u32::from(*octet), count + 1));
+    sum ^ count
 }
 
 pub struct Block<D: Device = SoftwareDevice> {
@@ -67,6 +72,10 @@ impl<D: Device> Service for Block<D> {
         1..=1
     }
 
+    fn takes_items(&self) -> bool {
+        true
+    }
+
     fn is_ready(&self, call: &rpc::Call<'_>) -> bool {
         call.procedure.number == READY
     }
@@ -88,8 +97,11 @@ impl<D: Device> Service for Block<D> {
             }
             WRITE => {
                 let (count, data) = u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
-                let data = data.get(..count as usize).ok_or(Denial::GarbageArguments)?;
-                results.put(&sum(data)).map_err(|_| Denial::System)?;
+                let sum = match call.items {
+                    [] => sum([data.get(..count as usize).ok_or(Denial::GarbageArguments)?]),
+                    items => sum(items.iter().flat_map(Placed::parts).map(|part| &**part)),
+                };
+                results.put(&sum).map_err(|_| Denial::System)?;
             }
             _ => return Err(Denial::ProcedureUnavailable),
         }
@@ -150,6 +162,13 @@ impl World {
         self.far.turn().unwrap();
         self.server.serve(&mut self.far);
     }
+}
+
+/// rtrext-02 with receive buffers of 4 KiB, and 64 KiB for bulk data.
+pub fn rtr() -> Rtr {
+    let head = Segment { length: 4096, align: 8, target: false };
+    let bulk = Segment { length: 1 << 16, align: 4096, target: true };
+    Rtr { structure: Some(Structure::new(&[head, bulk]).unwrap()), ..Rtr::ALL }
 }
 
 /// A call of a procedure, whose results may have so many octets.

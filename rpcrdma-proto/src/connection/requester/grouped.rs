@@ -89,7 +89,7 @@ impl Request {
 /// What comes of a call in transmissions whose turn it is.
 pub(super) enum Grouping {
     /// Its first transmission goes.
-    Sent(Transmit, Box<Sending>),
+    Sent(Transmit),
     /// Its credits are not there now.
     Waits,
     /// It is to travel otherwise by now.
@@ -99,18 +99,26 @@ pub(super) enum Grouping {
 impl Requests {
     /// Begins to send a call, if all that it needs is there still.
     #[cold]
-    pub(super) fn transmit_group(&mut self, xid: u32, buffer: &mut [u8], link: &Link<'_>) -> Grouping {
+    pub(super) fn transmit_group(
+        &mut self,
+        xid: u32,
+        buffer: &mut [u8],
+        link: &Link<'_>,
+        place: Option<&mut Option<Box<Sending>>>,
+    ) -> Grouping {
         let messages = self.slots.get(xid).map_or(1, Request::messages);
         if !Self::may_send(&self.credits, self.unsent, messages) {
             // Where nothing is under way, nothing will bring the credits back that it was given.
             let waits = self.credits.messages() != self.unsent;
             return if waits { Grouping::Waits } else { Grouping::Otherwise };
         }
-        match self.begin_group(xid, link, buffer) {
-            Some((transmit, sending)) => {
+        match place.zip(self.begin_group(xid, link, buffer)) {
+            Some((place, sending)) => {
                 self.ready.pop_front();
                 self.begun(xid);
-                Grouping::Sent(transmit, sending)
+                let transmit = sending.first(None);
+                sending.put(place);
+                Grouping::Sent(transmit)
             }
             None => Grouping::Otherwise,
         }
@@ -118,7 +126,7 @@ impl Requests {
 
     /// Writes the header of the first transmission of a call; none if it is to travel otherwise by now.
     // spec: rtr-5.1-a, rtr-4.2-a, rtr-4.2-b, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f
-    pub(super) fn begin_group(&self, xid: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<(Transmit, Box<Sending>)> {
+    fn begin_group(&self, xid: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<Sending> {
         let (request, groups) = (self.slots.get(xid)?, link.groups?);
         let segments = request.own(self.segments.get(self.slots.index(xid)));
         let laid = request.laid(segments, groups)?;
@@ -132,10 +140,10 @@ impl Requests {
             length: request.length,
         };
         let count = request.messages();
-        let sending = Box::new(Sending::new(outline, laid.header, count, laid.apart, laid.placed));
+        let sending = Sending::new(outline, laid.header, count, laid.apart, laid.placed);
         let written = write(request, segments, &sending, buffer)?;
         debug_assert_eq!(written, laid.header as usize, "what was planned is what is written");
-        (written == laid.header as usize).then(|| (sending.first(None), sending))
+        (written == laid.header as usize).then_some(sending)
     }
 
     /// The reply to a call has come in transmissions: whether its buffers are kept. None if it invalidated a key that is not

@@ -56,7 +56,7 @@ fn a_header_has_what_was_exposed() {
             let regions = exposed(&mut requests, xid, &link, &mut out);
             let counted = requests.slots.get(xid).unwrap().header(&link, requests.segments.get(0));
             let mut octets = [0; 1024];
-            let (sent, _) = requests.transmit(&mut octets, &link, &mut out).unwrap();
+            let sent = requests.transmit(&mut octets, &link, None, &mut out).unwrap();
             assert_eq!(sent.header, counted as usize);
             let inline: u32 = requests.parts(xid).map(|part| part.end - part.start).sum();
             octets[sent.header..sent.header + 4].copy_from_slice(&xid.to_be_bytes());
@@ -83,11 +83,11 @@ fn a_call_that_no_longer_fits_travels_another_way() {
     requests.admit(&larger, None, &mut out);
     assert!(requests.has_ready());
     let mut octets = [0; 1024];
-    assert!(requests.transmit(&mut octets, &link(Version::Two), &mut out).is_none());
+    assert!(requests.transmit(&mut octets, &link(Version::Two), None, &mut out).is_none());
     assert!(requests.has_waiting() && requests.credits.used() == 0);
     requests.admit(&link(Version::Two), None, &mut out);
     exposed(&mut requests, xid, &link(Version::Two), &mut out);
-    let (sent, _) = requests.transmit(&mut octets, &link(Version::Two), &mut out).unwrap();
+    let sent = requests.transmit(&mut octets, &link(Version::Two), None, &mut out).unwrap();
     assert_eq!(sent.header, 32 + 5 * 24, "a Position-Zero Read chunk");
 }
 

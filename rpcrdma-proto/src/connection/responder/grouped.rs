@@ -13,7 +13,7 @@ use crate::connection::life::{Service, Step};
 use crate::connection::output::{Action, Event, Message, Sent, Served, Transmit};
 use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
-use crate::continuation::headers;
+use crate::continuation::{Gathered, headers};
 use crate::placement::Layout;
 use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Return};
 use crate::v2::MsgType;
@@ -25,16 +25,27 @@ const PLAIN: u32 = Version::Two.header();
 
 impl Serving {
     /// A call has come, in transmissions of which each has taken its credit. It takes what the group has of it.
-    pub(in crate::connection) fn gathered(&mut self, group: &mut Group, out: &mut Queues) -> Result<Served, Unserved> {
+    ///
+    /// # Errors
+    /// It is not served; its message is given back.
+    pub(in crate::connection) fn gathered(
+        &mut self,
+        group: &mut Group,
+        message: Box<Gathered>,
+        out: &mut Queues,
+    ) -> Result<Served, (Unserved, Box<Gathered>)> {
         if self.is_open(group.xid) {
-            return Err(Unserved::Twice);
+            return Err((Unserved::Twice, message));
         }
         if self.index.len() >= usize::from(self.most) {
-            return Err(Unserved::Overrun);
+            return Err((Unserved::Overrun, message));
         }
-        let call = Call::gathered(group)?;
+        let call = match Call::gathered(group, &message) {
+            Ok(call) => call,
+            Err(fault) => return Err((fault.into(), message)),
+        };
         let (xid, reading) = (call.xid, call.life == Service::Reading);
-        let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err(Unserved::Overrun) };
+        let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err((Unserved::Overrun, message)) };
         let place = self.slots.index(key);
         self.directions.clear(place);
         self.directions.extend(place, group.asks.directions.iter().copied());
@@ -44,7 +55,7 @@ impl Serving {
         let slots = &self.slots;
         let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
         self.index.insert_unique(hash(self.seed, xid), key, rehash);
-        let (call, message) = (Served(key), core::mem::take(&mut group.message));
+        let call = Served(key);
         if reading {
             out.act(Action::Gather { call, message });
         } else {
@@ -90,7 +101,7 @@ impl Serving {
 
     /// Writes the header of the first transmission of a reply; none if the requester's buffers are others by now.
     // spec: rtr-5.1-b, rtr-4.2-a, rtr-4.2-b, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c
-    pub(super) fn begin_group(&self, key: u32, terms: Terms<'_>, buffer: &mut [u8]) -> Option<Box<Sending>> {
+    fn begin_group(&self, key: u32, terms: Terms<'_>, buffer: &mut [u8]) -> Option<Sending> {
         let (call, (theirs, _)) = (self.slots.get(key)?, terms.groups?);
         let group = call.answer.group?;
         let place = self.slots.index(key);
@@ -104,7 +115,7 @@ impl Serving {
             length: call.answer.length,
         };
         let (apart, placed) = (call.answer.chosen(group.placed | group.written), call.answer.chosen(group.placed));
-        let sending = Box::new(Sending::new(outline, group.header, group.count, apart, placed));
+        let sending = Sending::new(outline, group.header, group.count, apart, placed);
         let written = self.write_group(call, place, group, &sending, buffer)?;
         (written == group.header as usize).then_some(sending)
     }
@@ -222,9 +233,9 @@ impl Serving {
         &mut self,
         key: u32,
         terms: Terms<'_>,
-        until: u64,
+        (until, place): (u64, &mut Option<Box<Sending>>),
         buffer: &mut [u8],
-    ) -> Option<(Transmit, Option<Box<Sending>>)> {
+    ) -> Option<Transmit> {
         let sending = self.begin_group(key, terms, buffer)?;
         let call = self.slots.get_mut(key)?;
         let one = sending.count == 1;
@@ -235,14 +246,15 @@ impl Serving {
         self.kept.extend((until != 0).then_some((key, until)));
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
-        Some((sending.first(invalidate), Some(sending)))
+        let transmit = sending.first(invalidate);
+        sending.put(place);
+        Some(transmit)
     }
 }
 
 impl Call {
     /// A call in transmissions.
-    fn gathered(group: &Group) -> Result<Self, Fault> {
-        let message = &group.message;
+    fn gathered(group: &Group, message: &Gathered) -> Result<Self, Fault> {
         let buffer = message.buffers.first().ok_or(Fault::NoPayload)?.buffer;
         let mut call = Self {
             life: if message.has_reads() { Service::Reading } else { Service::Given },

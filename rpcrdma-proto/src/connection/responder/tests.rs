@@ -41,7 +41,7 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
     let terms = Terms { threshold: 140, invalidate: true, groups: None };
     assert_eq!(serving.reply(call, 100, &results, terms), Some(Ok(())));
     let mut header = [0; 512];
-    let (sent, _) = serving.transmit(&mut header, 0, |_| terms).unwrap();
+    let sent = serving.transmit(&mut header, (0, None), |_| terms).unwrap();
     assert_eq!((sent.invalidate, serving.parts(call).count()), (None, 0), "many keys, and nothing inline");
     let found: Vec<_> = serving
         .writes(call)
@@ -67,7 +67,7 @@ fn a_reply_chunk_is_used_where_the_reply_does_not_fit() {
     let call = arrive(&mut serving, &mut out, &octets).unwrap();
     let terms = Terms { threshold: 1024, invalidate: true, groups: None };
     assert_eq!(serving.reply(call, 500, &[], terms), Some(Ok(())));
-    let (sent, _) = serving.transmit(&mut [0; 512], 0, |_| terms).unwrap();
+    let sent = serving.transmit(&mut [0; 512], (0, None), |_| terms).unwrap();
     assert_eq!((sent.invalidate, serving.writes(call).count()), (Some(4), 0));
     assert_eq!((serving.parts(call).next(), serving.parts(call).count()), (Some(0..500), 1));
 }
@@ -84,7 +84,7 @@ fn xids_are_free_again_with_the_reply() {
         assert_eq!(arrive(&mut serving, &mut out, &octets), Err(Unserved::Twice));
         assert_eq!(serving.reply(call, 8, &[], terms), Some(Ok(())));
         assert!(serving.is_open(xid), "it is not sent yet");
-        assert!(serving.transmit(&mut [0; 64], 0, |_| terms).is_some());
+        assert!(serving.transmit(&mut [0; 64], (0, None), |_| terms).is_some());
         assert!(!serving.is_open(xid));
         serving.released(call, &mut out);
         assert_eq!((serving.len(), serving.length(call)), (0, None));
@@ -99,10 +99,10 @@ fn replies_wait_for_those_that_are_not_released() {
     let mut answered = |serving: &mut Serving, xid| {
         let call = arrive(serving, &mut out, &offering(xid, &[], None)).unwrap();
         assert_eq!(serving.reply(call, 8, &[], terms), Some(Ok(())));
-        (call, serving.transmit(&mut [0; 64], 0, |_| terms).is_some())
+        (call, serving.transmit(&mut [0; 64], (0, None), |_| terms).is_some())
     };
     let sent: Vec<_> = (0..5).map(|xid| answered(&mut serving, xid)).collect();
     assert_eq!(sent.iter().map(|(_, sent)| *sent).collect::<Vec<_>>(), [true, true, true, true, false]);
     serving.released(sent[0].0, &mut Queues::default());
-    assert!(serving.transmit(&mut [0; 64], 0, |_| terms).is_some());
+    assert!(serving.transmit(&mut [0; 64], (0, None), |_| terms).is_some());
 }

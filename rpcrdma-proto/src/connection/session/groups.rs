@@ -162,55 +162,59 @@ impl Session {
 
     /// All transmissions of a message are here.
     fn group_whole(&mut self, mut group: Box<Group>) -> Held {
-        let held = match group.direction {
-            MsgType::Call => self.request_whole(&mut group),
-            MsgType::Reply => self.reply_whole(&mut group),
+        let another = self.extension.as_mut().map(|extension| extension.arriving.another()).unwrap_or_default();
+        let message = core::mem::replace(&mut group.message, another);
+        let (held, unused) = match group.direction {
+            MsgType::Call => self.request_whole(&mut group, message),
+            MsgType::Reply => self.reply_whole(&group, message),
         };
         if let Some(extension) = &mut self.extension {
+            unused.into_iter().for_each(|message| extension.arriving.recycle(message));
             extension.arriving.done_with(group);
         }
         held
     }
 
-    fn request_whole(&mut self, group: &mut Group) -> Held {
+    /// A request: whether its buffers are kept, and its message if not.
+    fn request_whole(&mut self, group: &mut Group, message: Box<Gathered>) -> (Held, Option<Box<Gathered>>) {
         self.spoken(Version::Two);
         self.serving.forget_kept(u64::MAX, &mut self.out);
-        let offers = !group.message.segments.is_empty() || !group.asks.segments.is_empty();
+        let offers = !message.segments.is_empty() || !group.asks.segments.is_empty();
         if !self.link.takes(&self.config, Version::Two, offers) {
             self.serving.credits.drop_all(group.parts());
             self.refuse_as(group.xid, Version::Two, PeerError::Header);
-            return Held::Free;
+            return (Held::Free, Some(message));
         }
         let (xid, parts) = (group.xid, group.parts());
-        match self.serving.gathered(group, &mut self.out) {
-            Ok(_) => return Held::Kept,
-            Err(Unserved::Fault(_)) => self.refuse_as(xid, Version::Two, PeerError::Header),
-            Err(Unserved::Twice) => self.counters.twice += 1,
-            Err(Unserved::Overrun) => self.close(Reason::Overrun),
+        let (unserved, message) = match self.serving.gathered(group, message, &mut self.out) {
+            Ok(_) => return (Held::Kept, None),
+            Err(unserved) => unserved,
+        };
+        match unserved {
+            Unserved::Fault(_) => self.refuse_as(xid, Version::Two, PeerError::Header),
+            Unserved::Twice => self.counters.twice += 1,
+            Unserved::Overrun => self.close(Reason::Overrun),
         }
         self.serving.credits.drop_all(parts);
-        Held::Free
+        (Held::Free, Some(message))
     }
 
-    fn reply_whole(&mut self, group: &mut Group) -> Held {
+    /// A reply: whether its buffers are kept, and its message if not.
+    fn reply_whole(&mut self, group: &Group, message: Box<Gathered>) -> (Held, Option<Box<Gathered>>) {
         if self.requests.expected(group.xid) != Some(Kind::Rpc) {
             self.counters.unexpected += 1;
             if group.invalidated.is_some() {
                 self.close(Reason::Invalidated);
             }
-            return Held::Free;
+            return (Held::Free, Some(message));
         }
         self.spoken(Version::Two);
-        let message = core::mem::take(&mut group.message);
         match self.requests.gathered(group.xid, group.credits, group.invalidated, message, &mut self.out) {
-            Some(Ok(())) => Held::Kept,
-            Some(Err(message)) => {
-                group.message = message;
-                Held::Free
-            }
+            Some(Ok(())) => (Held::Kept, None),
+            Some(Err(message)) => (Held::Free, Some(message)),
             None => {
                 self.close(Reason::Invalidated);
-                Held::Free
+                (Held::Free, None)
             }
         }
     }

@@ -1,15 +1,12 @@
 //! What is polled.
 
-use alloc::boxed::Box;
-
 use super::Session;
 use crate::connection::config::Role;
-use crate::connection::extension::Extension;
+use crate::connection::extension::{Extension, Parts};
 use crate::connection::life::Stage;
 use crate::connection::output::{Action, Event, Sent, Transmit};
 use crate::connection::requester::{Kind, NEVER};
 use crate::connection::responder::Terms;
-use crate::connection::sending::Sending;
 use crate::error::PeerError;
 use crate::version::{Event as Turn, Negotiation, Version};
 
@@ -110,39 +107,25 @@ impl Session {
             self.abilities_told();
             return Some(Transmit { what: Sent::Header, header, invalidate: None, share: None });
         }
-        let (config, extension) = (&self.config, self.extension.as_deref());
-        let until = extension.map_or(0, |extension| now.saturating_add(extension.settings.keep));
-        let groups = extension.and_then(Extension::replies);
-        let terms = |version| Terms { groups, ..link.replies(config, version) };
-        if let Some((transmit, sending)) = serving.transmit(buffer, until, terms) {
+        let config = &self.config;
+        let Parts { calls, replies, keep, mut sending } =
+            self.extension.as_deref_mut().map(Extension::parts).unwrap_or_default();
+        let until = if keep == 0 { 0 } else { now.saturating_add(keep) };
+        let terms = |version| Terms { groups: replies, ..link.replies(config, version) };
+        if let Some(transmit) = serving.transmit(buffer, (until, sending.as_deref_mut()), terms) {
             link.answered = true;
-            self.goes_on(sending);
             return Some(transmit);
         }
         if !requests.has_ready() {
             return None;
         }
         let ready = config.role == Role::Client || self.peer_ready;
-        let Some(calls) =
-            link.calls(config, extension.and_then(|extension| extension.calls.as_ref())).filter(|_| ready)
-        else {
+        let Some(calls) = link.calls(config, calls).filter(|_| ready) else {
             // The peer has changed its mind.
             requests.withdraw(&mut self.out);
             return None;
         };
-        let (transmit, sending) = requests.transmit(buffer, &calls, &mut self.out)?;
-        self.goes_on(sending);
-        Some(transmit)
-    }
-
-    /// Keeps what is left of a message that goes in transmissions.
-    #[inline]
-    fn goes_on(&mut self, sending: Option<Box<Sending>>) {
-        if sending.is_some()
-            && let Some(extension) = &mut self.extension
-        {
-            extension.sending = sending;
-        }
+        requests.transmit(buffer, &calls, sending, &mut self.out)
     }
 
     #[cold]

@@ -156,7 +156,7 @@ impl<D: Device> Connection<D> {
                 Payload { buf: whole.into_buf().ok()?, octets: 0..length as usize, items: Vec::new() }
             }
             Place::Gathered(message) => {
-                let mut items = Vec::with_capacity(message.items.len());
+                let mut items = self.spare_items.pop().unwrap_or_default();
                 for item in &message.items {
                     items.extend(self.placed(item, &message));
                 }

@@ -97,21 +97,27 @@ pub(super) struct Posted {
     slices: Few,
 }
 
-/// Slices of a receive: one, as most have, or more.
+/// Slices of a receive: one or two, as most have, or more.
 #[derive(Clone, Debug)]
 enum Few {
     One(Slice),
+    Two([Slice; 2]),
     More(Box<[Slice]>),
 }
 
 impl Few {
     fn of(slices: &[Slice]) -> Self {
-        if let [one] = slices { Self::One(*one) } else { Self::More(slices.into()) }
+        match *slices {
+            [one] => Self::One(one),
+            [one, two] => Self::Two([one, two]),
+            _ => Self::More(slices.into()),
+        }
     }
 
     fn all(&self) -> &[Slice] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
+            Self::Two(two) => two,
             Self::More(more) => more,
         }
     }
