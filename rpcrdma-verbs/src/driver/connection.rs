@@ -108,8 +108,8 @@ struct Ours<D: Device> {
 /// A call of the peer's.
 #[derive(Debug, Default)]
 struct Theirs {
-    /// The whole call, while it is being put together.
-    whole: Option<Lent>,
+    /// The whole call, while it is being put together, and where it begins there.
+    whole: Option<(Lent, u32)>,
     reply: Message,
     /// The reply, where it goes to the Reply chunk.
     long: Option<Lent>,

@@ -152,8 +152,9 @@ impl<D: Device> Connection<D> {
             Place::Inline { buffer, octets } => self.payload(buffer, octets)?,
             Place::Placed { length } => {
                 let place = self.session.served_place(call);
-                let whole = self.served.get_mut(place)?.whole.take()?;
-                Payload { buf: whole.into_buf().ok()?, octets: 0..length as usize, items: Vec::new() }
+                let (whole, begin) = self.served.get_mut(place)?.whole.take()?;
+                let octets = begin as usize..(begin + length) as usize;
+                Payload { buf: whole.into_buf().ok()?, octets, items: Vec::new() }
             }
             Place::Gathered(message) => {
                 let mut items = self.spare_items.pop().unwrap_or_default();
@@ -292,73 +293,80 @@ impl<D: Device> Connection<D> {
     /// Puts a call of the peer's together: its inline octets are copied, and the rest is read to where it belongs.
     pub(super) fn read(&mut self, call: Served, buffer: Buffer, inline: Range<u32>, pool: &Pool<D>) {
         let received = self.give_back(buffer);
-        let Some((mut whole, length)) = self.whole(call, pool) else { return };
         let Some(pieces) = self.session.pieces(call) else { return };
-        whole.set_len(length);
-        let mut reads = std::mem::take(&mut self.reads);
-        reads.clear();
+        let reads = pieces
+            .clone()
+            .filter_map(|piece| if let Piece::Read { at, from } = piece { Some((at, from)) } else { None });
+        let mut all = std::mem::take(&mut self.reads);
+        all.clear();
+        all.extend(reads);
+        let Some(mut whole) = self.whole(call, &all, pool) else { return };
+        let Some(pieces) = self.session.pieces(call) else { return };
         for piece in pieces {
             match piece {
                 Piece::Inline { at, from, length } => {
                     let from = (inline.start + from) as usize;
                     let source = received.as_ref().and_then(|buf| buf.get(from..from + length as usize));
-                    let target = whole.get_mut(at as usize..(at + length) as usize);
-                    if let (Some(source), Some(target)) = (source, target) {
+                    if let (Some(source), Some(target)) = (source, whole.part(at, length)) {
                         target.copy_from_slice(source);
                         self.counters.copied += u64::from(length);
                     }
                 }
-                Piece::Padding { at, length } => {
-                    whole.get_mut(at as usize..(at + length) as usize).unwrap_or_default().fill(0);
-                }
-                Piece::Read { at, from } => reads.push((at, from)),
+                Piece::Padding { at, length } => whole.part(at, length).unwrap_or_default().fill(0),
+                Piece::Read { .. } => {}
             }
         }
-        self.read_all(call, whole.into(), &reads);
-        self.reads = reads;
+        self.read_all(call, whole, &all);
+        self.reads = all;
     }
 
     /// The same for a call that came in transmissions: what was placed is copied, too.
     pub(super) fn gather(&mut self, call: Served, message: Box<Gathered>, pool: &Pool<D>) {
         let structure = self.structure();
-        let Some((mut whole, length)) = self.whole(call, pool) else { return };
-        whole.set_len(length);
-        let mut reads = std::mem::take(&mut self.reads);
-        reads.clear();
+        let reads = message
+            .sources()
+            .filter_map(|one| if let Source::Read { at, from } = one { Some((at, from)) } else { None });
+        let mut all = std::mem::take(&mut self.reads);
+        all.clear();
+        all.extend(reads);
+        let Some(mut whole) = self.whole(call, &all, pool) else { return };
         for source in message.sources() {
             match source {
                 Source::Octets { at, from: Octets { buffer, octets } } => {
                     let length = octets.end - octets.start;
-                    let target = whole.get_mut(at as usize..(at + length) as usize).unwrap_or_default();
                     let kept = usize::try_from(buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
                     if let Some(kept) = kept {
-                        kept.copy(&octets, structure.as_ref(), target);
+                        kept.copy(&octets, structure.as_ref(), whole.part(at, length).unwrap_or_default());
                         self.counters.copied += u64::from(length);
                     }
                 }
-                Source::Padding { at, length } => {
-                    whole.get_mut(at as usize..(at + length) as usize).unwrap_or_default().fill(0);
-                }
-                Source::Read { at, from } => reads.push((at, from)),
+                Source::Padding { at, length } => whole.part(at, length).unwrap_or_default().fill(0),
+                Source::Read { .. } => {}
             }
         }
         self.done_with(message);
-        self.read_all(call, whole.into(), &reads);
-        self.reads = reads;
+        self.read_all(call, whole, &all);
+        self.reads = all;
     }
 
-    /// A buffer for all of a call, and its octets.
-    fn whole(&mut self, call: Served, pool: &Pool<D>) -> Option<(Buf, u32)> {
+    /// Room for all of a call, so that the longest of what is read begins a page: devices take longer over pages that they
+    /// share with something else.
+    fn whole(&mut self, call: Served, reads: &[(u32, Segment)], pool: &Pool<D>) -> Option<Whole> {
         let length = self.session.length(call)?;
-        Some((self.take(length, pool)?, length))
+        let longest = reads.iter().filter(|(_, from)| from.length >= PAGE).max_by_key(|(_, from)| from.length);
+        let begin = longest.map_or(0, |(at, _)| at.wrapping_neg() % PAGE);
+        let mut buf = self.take(length.checked_add(begin)?, pool)?;
+        buf.set_len(begin + length);
+        Some(Whole { buf, begin })
     }
 
     /// Reads the parts of a call to where they belong.
-    fn read_all(&mut self, call: Served, whole: Lent, reads: &[(u32, Segment)]) {
+    fn read_all(&mut self, call: Served, whole: Whole, reads: &[(u32, Segment)]) {
         let Some(endpoint) = &mut self.endpoint else { return };
+        let (buf, begin) = (Lent::from(whole.buf), whole.begin);
         for (number, (at, from)) in reads.iter().enumerate() {
             let last = number + 1 == reads.len();
-            let part = Part { buf: whole.clone(), from: *at, length: from.length };
+            let part = Part { buf: buf.clone(), from: begin + at, length: from.length };
             let from = Remote { address: from.offset, key: from.handle };
             endpoint.push(Operation::Read { from }, &[part], last, if last { Work::Read(call) } else { Work::Part });
         }
@@ -366,10 +374,28 @@ impl<D: Device> Connection<D> {
         self.counters.round_trips += u64::from(!reads.is_empty());
         let place = self.session.served_place(call);
         if let Some(theirs) = at(&mut self.served, place) {
-            theirs.whole = Some(whole);
+            theirs.whole = Some((buf, begin));
         }
         if reads.is_empty() {
             self.session.moved(call);
         }
+    }
+}
+
+/// Octets of a page.
+const PAGE: u32 = 4096;
+
+/// Room for all of a call.
+struct Whole {
+    buf: Buf,
+    /// Where the call begins in it.
+    begin: u32,
+}
+
+impl Whole {
+    /// Octets of the call.
+    fn part(&mut self, at: u32, length: u32) -> Option<&mut [u8]> {
+        let from = (self.begin + at) as usize;
+        self.buf.get_mut(from..from + length as usize)
     }
 }
