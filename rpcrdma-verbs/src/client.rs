@@ -6,7 +6,7 @@ use rpcrdma_proto::connection::{Config, Served, Session};
 
 pub use crate::calls::{Answered, Arrival, Call, CallId, ClientError, ClientEvent, ServeError};
 use crate::calls::{answer, begin, event, taken};
-use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, Told, WriteError, Writer};
 use crate::provider::Device;
 use crate::rpc::Credentials;
 
@@ -77,16 +77,28 @@ impl Client {
 
     /// What it is to be told next.
     pub fn event<D: Device>(&self, driver: &mut Driver<D>) -> Option<ClientEvent> {
-        loop {
-            match event(driver.event(self.id)?) {
-                ClientEvent::CalledBack(arrival) => {
-                    if let Some(arrival) = taken(driver, self.id, arrival, false) {
-                        return Some(ClientEvent::CalledBack(arrival));
-                    }
-                }
-                event => return Some(event),
+        match driver.event(self.id)? {
+            Told::Arrived { call, xid, message } if !message.items().is_empty() => {
+                self.called_back(driver, Arrival { call, xid, message })
             }
+            told => Some(event(told)),
         }
+    }
+
+    /// A call of the server's, with its items in place; what follows it, if there is no memory for that.
+    #[cold]
+    fn called_back<D: Device>(&self, driver: &mut Driver<D>, arrival: Arrival) -> Option<ClientEvent> {
+        let mut next = Some(arrival);
+        while let Some(arrival) = next {
+            if let Some(arrival) = taken(driver, self.id, arrival, false) {
+                return Some(ClientEvent::CalledBack(arrival));
+            }
+            next = match event(driver.event(self.id)?) {
+                ClientEvent::CalledBack(arrival) => Some(arrival),
+                event => return Some(event),
+            };
+        }
+        None
     }
 
     /// The engine of its connection: version, properties, counters.

@@ -213,6 +213,12 @@ impl Lent {
         self.share.capacity()
     }
 
+    /// Makes it so many octets long, up to its capacity. How many they are.
+    pub(crate) fn set_len(&mut self, length: u32) -> u32 {
+        self.length = length.min(self.capacity());
+        self.length
+    }
+
     /// Octets that it has.
     #[must_use]
     pub fn len(&self) -> u32 {

@@ -6,6 +6,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use arrayvec::ArrayVec;
+
 use crate::memory::{Buf, Lent};
 use crate::provider::{
     Completion, Device, Operation, QueuePair, Receive, Result, SharedReceives, Slice, Status, WorkRequest,
@@ -58,39 +60,47 @@ struct Posted {
 #[derive(Debug)]
 struct Pending {
     head: Lent,
-    // Most receives have one segment.
-    more: Vec<Lent>,
+    tail: Option<Box<Tail>>,
 }
+
+/// The segments of a receive buffer after the first, of which somebody may take some. It goes with them from one receive to
+/// the next, so that it is allocated once.
+pub(crate) type Tail = ArrayVec<Option<Lent>, { SLICES - 1 }>;
 
 /// A receive buffer, or what has come into it: its segments, one after the other.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) head: Buf,
-    pub(crate) more: Vec<Buf>,
+    pub(crate) tail: Option<Box<Tail>>,
 }
 
 impl From<Buf> for Received {
     /// One segment: all of a buffer.
     fn from(mut head: Buf) -> Self {
         head.set_len(head.capacity());
-        Self { head, more: Vec::new() }
+        Self { head, tail: None }
     }
 }
 
 impl Received {
     /// Octets that have come.
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
-        self.more.iter().fold(self.head.len() as u32, |sum, segment| sum + segment.len() as u32)
+        let head = self.head.len() as u32;
+        self.tail.as_ref().map_or(head, |tail| tail.iter().flatten().fold(head, |sum, segment| sum + segment.len()))
     }
 
-    /// Says how many octets have come into its segments, which have these lengths.
+    /// Says how many octets have come into its segments, which were as long as they can be.
+    #[inline]
     fn fill(&mut self, octets: u32) {
+        let Some(tail) = &mut self.tail else {
+            self.head.set_len(octets);
+            return;
+        };
         let mut left = octets;
-        for segment in std::iter::once(&mut self.head).chain(&mut self.more) {
-            // The length was that of the segment.
-            let here = left.min(segment.len() as u32);
-            segment.set_len(here);
-            left -= here;
+        left -= self.head.set_len(left.min(self.head.len() as u32));
+        for segment in tail.iter_mut().flatten() {
+            left -= segment.set_len(left.min(segment.len()));
         }
     }
 }
@@ -101,27 +111,29 @@ impl Posted {
     }
 
     /// Lends a buffer to a receive: its number. All of its segments are added to the slices, as long as they are.
-    #[inline]
+    #[inline(always)]
     fn lend(&mut self, received: Received, slices: &mut Vec<Slice>) -> Option<u32> {
-        let head = Lent::from(received.head);
+        let Received { head, tail } = received;
+        let head = Lent::from(head);
         slices.push(head.slice(0, head.len())?);
-        let more: Vec<Lent> = received.more.into_iter().map(Lent::from).collect();
-        slices.extend(more.iter().filter_map(|segment| segment.slice(0, segment.len())));
+        if let Some(tail) = &tail {
+            slices.extend(tail.iter().flatten().filter_map(|segment| segment.slice(0, segment.len())));
+        }
         let number = self.free.pop().unwrap_or_else(|| {
             self.buffers.push(None);
             self.buffers.len() as u32 - 1
         });
-        *self.buffers.get_mut(number as usize)? = Some(Pending { head, more });
+        *self.buffers.get_mut(number as usize)? = Some(Pending { head, tail });
         Some(number)
     }
 
     /// A receive is done, or was not posted: its buffer.
+    #[inline]
     fn take(&mut self, id: u64) -> Option<Received> {
         let number = id as u32 & (RECEIVE as u32 - 1);
-        let Pending { head, more } = self.buffers.get_mut(number as usize)?.take()?;
+        let Pending { head, tail } = self.buffers.get_mut(number as usize)?.take()?;
         self.free.push(number);
-        let more = more.into_iter().filter_map(|segment| segment.into_buf().ok()).collect();
-        Some(Received { head: head.into_buf().ok()?, more })
+        Some(Received { head: head.into_buf().ok()?, tail })
     }
 
     /// How many are posted.
@@ -197,6 +209,7 @@ impl<D: Device, T> Endpoint<D, T> {
 
     /// Adds a request to the batch. `parts` are the memory of ours that it uses, which is lent to it; but not to a bind, which
     /// touches nothing: what it exposes is lent as long as it is exposed.
+    #[inline]
     pub(crate) fn push(&mut self, operation: Operation, parts: &[Part], signaled: bool, what: T) -> bool {
         let binds = matches!(operation, Operation::Bind { .. });
         let from = self.batch.slices.len();
@@ -218,6 +231,7 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// Adds a receive to the batch; nothing is added where receives are shared.
+    #[inline]
     pub(crate) fn push_receive(&mut self, buffer: impl Into<Received>) {
         let Receives::Own(posted) = &mut self.receives else { return };
         let slices = &mut self.batch.receive_slices;
@@ -290,6 +304,7 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// What a completion is of.
+    #[inline]
     pub(crate) fn complete(&mut self, completion: &Completion) -> Done {
         // It may be left of an earlier queue pair with the same tag.
         if completion.queue_pair != self.pair.number() {
@@ -317,6 +332,7 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// The oldest request is done: what it was for.
+    #[inline]
     pub(crate) fn retire(&mut self) -> Option<T> {
         let flight = self.flights.pop_front()?;
         self.first = self.first.wrapping_add(1) & (RECEIVE as u32 - 1);

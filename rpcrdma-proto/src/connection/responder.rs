@@ -389,6 +389,7 @@ impl Serving {
     }
 
     /// The Send of a reply has given back its memory.
+    #[inline]
     pub(super) fn released(&mut self, served: Served, out: &mut Queues) {
         let Some(call) = self.slots.get_mut(served.0) else { return };
         if call.answer.group.is_some() && call.life == Service::Sending && (call.keeps || call.again) {

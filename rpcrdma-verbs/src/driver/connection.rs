@@ -15,10 +15,10 @@ use tracing::{Span, debug, debug_span, warn};
 use super::Scratch;
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
-use super::told::{Counters, GivenBack, Memory, Payload, Placed, Refused, Request, Told, Unanswered};
+use super::told::{Counters, GivenBack, Items, Memory, Payload, Refused, Request, Told, Unanswered};
 use crate::memory::{Buf, Lent, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
-use crate::queue::{Done, Endpoint, Received, SLICES};
+use crate::queue::{Done, Endpoint, Received, SLICES, Tail};
 use receiving::Kept;
 
 /// Regions that one call exposes.
@@ -43,10 +43,11 @@ pub(crate) struct Connection<D: Device> {
     /// Receive buffers that the session has kept.
     kept: Vec<Option<Kept>>,
     free: Vec<usize>,
-    /// Memory for the lists of segments of receive buffers.
-    spares: Vec<Vec<Buf>>,
-    /// Memory for the items of calls.
-    spare_items: Vec<Vec<Placed>>,
+    /// Memory for the lists of segments of receive buffers, and for the items of calls.
+    #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
+    tails: Vec<Box<Tail>>,
+    #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
+    spare_items: Vec<Box<Items>>,
     /// What follows the header of the message that is being sent.
     laid: Vec<Laid>,
     /// Whether the message that is being sent in transmissions has memory that is not copied.
@@ -141,7 +142,7 @@ fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
 impl<D: Device> Connection<D> {
     pub(crate) fn new(session: Session, requests: usize, uses_windows: bool, pool: &Pool<D>) -> Self {
         Self {
-            spares: Vec::new(),
+            tails: Vec::new(),
             spare_items: Vec::new(),
             laid: Vec::new(),
             holds: false,
@@ -235,8 +236,7 @@ impl<D: Device> Connection<D> {
 
     /// Takes back what a call came in, when nobody looks at it any more.
     pub(crate) fn seen(&mut self, payload: Payload) {
-        let mut items = payload.items;
-        if items.capacity() > 0 {
+        if let Some(mut items) = payload.items {
             items.clear();
             self.spare_items.push(items);
         }
@@ -321,8 +321,14 @@ impl<D: Device> Connection<D> {
         }
     }
 
+    /// The same, where it is seldom needed.
+    #[cold]
+    fn take_rarely(&mut self, octets: u32, pool: &Pool<D>) -> Option<Buf> {
+        self.take(octets, pool)
+    }
+
     /// Takes a buffer that the connection can't go on without.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, octets: u32, pool: &Pool<D>) -> Option<Buf> {
         match pool.take(octets) {
             Ok(buf) => Some(buf),

@@ -67,8 +67,11 @@ pub struct Payload {
     pub(super) buf: Buf,
     pub(super) octets: Range<usize>,
     /// What the peer's Sends have placed apart.
-    pub(super) items: Vec<Placed>,
+    pub(super) items: Option<Box<Items>>,
 }
+
+/// Items of one message.
+pub(super) type Items = ArrayVec<Placed, ITEMS>;
 
 /// An item of a message that the peer's Sends have placed apart (rtrext-02): its octets are where they landed.
 ///
@@ -116,7 +119,7 @@ impl Payload {
     /// The items that are not in its octets.
     #[must_use]
     pub fn items(&self) -> &[Placed] {
-        &self.items
+        self.items.as_ref().map(|items| items.as_slice()).unwrap_or_default()
     }
 
     /// The same message with all of its items in place: they are copied, if there are any.
@@ -124,15 +127,15 @@ impl Payload {
     /// # Errors
     /// There is no memory.
     pub(crate) fn flattened<D: Device>(self, pool: &Pool<D>) -> Result<Self, MemoryError> {
-        if self.items.is_empty() {
+        if self.items().is_empty() {
             return Ok(self);
         }
         let octets = self.octets();
-        let items: usize = self.items.iter().map(|item| item.length.next_multiple_of(4) as usize).sum();
+        let items: usize = self.items().iter().map(|item| item.length.next_multiple_of(4) as usize).sum();
         let length = octets.len() + items;
         let mut whole = pool.take(u32::try_from(length).map_err(|_| MemoryError::TooLarge(length))?)?;
         let mut left = octets;
-        for item in &self.items {
+        for item in self.items() {
             let before = (item.position as usize).saturating_sub(whole.len()).min(left.len());
             let (here, after) = left.split_at(before);
             whole.extend_from_slice(here);
@@ -144,7 +147,7 @@ impl Payload {
             left = after;
         }
         whole.extend_from_slice(left);
-        Ok(Self { octets: 0..whole.len(), buf: whole, items: Vec::new() })
+        Ok(Self { octets: 0..whole.len(), buf: whole, items: None })
     }
 }
 

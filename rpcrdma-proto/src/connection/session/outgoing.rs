@@ -52,20 +52,12 @@ impl Session {
     ///
     /// The order: errors, properties, replies, calls.
     // spec: v2-5-c, v2-5-d
+    #[inline]
     pub fn poll_transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
         if self.stage != Stage::Up || self.is_quiet() {
             return None;
         }
-        // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
-        let transmit = if self.extension.is_some() && self.continues() {
-            self.transmit_more(buffer)?
-        } else {
-            self.admit();
-            if self.receives.posted() < self.wanted_receives() {
-                return None;
-            }
-            self.transmit(now, buffer)?
-        };
+        let transmit = self.next_message(now, buffer)?;
         self.counters.sent += 1;
         if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
             self.negotiated(Turn::Sent);
@@ -74,7 +66,20 @@ impl Session {
         Some(transmit)
     }
 
+    fn next_message(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
+        // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
+        if self.extension.is_some() && self.continues() {
+            return self.transmit_more(buffer);
+        }
+        self.admit();
+        if self.receives.posted() < self.wanted_receives() {
+            return None;
+        }
+        self.transmit(now, buffer)
+    }
+
     /// Whether no message waits, which most polls find.
+    #[inline]
     fn is_quiet(&self) -> bool {
         let calls = self.requests.has_waiting() || self.requests.has_ready();
         let quiet = !calls && !self.serving.has_replies() && !self.has_properties() && self.refusals.is_empty();
@@ -91,6 +96,7 @@ impl Session {
         !self.exchange.is_silent() || self.exchange.is_first(&self.link) || self.requests.has_question()
     }
 
+    #[inline(always)]
     fn transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
         if !self.refusals.is_empty() {
             return self.transmit_error(buffer);
@@ -100,16 +106,14 @@ impl Session {
         {
             return Some(transmit);
         }
-        let has_properties = self.has_properties();
-        let Self { exchange, link, requests, serving, own_xid, .. } = self;
-        if has_properties && let Some(header) = exchange.transmit(buffer, link, requests, serving, own_xid) {
-            link.answered = true;
-            self.abilities_told();
-            return Some(Transmit { what: Sent::Header, header, invalidate: None, share: None });
+        if self.has_properties()
+            && let Some(transmit) = self.transmit_properties(buffer)
+        {
+            return Some(transmit);
         }
-        let config = &self.config;
-        let Parts { calls, replies, keep, mut sending } =
-            self.extension.as_deref_mut().map(Extension::parts).unwrap_or_default();
+        let Self { config, link, requests, serving, out, peer_ready, extension, .. } = self;
+        let parts = extension.as_deref_mut().map_or_else(Parts::default, Extension::parts);
+        let Parts { calls, replies, keep, mut sending } = parts;
         let until = if keep == 0 { 0 } else { now.saturating_add(keep) };
         let terms = |version| Terms { groups: replies, ..link.replies(config, version) };
         if let Some(transmit) = serving.transmit(buffer, (until, sending.as_deref_mut()), terms) {
@@ -119,13 +123,22 @@ impl Session {
         if !requests.has_ready() {
             return None;
         }
-        let ready = config.role == Role::Client || self.peer_ready;
+        let ready = config.role == Role::Client || *peer_ready;
         let Some(calls) = link.calls(config, calls).filter(|_| ready) else {
             // The peer has changed its mind.
-            requests.withdraw(&mut self.out);
+            requests.withdraw(out);
             return None;
         };
-        requests.transmit(buffer, &calls, sending, &mut self.out)
+        requests.transmit(buffer, &calls, sending, out)
+    }
+
+    #[cold]
+    fn transmit_properties(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let Self { exchange, link, requests, serving, own_xid, .. } = self;
+        let header = exchange.transmit(buffer, link, requests, serving, own_xid)?;
+        link.answered = true;
+        self.abilities_told();
+        Some(Transmit { what: Sent::Header, header, invalidate: None, share: None })
     }
 
     #[cold]
@@ -140,7 +153,7 @@ impl Session {
     }
 
     /// Lets calls go that wait.
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self) {
         // A message without a reply needs two credits, which calls would never leave it: they wait for it.
         let one_way = self.exchange.has_one_way(&self.link);
@@ -150,6 +163,7 @@ impl Session {
     }
 
     // spec: v2-5-b, bd-6-e
+    #[inline(never)]
     fn admit_some(&mut self, one_way: bool) {
         // What tells our properties takes a credit of its own, before calls take them all.
         if self.exchange.is_first(&self.link) {

@@ -5,31 +5,42 @@ use std::ops::Range;
 use rpcrdma_proto::chunk::{Piece, Segment};
 use rpcrdma_proto::connection::{Buffer, Held, Message as Place, Reply, Served};
 use rpcrdma_proto::continuation::{Excised, Gathered, How, Octets, Source};
-use rpcrdma_proto::placement::Structure;
+use rpcrdma_proto::placement::{self, Structure};
+use rpcrdma_proto::travel::ITEMS;
 use tracing::debug;
 
 use super::{Connection, Work, at};
 use crate::driver::told::{Payload, Placed, Told};
 use crate::memory::{Buf, Frozen, Lent, Pool};
 use crate::provider::{Device, Operation, Remote};
-use crate::queue::{Part, Received};
+use crate::queue::{Part, Received, Tail};
 
 /// A receive buffer that the session has kept: its segments, until somebody takes them.
 #[derive(Debug)]
 pub(super) struct Kept {
-    head: Option<Buf>,
-    more: Vec<Option<Buf>>,
+    head: Option<Lent>,
+    tail: Option<Box<Tail>>,
 }
 
 impl Kept {
+    /// Its segments.
+    fn segments(&mut self) -> impl Iterator<Item = &mut Option<Lent>> {
+        std::iter::once(&mut self.head).chain(self.tail.iter_mut().flat_map(|tail| tail.iter_mut()))
+    }
+
+    /// How long those are, which are more than one.
+    fn lengths<'a>(&self, structure: Option<&'a Structure>) -> &'a [placement::Segment] {
+        structure.filter(|_| self.tail.is_some()).map(Structure::segments).unwrap_or_default()
+    }
+
     /// The segment that has these octets, and which of its octets they are; none if they are in several.
-    fn find(&mut self, octets: &Range<u32>, structure: Option<&Structure>) -> Option<(&mut Option<Buf>, Range<u32>)> {
-        let Some(structure) = structure.filter(|_| !self.more.is_empty()) else {
+    fn find(&mut self, octets: &Range<u32>, structure: Option<&Structure>) -> Option<(&mut Option<Lent>, Range<u32>)> {
+        let lengths = self.lengths(structure);
+        if lengths.is_empty() {
             return Some((&mut self.head, octets.clone()));
-        };
+        }
         let mut begin = 0;
-        let segments = std::iter::once(&mut self.head).chain(&mut self.more);
-        for (buf, segment) in segments.zip(structure.segments()) {
+        for (buf, segment) in self.segments().zip(lengths) {
             let end = begin + segment.length;
             if (begin..end).contains(&octets.start) {
                 return (octets.end <= end).then(|| (buf, octets.start - begin..octets.end - begin));
@@ -41,15 +52,14 @@ impl Kept {
 
     /// Copies octets, whichever segments they are in.
     fn copy(&mut self, octets: &Range<u32>, structure: Option<&Structure>, out: &mut [u8]) {
-        let mut from = octets.start;
-        let lengths = structure.filter(|_| !self.more.is_empty()).map(Structure::segments).unwrap_or_default();
-        let mut begin = 0u32;
-        for (number, buf) in std::iter::once(&self.head).chain(&self.more).enumerate() {
+        let lengths = self.lengths(structure);
+        let (mut from, mut begin) = (octets.start, 0u32);
+        for (number, buf) in self.segments().enumerate() {
             let length = lengths.get(number).map_or(u32::MAX, |segment| segment.length);
             let end = begin.saturating_add(length).min(octets.end);
             if from < end
-                && let Some(source) =
-                    buf.as_deref().and_then(|buf| buf.get((from - begin) as usize..(end - begin) as usize))
+                && let Some(source) = buf.as_mut().and_then(Lent::octets)
+                && let Some(source) = source.get((from - begin) as usize..(end - begin) as usize)
                 && let Some(out) = out.get_mut((from - octets.start) as usize..(end - octets.start) as usize)
             {
                 out.copy_from_slice(source);
@@ -62,68 +72,74 @@ impl Kept {
 
 impl<D: Device> Connection<D> {
     /// A message has come.
+    #[inline]
     pub(super) fn received(&mut self, received: Received, invalidated: Option<u32>) {
         let length = received.len();
-        let spans = length > received.head.len() as u32;
-        let shown = !spans || self.session.is_shown(&received.head);
-        let Some(received) = (if shown { Some(received) } else { self.joined(received, length) }) else { return };
+        let spans = length > received.head.len() as u32 && !self.session.is_shown(&received.head);
+        let Some(received) = (if spans { self.joined(received, length) } else { Some(received) }) else { return };
         let number = self.free.pop().unwrap_or_else(|| {
             self.kept.push(None);
             self.kept.len() - 1
         });
         let held = self.session.received_in_segments(Buffer(number as u64), &received.head, length, invalidated);
+        let Received { head, tail } = received;
         match held {
             Held::Kept => {
                 if let Some(place) = self.kept.get_mut(number) {
-                    let Received { head, more } = received;
-                    *place = Some(Kept { head: Some(head), more: more.into_iter().map(Some).collect() });
+                    *place = Some(Kept { head: Some(head.into()), tail });
                 }
             }
             Held::Free => {
-                self.spare(received.more);
+                self.spare(tail);
                 self.free.push(number);
             }
         }
     }
 
     /// A message in one buffer, which came in several segments: what is not laid out for them is copied.
+    #[cold]
     fn joined(&mut self, received: Received, length: u32) -> Option<Received> {
         let pool = self.pool.clone();
-        let mut whole = self.take(length, &pool)?;
-        let Received { head, more } = received;
-        for segment in std::iter::once(&head).chain(&more) {
-            whole.extend_from_slice(segment);
+        let mut whole = self.take_rarely(length, &pool)?;
+        let Received { head, mut tail } = received;
+        whole.extend_from_slice(&head);
+        for segment in tail.iter_mut().flat_map(|tail| tail.iter_mut()).flatten() {
+            whole.extend_from_slice(segment.octets().unwrap_or_default());
         }
         self.counters.copied += u64::from(length);
-        self.spare(more);
-        Some(Received { head: whole, more: Vec::new() })
+        self.spare(tail);
+        Some(Received { head: whole, tail: None })
     }
 
     /// Keeps the memory of a list of segments for the next receive.
-    fn spare(&mut self, mut more: Vec<Buf>) {
-        more.clear();
-        if more.capacity() > 0 {
-            self.spares.push(more);
+    #[inline(always)]
+    fn spare(&mut self, tail: Option<Box<Tail>>) {
+        if let Some(mut tail) = tail {
+            tail.clear();
+            self.tails.push(tail);
         }
     }
 
     /// A buffer for one receive, of this size or of the segments that are told to the peer.
+    #[inline]
     pub(super) fn receive_buffer(&mut self, size: u32, pool: &Pool<D>) -> Option<Received> {
-        let structure = self.structure().filter(|structure| structure.length() == size);
-        let Some(structure) = structure else {
+        if self.session.config().rtr.is_none() {
             return self.take(size, pool).map(Received::from);
-        };
-        let mut more = self.spares.pop().unwrap_or_default();
-        let mut head = None;
-        for segment in structure.segments() {
-            let mut buf = self.take(segment.length, pool)?;
-            buf.set_len(segment.length);
-            match head {
-                None => head = Some(buf),
-                Some(_) => more.push(buf),
-            }
         }
-        Some(Received { head: head?, more })
+        let Some(structure) = self.structure().filter(|structure| structure.length() == size) else {
+            return self.take_rarely(size, pool).map(Received::from);
+        };
+        let (first, more) = structure.segments().split_first()?;
+        let mut head = self.take_rarely(first.length, pool)?;
+        head.set_len(first.length);
+        let mut tail = self.tails.pop().unwrap_or_default();
+        for segment in more {
+            let mut buf = self.take_rarely(segment.length, pool)?;
+            buf.set_len(segment.length);
+            // No more than the device takes, which was checked.
+            tail.try_push(Some(buf.into())).ok()?;
+        }
+        Some(Received { head, tail: Some(tail).filter(|tail| !tail.is_empty()) })
     }
 
     /// How our receive buffers are made.
@@ -132,21 +148,24 @@ impl<D: Device> Connection<D> {
     }
 
     /// A receive buffer that the session had kept, of one segment.
+    #[inline]
     pub(super) fn give_back(&mut self, buffer: Buffer) -> Option<Buf> {
         let number = usize::try_from(buffer.0).ok()?;
-        let Kept { head, more } = self.kept.get_mut(number)?.take()?;
+        let Kept { head, tail } = self.kept.get_mut(number)?.take()?;
         self.free.push(number);
         // What nobody has taken goes home.
-        self.spare(more.into_iter().map_while(|segment| segment).collect());
-        head
+        self.spare(tail);
+        head?.into_buf().ok()
     }
 
+    #[inline]
     fn payload(&mut self, buffer: Buffer, octets: Range<u32>) -> Option<Payload> {
         let buf = self.give_back(buffer)?;
-        Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: Vec::new() })
+        Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: None })
     }
 
     /// A call has come.
+    #[inline]
     pub(super) fn arrived(&mut self, call: Served, xid: u32, message: Place) -> Option<Told> {
         let message = match message {
             Place::Inline { buffer, octets } => self.payload(buffer, octets)?,
@@ -154,19 +173,55 @@ impl<D: Device> Connection<D> {
                 let place = self.session.served_place(call);
                 let (whole, begin) = self.served.get_mut(place)?.whole.take()?;
                 let octets = begin as usize..(begin + length) as usize;
-                Payload { buf: whole.into_buf().ok()?, octets, items: Vec::new() }
+                Payload { buf: whole.into_buf().ok()?, octets, items: None }
             }
             Place::Gathered(message) => {
-                let mut items = self.spare_items.pop().unwrap_or_default();
-                for item in &message.items {
-                    items.extend(self.placed(item, &message));
-                }
-                let payload = self.stream(&message).map(|payload| Payload { items, ..payload });
+                let payload = self.gathered(&message);
                 self.done_with(message);
                 payload?
             }
         };
         Some(Told::Arrived { call, xid, message })
+    }
+
+    /// A call that came in transmissions: its stream and its items, or all of it in one piece if it has more items than are
+    /// told apart.
+    fn gathered(&mut self, message: &Gathered) -> Option<Payload> {
+        if message.items.len() > ITEMS {
+            let pool = self.pool.clone();
+            let mut whole = self.take_rarely(message.length, &pool)?;
+            whole.set_len(message.length);
+            let mut whole = Whole { buf: whole, begin: 0 };
+            self.put_together(message, &mut whole);
+            return Some(Payload { buf: whole.buf, octets: 0..message.length as usize, items: None });
+        }
+        let mut items = None;
+        for item in &message.items {
+            if let Some(placed) = self.placed(item, message) {
+                // No more than there are places.
+                items.get_or_insert_with(|| self.spare_items.pop().unwrap_or_default()).push(placed);
+            }
+        }
+        self.stream(message).map(|payload| Payload { items, ..payload })
+    }
+
+    /// Copies what has come of a message to its place.
+    fn put_together(&mut self, message: &Gathered, whole: &mut Whole) {
+        let structure = self.structure();
+        for source in message.sources() {
+            match source {
+                Source::Octets { at, from: Octets { buffer, octets } } => {
+                    let length = octets.end - octets.start;
+                    let kept = usize::try_from(buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
+                    if let Some(kept) = kept {
+                        kept.copy(&octets, structure.as_ref(), whole.part(at, length).unwrap_or_default());
+                        self.counters.copied += u64::from(length);
+                    }
+                }
+                Source::Padding { at, length } => whole.part(at, length).unwrap_or_default().fill(0),
+                Source::Read { .. } => {}
+            }
+        }
     }
 
     /// The Payload stream of a message that came in transmissions: in its receive buffer, if it is in one segment of one.
@@ -175,20 +230,20 @@ impl<D: Device> Connection<D> {
         if let [Octets { buffer, octets }] = message.stream.as_slice() {
             let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
             if let Some((buf, octets)) = kept.find(octets, structure.as_ref())
-                && let Some(buf) = buf.take()
+                && let Some(buf) = buf.take().and_then(|buf| buf.into_buf().ok())
             {
-                return Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: Vec::new() });
+                return Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: None });
             }
         }
         let length = message.stream_length();
         let buf = self.copied(length, &message.stream)?;
-        Some(Payload { buf, octets: 0..length as usize, items: Vec::new() })
+        Some(Payload { buf, octets: 0..length as usize, items: None })
     }
 
     /// A buffer with a copy of these octets.
     fn copied(&mut self, length: u32, from: &[Octets]) -> Option<Buf> {
         let (pool, structure) = (self.pool.clone(), self.structure());
-        let mut buf = self.take(length, &pool)?;
+        let mut buf = self.take_rarely(length, &pool)?;
         buf.set_len(length);
         let mut at = 0;
         for Octets { buffer, octets } in from {
@@ -207,7 +262,7 @@ impl<D: Device> Connection<D> {
         let kept = self.kept.get_mut(usize::try_from(place.buffer.0).ok()?)?.as_mut()?;
         if let Some((buf, octets)) = kept.find(&place.octets, structure.as_ref())
             && octets.start == 0
-            && let Some(mut buf) = buf.take()
+            && let Some(mut buf) = buf.take().and_then(|buf| buf.into_buf().ok())
         {
             buf.set_len(octets.end);
             return Some(buf);
@@ -233,6 +288,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// A reply has come.
+    #[inline]
     pub(super) fn replied(&mut self, xid: u32, reply: Reply) -> Option<Told> {
         let place = self.session.place(xid);
         if let Some(ours) = self.calls.get(place) {
@@ -255,7 +311,7 @@ impl<D: Device> Connection<D> {
             (true, Some(octets), Some(long)) => {
                 let mut buf = long.into_buf().ok()?;
                 buf.set_len(octets);
-                Payload { buf, octets: 0..octets as usize, items: Vec::new() }
+                Payload { buf, octets: 0..octets as usize, items: None }
             }
             _ => inline?,
         };
@@ -322,7 +378,6 @@ impl<D: Device> Connection<D> {
 
     /// The same for a call that came in transmissions: what was placed is copied, too.
     pub(super) fn gather(&mut self, call: Served, message: Box<Gathered>, pool: &Pool<D>) {
-        let structure = self.structure();
         let reads = message
             .sources()
             .filter_map(|one| if let Source::Read { at, from } = one { Some((at, from)) } else { None });
@@ -330,20 +385,7 @@ impl<D: Device> Connection<D> {
         all.clear();
         all.extend(reads);
         let Some(mut whole) = self.whole(call, &all, pool) else { return };
-        for source in message.sources() {
-            match source {
-                Source::Octets { at, from: Octets { buffer, octets } } => {
-                    let length = octets.end - octets.start;
-                    let kept = usize::try_from(buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
-                    if let Some(kept) = kept {
-                        kept.copy(&octets, structure.as_ref(), whole.part(at, length).unwrap_or_default());
-                        self.counters.copied += u64::from(length);
-                    }
-                }
-                Source::Padding { at, length } => whole.part(at, length).unwrap_or_default().fill(0),
-                Source::Read { .. } => {}
-            }
-        }
+        self.put_together(&message, &mut whole);
         self.done_with(message);
         self.read_all(call, whole, &all);
         self.reads = all;
@@ -355,7 +397,7 @@ impl<D: Device> Connection<D> {
         let length = self.session.length(call)?;
         let longest = reads.iter().filter(|(_, from)| from.length >= PAGE).max_by_key(|(_, from)| from.length);
         let begin = longest.map_or(0, |(at, _)| at.wrapping_neg() % PAGE);
-        let mut buf = self.take(length.checked_add(begin)?, pool)?;
+        let mut buf = self.take_rarely(length.checked_add(begin)?, pool)?;
         buf.set_len(begin + length);
         Some(Whole { buf, begin })
     }

@@ -18,6 +18,7 @@ const ZEROS: u32 = 4096;
 
 impl<D: Device> Connection<D> {
     /// Sends a message: its header is in the scratch memory.
+    #[inline]
     pub(super) fn transmit(
         &mut self,
         transmit: Transmit,
@@ -60,6 +61,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// The message of a call or a reply.
+    #[inline]
     fn message(&mut self, what: Sent) -> Option<&mut Message> {
         match what {
             Sent::Call { xid } => self.calls.get_mut(self.session.place(xid)).map(|ours| &mut ours.message),
@@ -71,6 +73,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// Posts a Send, which is signaled if something waits for it.
+    #[inline]
     fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: &[Part], waits: bool) {
         let Some(endpoint) = &mut self.endpoint else { return };
         self.unsignaled += 1;
@@ -124,7 +127,7 @@ impl<D: Device> Connection<D> {
     fn copy_head(&mut self, what: Sent, header: &[u8], pieces: &[Laid], pool: &Pool<D>) -> Option<Buf> {
         let octets: u32 = pieces.iter().map(length).sum();
         let total = u32::try_from(header.len()).unwrap_or(u32::MAX).saturating_add(octets);
-        let mut buf = self.take(total, pool)?;
+        let mut buf = self.take_rarely(total, pool)?;
         let (start, mut rest) = buf.as_full_mut().split_at_mut_checked(header.len())?;
         start.copy_from_slice(header);
         let mut copied = 0;
@@ -165,7 +168,7 @@ impl<D: Device> Connection<D> {
     /// Zeros to be sent between data: as many as the engine wants at once.
     fn zeros(&mut self, pool: &Pool<D>) -> Option<Lent> {
         if self.zeros.is_none() {
-            let mut buf = self.take(ZEROS, pool)?;
+            let mut buf = self.take_rarely(ZEROS, pool)?;
             buf.as_full_mut().fill(0);
             buf.set_len(ZEROS);
             self.zeros = Some(buf.into());
@@ -174,6 +177,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// Tells how a call travels, and why.
+    #[inline]
     fn trace(&self, what: Sent) {
         let Sent::Call { xid } = what else { return };
         let Some(ours) = self.calls.get(self.session.place(xid)) else { return };
@@ -186,6 +190,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// Writes what of a reply goes to the peer's memory; whether there is any.
+    #[inline]
     fn write(&mut self, call: Served, pool: &Pool<D>) -> bool {
         let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return false };
         let Some(endpoint) = &mut self.endpoint else { return false };
