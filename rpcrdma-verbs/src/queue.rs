@@ -220,8 +220,13 @@ impl<D: Device, T> Endpoint<D, T> {
             };
             self.batch.slices.push(slice);
         }
-        let mut lent = parts.iter().filter(|_| !binds).map(|part| part.buf.clone());
-        let (first, second, more) = (lent.next(), lent.next(), lent.collect());
+        let lent = |part: &Part| Some(part.buf.clone());
+        let (first, second, more) = match parts {
+            _ if binds => (None, None, Vec::new()),
+            [] => (None, None, Vec::new()),
+            [one] => (lent(one), None, Vec::new()),
+            [one, two, more @ ..] => (lent(one), lent(two), more.iter().filter_map(lent).collect()),
+        };
         let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
         let slices = (from as u32, parts.len() as u32);

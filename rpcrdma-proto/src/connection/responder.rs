@@ -381,6 +381,12 @@ impl Serving {
         self.slots.get(served.0).map_or_else(no_parts, |call| call.answer.parts())
     }
 
+    /// Whether its call has offered memory for a reply.
+    #[inline]
+    pub(super) fn has_writes(&self, served: Served) -> bool {
+        self.slots.get(served.0).is_some_and(|call| call.has_offered())
+    }
+
     /// What is written of a reply before it is sent.
     pub(super) fn writes(&self, served: Served) -> impl Iterator<Item = Write> + use<'_> {
         let segments = self.writes.get(self.place(served));

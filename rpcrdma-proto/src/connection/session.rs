@@ -521,6 +521,13 @@ impl Session {
         }
     }
 
+    /// Whether anything is to be written before a reply is sent; most have offered no memory for it.
+    #[inline]
+    #[must_use]
+    pub fn has_writes(&self, call: Served) -> bool {
+        self.serving.has_writes(call)
+    }
+
     /// What is to be written to the peer's memory before a reply is sent: in the same queue, so that it is there first.
     pub fn writes(&self, call: Served) -> impl Iterator<Item = Write> + use<'_> {
         self.serving.writes(call)

@@ -51,7 +51,10 @@ impl<D: Device> Connection<D> {
         watch(&buf);
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
-        let writes = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
+        let writes = match what {
+            Sent::Reply { call } if self.session.has_writes(call) => self.write(call, pool),
+            _ => false,
+        };
         let part = Part { buf: buf.into(), from: 0, length: total };
         self.send(what, invalidate, &[part], writes);
         if !writes {
@@ -190,7 +193,6 @@ impl<D: Device> Connection<D> {
     }
 
     /// Writes what of a reply goes to the peer's memory; whether there is any.
-    #[inline]
     fn write(&mut self, call: Served, pool: &Pool<D>) -> bool {
         let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return false };
         let Some(endpoint) = &mut self.endpoint else { return false };
