@@ -363,6 +363,30 @@ fn a_call_whose_group_is_broken_goes_again_by_other_means() {
     }
 }
 
+/// Transmissions that were kept for others are given back when those do not come: by a report, by silence, and with the
+/// connection.
+#[test]
+fn the_buffers_of_a_group_that_is_given_up_are_free() {
+    type Breaks = fn(&mut Vec<Packet>);
+    let cases: [(&str, Breaks); 4] = [
+        ("one is missing", |packets| drop(packets.remove(2))),
+        ("the last is of another XID", |packets| packets[4].octets[3] ^= 1),
+        ("the last is cut off", |packets| packets[4].octets.truncate(36)),
+        ("the last is missing", |packets| drop(packets.pop())),
+    ];
+    for (what, breaks) in cases {
+        let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+        let (_, mut packets) = transmissions(&mut client, &LONG);
+        breaks(&mut packets);
+        packets.iter().for_each(|packet| server.receive(&packet.octets));
+        if what == "the last is missing" {
+            assert_eq!(server.forgotten(), 4);
+            server.lose(1);
+        }
+        assert_eq!(server.forgotten(), 0, "{what}");
+    }
+}
+
 // spec: rtr-4.2-c, rtr-4.2-d, rtr-9.5-e, rtr-9.5-s, rtr-9.5-t
 #[test]
 fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {

@@ -117,8 +117,21 @@ impl Arriving {
         Some(lead)
     }
 
+    /// A message that was given up after its transmissions were kept, but for the one that has just come, `last`; and whether
+    /// one of them has invalidated memory.
+    pub(super) fn given_up(&mut self, last: Option<Buffer>) -> (Option<Box<Gathered>>, bool) {
+        let Some(spare) = &mut self.spare else { return (None, false) };
+        let buffers = &mut spare.message.buffers;
+        if last.is_some() && buffers.last().map(|octets| octets.buffer) == last {
+            buffers.pop();
+        }
+        let message = (!buffers.is_empty()).then(|| core::mem::take(&mut spare.message));
+        (message, spare.invalidated.take().is_some())
+    }
+
     /// Takes back the memory of a message.
-    pub(super) fn recycle(&mut self, message: Box<Gathered>) {
+    pub(super) fn recycle(&mut self, mut message: Box<Gathered>) {
+        message.clear();
         if let Some(spare) = &mut self.spare {
             spare.message = message;
         } else {
@@ -127,7 +140,8 @@ impl Arriving {
     }
 
     /// Takes back the memory of a group.
-    pub(super) fn done_with(&mut self, group: Box<Group>) {
+    pub(super) fn done_with(&mut self, mut group: Box<Group>) {
+        group.invalidated = None;
         self.spare = Some(group);
     }
 

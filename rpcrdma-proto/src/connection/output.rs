@@ -64,6 +64,12 @@ pub enum Action {
         /// Where its parts are.
         message: Box<Gathered>,
     },
+    /// The buffers of this message may be posted again: transmissions of rtrext-02 which were kept for others that have not
+    /// come so. `Session::recycle` takes back its memory.
+    Free {
+        /// Where they are.
+        message: Box<Gathered>,
+    },
     /// Close the connection, and tell `lost` once every message that was being sent is released.
     Close {
         /// Why.

@@ -7,7 +7,7 @@ use super::{Held, Session};
 use crate::connection::arriving::{Bounds, Came, Group, Wrong, between};
 use crate::connection::extension::Extension;
 use crate::connection::headers::write as write_header;
-use crate::connection::output::{Buffer, Event, Laid, Reason, Sent, Transmit};
+use crate::connection::output::{Action, Buffer, Event, Laid, Reason, Sent, Transmit};
 use crate::connection::requester::Kind;
 use crate::connection::responder::Unserved;
 use crate::continuation::{Broken, Gathered, Mismatch, Operations, Part, Report};
@@ -123,13 +123,31 @@ impl Session {
                 Held::Free
             }
             Ok(None) => Held::Kept,
-            Ok(Some(group)) => self.group_whole(group),
+            Ok(Some(group)) => {
+                let held = self.group_whole(group);
+                self.free_given_up(Some(came.buffer));
+                held
+            }
             Err(wrong) => {
                 self.serving.credits.drop_all(held + u32::from(is_call));
                 let bad = Part { xid: came.xid, direction: came.direction, number };
                 self.wrong(wrong, bad, lead);
+                self.free_given_up(Some(came.buffer));
                 Held::Free
             }
+        }
+    }
+
+    /// Gives back the buffers of a group that was given up, all but the one that has just come.
+    fn free_given_up(&mut self, last: Option<Buffer>) {
+        let Some(extension) = &mut self.extension else { return };
+        let (message, invalidated) = extension.arriving.given_up(last);
+        if let Some(message) = message {
+            self.out.act(Action::Free { message });
+        }
+        if invalidated {
+            // Of which call it was is not known any more.
+            self.close(Reason::Invalidated);
         }
     }
 
@@ -254,6 +272,7 @@ impl Session {
         let held = arriving.held();
         let lead = arriving.give_up(true)?;
         self.serving.credits.drop_all(held);
+        self.free_given_up(None);
         Some(lead)
     }
 
@@ -352,6 +371,8 @@ impl Session {
     pub(super) fn groups_lost(&mut self) {
         let Some(extension) = &mut self.extension else { return };
         extension.arriving.give_up(false);
+        let (message, _) = extension.arriving.given_up(None);
+        self.out.actions.extend(message.map(|message| Action::Free { message }));
         let unfinished = extension.sending.take().filter(|sending| !sending.is_done());
         match unfinished.map(|sending| sending.what) {
             Some(Sent::Call { xid }) => self.requests.unfinished(xid, &mut self.out),

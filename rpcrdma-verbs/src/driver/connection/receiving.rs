@@ -224,7 +224,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// All that is needed of a message has been taken from its buffers.
-    fn done_with(&mut self, message: Box<Gathered>) {
+    pub(super) fn done_with(&mut self, message: Box<Gathered>) {
         for came in &message.buffers {
             self.give_back(came.buffer);
         }
