@@ -122,6 +122,21 @@ fn sections() -> Vec<Case> {
         case("an RPC message of another XID, in a reply", |to| {
             one(&Transmission { payload: vec![NONE, REPLY], ..response(to.plain) })
         }),
+        case("an RPC message of another XID, which begins in the second transmission", |_| {
+            let first = Transmission { payload: Vec::new(), ..request(NONE).of(2) };
+            let more = Transmission { payload: vec![NONE + 1, CALL, 0, 0], ..first.more(1) };
+            Some(vec![first.octets(), more.octets()])
+        }),
+        case("an empty section before data, and the RPC message in the second transmission", |_| {
+            let first = request(NONE).of(2).item(8, 64, At::Targets(0, vec![0]));
+            let first = Transmission { payload: Vec::new(), data: 64, ..first };
+            Some(vec![first.octets(), Transmission { payload: request(NONE).payload, ..first.more(1) }.octets()])
+        }),
+        case("an RPC reply in a call, cut between its first two words", |_| {
+            let first = Transmission { payload: vec![NONE], ..request(NONE).of(2) };
+            let more = Transmission { payload: vec![REPLY, 0, 0], ..first.more(1) };
+            Some(vec![first.octets(), more.octets()])
+        }),
     ]
 }
 

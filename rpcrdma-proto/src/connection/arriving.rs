@@ -38,6 +38,8 @@ pub(super) struct Group {
     count: u32,
     pub(super) next: u32,
     pub(super) message: Box<Gathered>,
+    /// The first octets of its Payload stream, as far as they were shown.
+    head: ArrayVec<u8, 8>,
     pub(super) asks: Asks,
     pub(super) invalidated: Option<u32>,
 }
@@ -54,7 +56,7 @@ pub(super) struct Asks {
 
 /// A transmission as it came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
+pub(super) struct Came<'a> {
     pub(super) xid: u32,
     pub(super) credits: u32,
     pub(super) direction: MsgType,
@@ -62,6 +64,8 @@ pub(super) struct Came {
     /// Octets of its header, and of all of it.
     pub(super) header: u32,
     pub(super) length: u32,
+    /// What is shown of that behind the header.
+    pub(super) shown: &'a [u8],
     pub(super) invalidated: Option<u32>,
 }
 
@@ -145,10 +149,11 @@ impl Arriving {
         self.spare = Some(group);
     }
 
-    fn begin(&mut self, came: &Came, count: u32) -> Box<Group> {
+    fn begin(&mut self, came: &Came<'_>, count: u32) -> Box<Group> {
         self.passing = None;
         let mut group = self.spare.take().unwrap_or_else(|| Box::new(Group::new(Box::default())));
         group.message.clear();
+        group.head.clear();
         group.asks.reserve = 0;
         group.asks.directions.clear();
         group.asks.segments.clear();
@@ -164,7 +169,7 @@ impl Arriving {
     // spec: rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g, rtr-5.2-e
     pub(super) fn request(
         &mut self,
-        came: &Came,
+        came: &Came<'_>,
         told: &Req<'_>,
         bounds: Bounds<'_>,
     ) -> Result<Option<Box<Group>>, Wrong> {
@@ -182,7 +187,7 @@ impl Arriving {
     // spec: rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
     pub(super) fn reply(
         &mut self,
-        came: &Came,
+        came: &Came<'_>,
         told: &Resp<'_>,
         bounds: Bounds<'_>,
     ) -> Result<Option<Box<Group>>, Wrong> {
@@ -210,17 +215,22 @@ impl Arriving {
     /// # Errors
     /// There is no group that it continues, or not so: that group is given up.
     // spec: rtr-9.4-a, rtr-9.4-b, rtr-9.4-d, rtr-9.4-e, rtr-9.4-f, rtr-9.4-g, rtr-9.4-h, rtr-4.2-d
-    pub(super) fn more(&mut self, came: &Came, told: Cont, bounds: Bounds<'_>) -> Result<Option<Box<Group>>, Wrong> {
+    pub(super) fn more(
+        &mut self,
+        came: &Came<'_>,
+        told: Cont,
+        bounds: Bounds<'_>,
+    ) -> Result<Option<Box<Group>>, Wrong> {
         let Some(mut group) = self.group.take() else {
             let passed = self.passing == Some((came.xid, came.direction));
             return if passed { Ok(None) } else { Err(Broken::Continuation.into()) };
         };
-        let taken = group.fits(came, told).and_then(|()| group.section(came, told.pslen));
-        if let Err(broken) = taken {
+        let taken = group.fits(came, told).map_err(Wrong::from).and_then(|()| group.section(came, told.pslen));
+        if let Err(wrong) = taken {
             let more = group.next < group.count;
             self.passing = more.then_some((group.xid, group.direction));
             self.spare = Some(group);
-            return Err(broken.into());
+            return Err(wrong);
         }
         self.settle(group, bounds)
     }
@@ -254,6 +264,7 @@ impl Group {
             count: 0,
             next: 0,
             message,
+            head: ArrayVec::new(),
             asks: Asks::default(),
             invalidated: None,
         }
@@ -272,7 +283,14 @@ impl Group {
         self.next
     }
 
-    fn open(&mut self, came: &Came, count: u32, pslen: u32, dp: &Grpinfo<'_>, bounds: Bounds<'_>) -> Result<(), Wrong> {
+    fn open(
+        &mut self,
+        came: &Came<'_>,
+        count: u32,
+        pslen: u32,
+        dp: &Grpinfo<'_>,
+        bounds: Bounds<'_>,
+    ) -> Result<(), Wrong> {
         if count == 0 || count > bounds.most {
             return Err(Fault::TooManySegments.into());
         }
@@ -282,11 +300,12 @@ impl Group {
 
     /// Takes the section of the Payload stream that is in a transmission.
     // spec: rtr-9.2-g, rtr-9.3-d, rtr-9.4-g, rtr-9.4-f, rtr-9.5-l, rtr-9.5-r
-    fn section(&mut self, came: &Came, pslen: u32) -> Result<(), Broken> {
+    fn section(&mut self, came: &Came<'_>, pslen: u32) -> Result<(), Wrong> {
         let most = came.length.saturating_sub(came.header);
         if pslen > most || !pslen.is_multiple_of(4) {
-            return Err(Broken::Payload(continuation::Range { value: pslen, least: 0, most }));
+            return Err(Broken::Payload(continuation::Range { value: pslen, least: 0, most }).into());
         }
+        self.begins(came.shown.get(..pslen as usize).unwrap_or(came.shown));
         if pslen > 0 {
             let octets = came.header..came.header.saturating_add(pslen);
             self.message.stream.push(Octets { buffer: came.buffer, octets });
@@ -295,12 +314,27 @@ impl Group {
         self.message.buffers.push(Octets { buffer: came.buffer, octets: rest });
         self.invalidated = self.invalidated.or(came.invalidated);
         self.next += 1;
-        Ok(())
+        if self.is_of_another() { Err(Fault::NoPayload.into()) } else { Ok(()) }
+    }
+
+    /// Takes over the beginning of the Payload stream, as long as all of it is shown.
+    fn begins(&mut self, shown: &[u8]) {
+        if self.message.stream_length() as usize == self.head.len() {
+            let left = self.head.remaining_capacity();
+            self.head.extend(shown.iter().copied().take(left));
+        }
+    }
+
+    /// Whether its RPC message has another XID or direction, as far as that was shown.
+    // spec: v2-4.2.2-d
+    fn is_of_another(&self) -> bool {
+        let Some([a, b, c, d, mtype @ ..]) = self.head.first_chunk::<8>() else { return false };
+        [*a, *b, *c, *d] != self.xid.to_be_bytes() || i32::from_be_bytes(*mtype) != self.direction.value()
     }
 
     /// Whether a transmission is the next one.
     // spec: rtr-9.4-b, rtr-9.4-d, rtr-9.5-f, rtr-9.5-h, rtr-9.5-i
-    fn fits(&self, came: &Came, told: Cont) -> Result<(), Broken> {
+    fn fits(&self, came: &Came<'_>, told: Cont) -> Result<(), Broken> {
         let mismatch = |expected, came| Mismatch { expected, came };
         if came.xid != self.xid {
             return Err(Broken::Xid(mismatch(self.xid, came.xid)));

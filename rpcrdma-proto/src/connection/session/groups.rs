@@ -67,10 +67,6 @@ impl Session {
                 return Held::Free;
             }
         };
-        if matches!(decoded, Told::Request(_) | Told::Reply(_)) && told.is_of_another() {
-            self.senseless(told);
-            return Held::Free;
-        }
         if told.direction == MsgType::Call && !matches!(decoded, Told::Report(_)) && self.counted().is_err() {
             self.close(Reason::Overrun);
             return Held::Free;
@@ -82,6 +78,7 @@ impl Session {
             buffer,
             header,
             length,
+            shown: told.payload,
             invalidated,
         };
         match decoded {
@@ -98,7 +95,7 @@ impl Session {
         self.serving.credits.received()
     }
 
-    fn transmission(&mut self, came: &Came, told: &Told<'_>) -> Held {
+    fn transmission(&mut self, came: &Came<'_>, told: &Told<'_>) -> Held {
         let Some(extension) = &mut self.extension else { return Held::Free };
         let reply_limit = self.requests.reply_limit(came.xid);
         let Extension { arriving, ours, settings, .. } = &mut **extension;

@@ -39,12 +39,6 @@ impl Notice<'_> {
         let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
         [*a, *b, *c, *d] == self.xid.to_be_bytes() && i32::from_be_bytes(*mtype) != self.direction.value()
     }
-
-    /// Whether the RPC message that begins behind it has another XID or direction, if so much of it is there.
-    pub(super) fn is_of_another(&self) -> bool {
-        let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
-        [*a, *b, *c, *d] != self.xid.to_be_bytes() || i32::from_be_bytes(*mtype) != self.direction.value()
-    }
 }
 
 impl Session {
