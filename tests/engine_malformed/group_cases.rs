@@ -173,6 +173,14 @@ fn placements() -> Vec<Case> {
             one(&Transmission { data: 65_536, ..request(NONE).item(8, BULK + 1, At::Targets(0, vec![0])) })
         }),
         case("an item without targets", |_| one(&request(NONE).item(8, 64, At::Targets(0, vec![])))),
+        case("a target named twice by one item", |_| {
+            let item = At::Targets(0, vec![0, 0]);
+            one(&Transmission { data: 65_536, ..request(NONE).item(8, BULK + 4, item) })
+        }),
+        case("two items at the same octets of a target", |_| {
+            let first = request(NONE).item(8, 64, At::Targets(0, vec![0]));
+            one(&Transmission { data: 128, ..first.item(100, 64, At::Targets(32, vec![0])) })
+        }),
         case("an item of the reply at a target that there is not", |to| {
             one(&Transmission { data: 64, ..response(to.result).item(8, 64, At::Targets(0, vec![1])) })
         }),
@@ -190,6 +198,9 @@ fn items() -> Vec<Case> {
             one(&Transmission { data: 64, ..request(NONE).item(6, 64, AT()) })
         }),
         case("an item beyond the message", |_| one(&Transmission { data: 64, ..request(NONE).item(44, 64, AT()) })),
+        case("an item in place of the RPC message's direction", |_| {
+            one(&Transmission { data: 64, ..request(NONE).item(4, 64, AT()) })
+        }),
         case("items out of order", |_| {
             let first = request(NONE).item(80, 8, AT());
             one(&Transmission { data: 64, ..first.item(8, 8, At::Targets(8, vec![0])) })

@@ -11,7 +11,9 @@ use crate::chunk::{Fault, Limits, Segment};
 use crate::continuation::{self, Broken, Excised, Gathered, How, Mismatch, Octets, Part};
 use crate::placement::Structure;
 use crate::travel::Direction;
-use crate::v2::rtr::{Cont, Grpinfo, Loc, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp, Rsdgroup, Rsdloc};
+use crate::v2::rtr::{
+    Cont, Grpinfo, Loc, LocTbsn, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp, Rsdgroup, Rsdloc,
+};
 use crate::v2::{self, MsgType};
 
 /// The operation that expects others: RDMA2_OPTIONAL.
@@ -357,34 +359,7 @@ impl Group {
         for item in items.iter() {
             let how = match item.r#where {
                 Loc::Exrw(segments) => self.explicit(segments.iter().map(Segment::from), item.length, bounds.limits)?,
-                Loc::Tbsn(place) => {
-                    let targets = count.saturating_mul(bounds.structure.target_count());
-                    let from = self.message.places.len();
-                    let (mut left, mut offset) = (item.length, place.offset);
-                    for target in place.bsnum.iter() {
-                        let (value, most) = (target, targets.saturating_sub(1));
-                        let outside = Broken::Target(continuation::Range { value, least: 0, most });
-                        if target >= targets || self.message.places.len() >= PLACES {
-                            return Err(outside.into());
-                        }
-                        let (_, range) = bounds.structure.find(target).ok_or(outside)?;
-                        let length = range.end - range.start;
-                        if offset >= length || !offset.is_multiple_of(4) {
-                            let most = length.saturating_sub(1) & !3;
-                            return Err(Broken::Offset(continuation::Range { value: offset, least: 0, most }).into());
-                        }
-                        let octets = offset..offset + (length - offset).min(left);
-                        left -= octets.end - octets.start;
-                        offset = 0;
-                        // Until all has come it is the target's number, and octets of that.
-                        self.message.places.push(Octets { buffer: Buffer(target.into()), octets });
-                    }
-                    if left > 0 {
-                        let most = item.length - left;
-                        return Err(Broken::Target(continuation::Range { value: item.length, least: 0, most }).into());
-                    }
-                    How::Placed(from..self.message.places.len())
-                }
+                Loc::Tbsn(place) => self.targets(&place, item.length, bounds.structure, count)?,
                 Loc::Tooshort | Loc::Noitem if self.direction == MsgType::Call => return Err(Fault::NoPayload.into()),
                 Loc::Tooshort => How::TooShort,
                 Loc::Noitem => How::NoItem,
@@ -392,6 +367,35 @@ impl Group {
             self.message.items.push(Excised { position: item.disp, length: item.length, how, result: None });
         }
         Ok(())
+    }
+
+    /// Takes the targets of an item. Until all has come a place is a target's number, and octets of that.
+    fn targets(&mut self, told: &LocTbsn<'_>, item: u32, structure: &Structure, count: u32) -> Result<How, Wrong> {
+        let targets = count.saturating_mul(structure.target_count());
+        let from = self.message.places.len();
+        let (mut left, mut offset) = (item, told.offset);
+        for target in told.bsnum.iter() {
+            if self.message.places.len() >= PLACES {
+                return Err(Fault::TooManySegments.into());
+            }
+            let absent = outside(target, 0, targets.checked_sub(1));
+            let found = structure.find(target).filter(|_| target < targets);
+            let length = found.map(|(_, range)| range.end - range.start).ok_or(absent)?;
+            if offset >= length || !offset.is_multiple_of(4) {
+                let most = length.saturating_sub(1) & !3;
+                return Err(Broken::Offset(continuation::Range { value: offset, least: 0, most }).into());
+            }
+            let octets = offset..offset + (length - offset).min(left);
+            left -= octets.end - octets.start;
+            offset = 0;
+            self.message.places.push(Octets { buffer: Buffer(target.into()), octets });
+        }
+        if left > 0 {
+            // Another target would be needed, whose number nobody knows: its octets tell what is wrong.
+            let most = item - left;
+            return Err(Broken::Target(continuation::Range { value: item, least: 0, most }).into());
+        }
+        Ok(How::Placed(from..self.message.places.len()))
     }
 
     /// Takes memory of the requester's.
@@ -417,24 +421,40 @@ impl Group {
         }
     }
 
-    /// Finds the octets of what was placed, which must have come.
+    /// Finds the octets of what was placed, which must have come, and each for one item alone.
     // spec: rtr-7.3-c, rtr-7.3-d, rtr-6.2-g, rtr-6.2-h, rtr-9.5-j
     fn placed(&mut self, structure: &Structure) -> Result<(), Broken> {
         let Gathered { places, buffers, .. } = &mut *self.message;
-        for place in places.iter_mut() {
+        let mut highest = None;
+        for at in 0..places.len() {
+            let Some((place, before)) = places.get_mut(..=at).and_then(<[Octets]>::split_last_mut) else { break };
             let target = u32::try_from(place.buffer.0).unwrap_or(u32::MAX);
-            let most = self.count.saturating_mul(structure.target_count()).saturating_sub(1);
-            let absent = Broken::Target(continuation::Range { value: target, least: 0, most });
+            let absent = outside(target, 0, target.checked_sub(1));
             let (transmission, range) = structure.find(target).ok_or(absent)?;
             let came = buffers.get(transmission as usize).ok_or(absent)?;
             let octets = range.start + place.octets.start..range.start + place.octets.end;
-            if octets.end > came.octets.end || octets.start < came.octets.start {
+            if octets.end > came.octets.end {
                 return Err(absent);
             }
             *place = Octets { buffer: came.buffer, octets };
+            // Most messages have their data in the order of their targets.
+            let is_taken = highest >= Some(target) && before.iter().any(|other| other.overlaps(place));
+            if is_taken || place.octets.start < came.octets.start {
+                let most = self.count.saturating_mul(structure.target_count()).checked_sub(1);
+                return Err(outside(target, target.saturating_add(1), most));
+            }
+            highest = highest.max(Some(target));
         }
         Ok(())
     }
+}
+
+/// A target that may not be named, and those that might. The range is never one that has it, which would say that it is not
+/// aligned; where there are none it ends before it begins.
+// spec: rtr-9.5-q, rtr-9.5-r
+fn outside(value: u32, least: u32, most: Option<u32>) -> Broken {
+    let (least, most) = most.map_or((1, 0), |most| (least, most));
+    Broken::Target(continuation::Range { value, least, most })
 }
 
 /// Places of one message: more targets than that no item needs.

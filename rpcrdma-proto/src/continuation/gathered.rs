@@ -15,6 +15,14 @@ pub struct Octets {
     pub octets: Range<u32>,
 }
 
+impl Octets {
+    /// Whether some of them are among others.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (from, to) = (self.octets.start.max(other.octets.start), self.octets.end.min(other.octets.end));
+        self.buffer == other.buffer && from < to
+    }
+}
+
 /// A message, transmission by transmission: its Payload stream, and what was excised from it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Gathered {
@@ -124,6 +132,10 @@ impl Gathered {
             let position = u64::from(item.position);
             if position % 4 != 0 {
                 return Err(Fault::MisalignedPosition);
+            }
+            // An RPC message begins with its XID and direction, which are no items.
+            if position < 8 {
+                return Err(Fault::PositionZeroInline);
             }
             if position < end {
                 return Err(Fault::OverlappingPosition);
