@@ -385,6 +385,10 @@ fn reports() -> Vec<Case> {
         case("`ROPT_REPTERR` with octets behind", |to| {
             Some(vec![report(REPLY, [to.plain, CALL, 0], None, &[BADCONT, 0])])
         }),
+        case("`ROPT_REPTERR` with an RPC message", |to| {
+            let report = report(REPLY, [to.plain, CALL, 0], None, NOTHING);
+            Some(vec![[report, crate::pair::words(&[to.plain, REPLY])].concat()])
+        }),
         case("`ROPT_REPTERR` about no call", |_| Some(vec![report(REPLY, [NONE, CALL, 0], None, NOTHING)])),
         case("`ROPT_REPTERR` about the call of the other direction", |to| {
             Some(vec![report(REPLY, [to.given, CALL, 0], None, NOTHING)])
@@ -455,11 +459,45 @@ fn invalidation() -> Vec<Case> {
         },
         Case {
             invalidates: Some(|to| key(to.written, 1)),
+            ..case("`ROPT_REPTERR` that invalidates, `REPLY`", |to| {
+                Some(vec![report(REPLY, [to.written, CALL, 0], None, &[BADCONT])])
+            })
+        },
+        Case {
+            invalidates: Some(|to| key(to.written, 1)),
             ..case("`ROPT_XMTRESP` that invalidates another key", |to| one(&response(to.plain)))
         },
         Case {
             invalidates: Some(|to| key(to.plain, 1)),
             ..case("`ROPT_XMTRESP` to no call that invalidates", |_| one(&response(NONE)))
+        },
+        Case {
+            invalidates: Some(|to| key(to.written, 1)),
+            ..case("`ROPT_XMTRESP` cut off, which invalidates", |to| {
+                client(to, || Some(vec![response(to.written).cut()]))
+            })
+        },
+        Case {
+            invalidates: Some(|to| key(to.written, 1)),
+            ..case("`ROPT_XMTRESP` that invalidates, and is broken", |to| {
+                client(to, || one(&Transmission { section: Some(2), ..response(to.written) }))
+            })
+        },
+        Case {
+            invalidates: Some(|to| key(to.long, 1)),
+            ..case("`ROPT_XMTCONT` of nothing, which invalidates", |to| one(&response(to.long).more(1)))
+        },
+        Case {
+            invalidates: Some(|to| key(to.written, 1)),
+            ..case("`ROPT_XMTRESP` that invalidates, is refused, and goes on", |to| {
+                client(to, || Some(group(&response(to.written), 2)))
+            })
+        },
+        Case {
+            invalidates: Some(|to| key(to.written, 1)),
+            ..case("`ROPT_XMTRESP` that invalidates, and waits, and then another message", |to| {
+                client(to, || Some(vec![response(to.long).of(2).octets(), response(to.plain).octets()]))
+            })
         },
     ]
 }

@@ -16,7 +16,7 @@ use crate::header::{Body, Header};
 use crate::v2::MsgType;
 use crate::v2::rtr::{Cont, OptreptErr, ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp};
 use crate::version::Version;
-use crate::xdr::{self, Decode};
+use crate::xdr::Decode;
 
 /// A transmission, decoded.
 enum Told<'a> {
@@ -60,12 +60,12 @@ impl Session {
         length: u32,
         invalidated: Option<u32>,
     ) -> Held {
-        let decoded = match decode(told.code, told.info) {
-            Ok(decoded) if direction_of(told.code).is_none_or(|direction| direction == told.direction) => decoded,
-            _ => {
-                self.senseless(told);
-                return Held::Free;
+        let Some(decoded) = decode(told) else {
+            self.senseless(told);
+            if invalidated.is_some() {
+                self.close(Reason::Invalidated);
             }
+            return Held::Free;
         };
         if told.direction == MsgType::Call && !matches!(decoded, Told::Report(_)) && self.counted().is_err() {
             self.close(Reason::Overrun);
@@ -113,6 +113,10 @@ impl Session {
         let is_call = came.direction == MsgType::Call;
         let number = if let Told::More(more) = told { more.xnum } else { 0 };
         match whole {
+            Ok(None) if extension.waits().is_none() && came.invalidated.is_some() => {
+                self.close(Reason::Invalidated);
+                Held::Free
+            }
             Ok(None) if extension.waits().is_none() => {
                 // It is passed over, and what it had taken is free.
                 self.counters.dropped += 1;
@@ -130,6 +134,9 @@ impl Session {
                 let bad = Part { xid: came.xid, direction: came.direction, number };
                 self.wrong(wrong, bad, lead);
                 self.free_given_up(Some(came.buffer));
+                if came.invalidated.is_some() {
+                    self.close(Reason::Invalidated);
+                }
                 Held::Free
             }
         }
@@ -379,11 +386,17 @@ impl Session {
     }
 }
 
-fn decode(code: u32, info: &[u8]) -> xdr::Result<Told<'_>> {
-    Ok(match code {
-        ROPT_XMTREQ => Told::Request(Req::from_bytes(info)?),
-        ROPT_XMTRESP => Told::Reply(Resp::from_bytes(info)?),
-        ROPT_XMTCONT => Told::More(Cont::from_bytes(info)?),
-        _ => Told::Report(OptreptErr::from_bytes(info)?),
-    })
+/// What an operation says; none if it is no XDR of its type, has another direction, or is a report with anything behind it.
+// spec: rtr-9.1-h
+fn decode<'a>(told: &Notice<'a>) -> Option<Told<'a>> {
+    let info = told.info;
+    let decoded = match told.code {
+        ROPT_XMTREQ => Req::from_bytes(info).map(Told::Request),
+        ROPT_XMTRESP => Resp::from_bytes(info).map(Told::Reply),
+        ROPT_XMTCONT => Cont::from_bytes(info).map(Told::More),
+        _ if told.payload.is_empty() => OptreptErr::from_bytes(info).map(Told::Report),
+        _ => return None,
+    };
+    let directed = direction_of(told.code).is_none_or(|direction| direction == told.direction);
+    decoded.ok().filter(|_| directed)
 }

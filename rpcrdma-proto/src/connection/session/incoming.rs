@@ -19,6 +19,7 @@ use crate::property::Basic;
 use crate::travel;
 use crate::v2::MsgType;
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
+use crate::v2::rtr::ROPT_REPTERR;
 use crate::version::{Event as Turn, Negotiation, Version};
 
 /// An operation as it came.
@@ -223,7 +224,7 @@ impl Session {
                 no_call || self.requests.expects(header.xid)
             }
             Body::Operation { direction, code, .. } => {
-                direction == MsgType::Reply && self.extension.is_some() && self.takes_group(code)
+                direction == MsgType::Reply && code != ROPT_REPTERR && self.takes_group(code)
             }
             Body::Error(_) => false,
         }
