@@ -431,6 +431,18 @@ fn abilities() -> Vec<Case> {
         ),
         lacking(
             Operations::CONTINUATIONS,
+            case("a call in two transmissions, where `ROPT_XMTCONT` is not taken", |_| Some(group(&request(NONE), 2))),
+        ),
+        lacking(
+            Operations::CONTINUATIONS,
+            case("a call in two transmissions, where `ROPT_XMTCONT` is not taken, and another call", |to| {
+                let mut messages = group(&request(NONE), 2);
+                messages.push(call(to, NONE + 1).octets());
+                Some(messages)
+            }),
+        ),
+        lacking(
+            Operations::CONTINUATIONS,
             case("a reply in two transmissions, where `ROPT_XMTCONT` is not taken", |to| {
                 Some(group(&response(to.long), 2))
             }),

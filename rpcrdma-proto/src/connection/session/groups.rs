@@ -67,6 +67,10 @@ impl Session {
             }
             return Held::Free;
         };
+        if self.is_too_much(&decoded) {
+            self.refuse_as(told.xid, Version::Two, PeerError::Operation);
+            return Held::Free;
+        }
         if told.direction == MsgType::Call && !matches!(decoded, Told::Report(_)) && self.counted().is_err() {
             self.close(Reason::Overrun);
             return Held::Free;
@@ -88,6 +92,13 @@ impl Session {
             }
             decoded => self.transmission(&came, &decoded),
         }
+    }
+
+    /// Whether a request begins a group of which the rest is not taken here: the peer finds that out with it (decision D24).
+    // spec: rtr-5.1-b
+    fn is_too_much(&self, told: &Told<'_>) -> bool {
+        let Told::Request(request) = told else { return false };
+        request.count > 1 && !self.takes_group(ROPT_XMTCONT)
     }
 
     /// Counts a transmission of a request, which has taken a credit.
