@@ -410,6 +410,13 @@ fn reports() -> Vec<Case> {
         case("`ROPT_REPTERR` about a reply that is kept", |to| {
             Some(vec![report(CALL, [to.kept, REPLY, 1], Some([to.kept, REPLY, 0]), &[BADSEQ, 1, 2])])
         }),
+        case("`ROPT_REPTERR` about a reply that is kept, twice", |to| {
+            Some(vec![report(CALL, [to.kept, REPLY, 1], None, &[BADSEQ, 1, 2]); 2])
+        }),
+        case("`ROPT_REPTERR` about a reply that is kept and one that is not", |to| {
+            let lead = Some([to.kept, REPLY, 0]);
+            Some(vec![report(CALL, [NONE, REPLY, 0], lead, &[BADHMT, 5, 0])])
+        }),
         case("`ROPT_REPTERR` about a reply that is not kept", |_| {
             Some(vec![report(CALL, [NONE, REPLY, 0], None, NOTHING)])
         }),

@@ -157,9 +157,15 @@ impl Serving {
     /// False if it can't.
     // spec: rtr-5.4-i, rtr-5.4-j
     pub(in crate::connection) fn reported(&mut self, xid: u32, threshold: u32) -> bool {
-        let is_it = |call: &Call| call.xid == xid && matches!(call.life, Service::Kept | Service::Sending);
+        let waits = |call: &Call| call.again && call.life == Service::Replying;
+        let is_it =
+            |call: &Call| call.xid == xid && (matches!(call.life, Service::Kept | Service::Sending) || waits(call));
         let Some((key, _)) = self.slots.find_from(0, is_it) else { return false };
         let Some(call) = self.slots.get_mut(key) else { return false };
+        if waits(call) {
+            // Of one group there may be several reports.
+            return true;
+        }
         let fits = PLAIN.saturating_add(call.answer.length) <= threshold;
         // Once is enough: it could be reported for ever.
         if !fits || call.answer.group.is_none() || call.again {
