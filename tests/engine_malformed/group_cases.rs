@@ -273,6 +273,10 @@ fn groups() -> Vec<Case> {
             let first = request(NONE).of(2);
             Some(vec![first.octets(), Transmission { opener: XMTRESP, ..first.more(1) }.octets()])
         }),
+        case("a continuation of the other direction", |_| {
+            let first = request(NONE).of(2);
+            Some(vec![first.octets(), Transmission { direction: REPLY, ..first.more(1) }.octets()])
+        }),
         case("a continuation of another XID", |_| {
             Some(vec![request(NONE).of(2).octets(), request(NONE + 1).more(1).octets()])
         }),
@@ -298,6 +302,7 @@ fn between() -> Vec<Case> {
             interrupted(&[first.octets(), first.more(1).octets()])
         }),
         case("between them: a reply", |to| interrupted(&[reply(to, to.plain).octets()])),
+        case("between them: a reply in one transmission", |to| interrupted(&[response(to.plain).octets()])),
         case("between them: an error", |to| interrupted(&[fixed(to, NONE, ERROR, &[2])])),
         case("between them: `ROPT_CONNPROP`", |to| interrupted(&[operation(to, NONE + 1, CALL, CONNPROP, &[0, 0])])),
         case("between them: `ROPT_UPDPROP`", |to| interrupted(&[operation(to, NONE + 1, CALL, UPDPROP, &[0])])),
@@ -307,6 +312,11 @@ fn between() -> Vec<Case> {
         case("between the transmissions of a reply: a call", |to| {
             let mut messages = group(&response(to.long), 2);
             messages.insert(1, call(to, NONE).octets());
+            Some(messages)
+        }),
+        case("between them: the reply to another call", |to| {
+            let mut messages = group(&response(to.long), 2);
+            messages.insert(1, response(to.plain).octets());
             Some(messages)
         }),
     ]

@@ -152,7 +152,9 @@ impl Arriving {
     }
 
     fn begin(&mut self, came: &Came<'_>, count: u32) -> Box<Group> {
-        self.passing = None;
+        if count > 1 {
+            self.passing = None;
+        }
         let mut group = self.spare.take().unwrap_or_else(|| Box::new(Group::new(Box::default())));
         group.message.clear();
         group.head.clear();
@@ -274,10 +276,7 @@ impl Group {
 
     /// The operation that began it.
     const fn opener(&self) -> u32 {
-        match self.direction {
-            MsgType::Call => ROPT_XMTREQ,
-            MsgType::Reply => ROPT_XMTRESP,
-        }
+        opener_of(self.direction)
     }
 
     /// Transmissions of it that have come.
@@ -341,8 +340,10 @@ impl Group {
         if came.xid != self.xid {
             return Err(Broken::Xid(mismatch(self.xid, came.xid)));
         }
-        if told.itype != self.opener() || came.direction != self.direction {
-            return Err(Broken::Operation(mismatch(self.opener(), told.itype)));
+        // What the direction says counts for more: a message of the other one is continued.
+        let continues = if came.direction == self.direction { told.itype } else { opener_of(came.direction) };
+        if continues != self.opener() {
+            return Err(Broken::Operation(mismatch(self.opener(), continues)));
         }
         if told.xnum != self.next {
             return Err(Broken::Sequence(mismatch(self.next, told.xnum)));
@@ -446,6 +447,14 @@ impl Group {
             highest = highest.max(Some(target));
         }
         Ok(())
+    }
+}
+
+/// The operation that begins a message of this direction.
+const fn opener_of(direction: MsgType) -> u32 {
+    match direction {
+        MsgType::Call => ROPT_XMTREQ,
+        MsgType::Reply => ROPT_XMTRESP,
     }
 }
 
