@@ -12,6 +12,8 @@ mod calls;
 mod groups;
 #[path = "engine/properties.rs"]
 mod properties;
+#[path = "engine/transmissions.rs"]
+mod transmissions;
 #[path = "engine/versions.rs"]
 mod versions;
 

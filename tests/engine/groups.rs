@@ -10,22 +10,22 @@ use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
 use crate::pair::{End, Packet, exchange, octet, pass, settled, works};
 
 /// Receive buffers of 4 KiB and one target of 64 KiB.
-fn structure() -> Structure {
+pub(crate) fn structure() -> Structure {
     let head = placement::Segment { length: 4096, align: 8, target: false };
     let bulk = placement::Segment { length: 65_536, align: 4096, target: true };
     Structure::new(&[head, bulk]).unwrap()
 }
 
-fn plain(rtr: Rtr, config: Config) -> Config {
+pub(crate) fn plain(rtr: Rtr, config: Config) -> Config {
     Config { rtr: Some(rtr), ..config }
 }
 
-fn placing(rtr: Rtr, config: Config) -> Config {
+pub(crate) fn placing(rtr: Rtr, config: Config) -> Config {
     config.with_rtr(Rtr { structure: Some(structure()), ..rtr })
 }
 
 /// Two ends that have told each other all, and whose credits are there.
-fn warm(client: Config, server: Config) -> (End, End) {
+pub(crate) fn warm(client: Config, server: Config) -> (End, End) {
     let (mut client, mut server) = settled(client, server);
     works(&mut client, &mut server);
     for end in [&mut client, &mut server] {
@@ -35,19 +35,19 @@ fn warm(client: Config, server: Config) -> (End, End) {
     (client, server)
 }
 
-const SHORT: Call<'_> = Call { length: 160, items: &[], largest_reply: 200, results: &[], reducible: true };
+pub(crate) const SHORT: Call<'_> = Call { length: 160, items: &[], largest_reply: 200, results: &[], reducible: true };
 /// 16 KiB without bulk data.
-const LONG: Call<'_> = Call { length: 16_384, ..SHORT };
-const LONG_REPLY: Call<'_> = Call { largest_reply: 16_384, ..SHORT };
-const READ: Call<'_> = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+pub(crate) const LONG: Call<'_> = Call { length: 16_384, ..SHORT };
+pub(crate) const LONG_REPLY: Call<'_> = Call { largest_reply: 16_384, ..SHORT };
+pub(crate) const READ: Call<'_> = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
 
-fn write(items: &[Item]) -> Call<'_> {
+pub(crate) fn write(items: &[Item]) -> Call<'_> {
     let end = items.iter().map(|item| item.length.next_multiple_of(4)).sum::<u32>();
     Call { length: 200 + end, items, ..SHORT }
 }
 
 /// The octets of a message that came in transmissions; what is to be read counts as read.
-fn whole(end: &End, message: &Gathered, xid: u32, reply: bool) -> Vec<u8> {
+pub(crate) fn whole(end: &End, message: &Gathered, xid: u32, reply: bool) -> Vec<u8> {
     let mut octets = Vec::new();
     for source in message.sources() {
         match source {
@@ -67,19 +67,19 @@ fn whole(end: &End, message: &Gathered, xid: u32, reply: bool) -> Vec<u8> {
     octets
 }
 
-fn expected(xid: u32, reply: bool, length: u32) -> Vec<u8> {
+pub(crate) fn expected(xid: u32, reply: bool, length: u32) -> Vec<u8> {
     (0..length).map(|at| octet(xid, reply, at)).collect()
 }
 
 /// The call that has arrived, and its message if it came in transmissions.
-fn arrived(end: &mut End) -> (Served, u32, Option<Box<Gathered>>) {
+pub(crate) fn arrived(end: &mut End) -> (Served, u32, Option<Box<Gathered>>) {
     let at = end.events.iter().position(|event| matches!(event, Event::CallArrived { .. })).unwrap();
     let Event::CallArrived { call, xid, message } = end.events.remove(at) else { unreachable!() };
     (call, xid, if let Message::Gathered(message) = message { Some(message) } else { None })
 }
 
 /// Sends a call and checks that it arrives whole: the call, and how many messages it took.
-fn sent(client: &mut End, server: &mut End, call: &Call<'_>) -> (Served, u32, usize) {
+pub(crate) fn sent(client: &mut End, server: &mut End, call: &Call<'_>) -> (Served, u32, usize) {
     let xid = client.session.call(call, None).unwrap();
     let messages = exchange(client, server);
     let (served, found, message) = arrived(server);
@@ -92,7 +92,13 @@ fn sent(client: &mut End, server: &mut End, call: &Call<'_>) -> (Served, u32, us
 }
 
 /// Answers it, and checks that the reply arrives whole: how many messages it took.
-fn answered(client: &mut End, server: &mut End, (call, xid): (Served, u32), length: u32, results: &[Item]) -> usize {
+pub(crate) fn answered(
+    client: &mut End,
+    server: &mut End,
+    (call, xid): (Served, u32),
+    length: u32,
+    results: &[Item],
+) -> usize {
     server.session.reply(call, length, results).unwrap();
     let messages = exchange(client, server);
     let replies = client.replies(xid);
@@ -104,7 +110,7 @@ fn answered(client: &mut End, server: &mut End, (call, xid): (Served, u32), leng
     messages
 }
 
-fn exposes(end: &End) -> usize {
+pub(crate) fn exposes(end: &End) -> usize {
     end.actions.iter().filter(|action| matches!(action, Action::Expose { .. })).count()
 }
 
@@ -311,7 +317,7 @@ fn a_call_may_have_items_that_are_placed_and_such_that_are_read() {
 // ---- What is broken -------------------------------------------------------------------------------------------------
 
 /// The transmissions of the long call, not delivered yet.
-fn transmissions(client: &mut End, call: &Call<'_>) -> (u32, Vec<Packet>) {
+pub(crate) fn transmissions(client: &mut End, call: &Call<'_>) -> (u32, Vec<Packet>) {
     let xid = client.session.call(call, None).unwrap();
     let mut packets = Vec::new();
     while let Some(packet) = client.send() {
@@ -320,7 +326,7 @@ fn transmissions(client: &mut End, call: &Call<'_>) -> (u32, Vec<Packet>) {
     (xid, packets)
 }
 
-fn reports(end: &End) -> Vec<(Broken, bool)> {
+pub(crate) fn reports(end: &End) -> Vec<(Broken, bool)> {
     let told = end.events.iter().filter_map(|event| match event {
         Event::Broken { report, ours } => Some((report.why, *ours)),
         _ => None,
