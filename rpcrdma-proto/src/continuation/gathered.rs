@@ -244,3 +244,6 @@ impl Iterator for Sources<'_> {
         self.stream(u32::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

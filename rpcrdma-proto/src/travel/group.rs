@@ -302,3 +302,6 @@ fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupRetu
     let (header, count) = headers::opener(answer.theirs, fixed, stream, &lengths, answer.most)?;
     Some(GroupReturn { placed, written, header, count })
 }
+
+#[cfg(test)]
+mod tests;
