@@ -1,7 +1,7 @@
 //! Transmissions of rtrext-02, word by word, and when they are used: what each end tells of itself decides.
 
 use rpcrdma_proto::connection::{Action, Config, Failure, Region};
-use rpcrdma_proto::continuation::{Broken, How, Mismatch, Operations, Rtr};
+use rpcrdma_proto::continuation::{Broken, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::travel::{Call, Direct, Grouped, Item, Prefer, Way};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
@@ -155,6 +155,35 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     client.receive(&packets[1].octets);
     let report = client.send().unwrap();
     assert_eq!(report.octets, operation(xid, report.word(2), CALL, REPTERR, &[&[xid, 1, 1], &[0], &[3]]));
+}
+
+/// Data begin at their offset in the first target, go on from the beginning of the next, and end with the item.
+#[test]
+fn data_begin_at_their_offset_and_go_on_in_the_next_target() {
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
+    let items = [Item { position: 120, length: 200_000 }];
+    let (xid, mut packets) = transmissions(&mut client, &write(&items));
+    assert_eq!(packets.len(), 4);
+    assert_eq!(packets[0].octets[28..68], words(&[1, 120, 200_000, 2, 0, 4, 0, 1, 2, 3]));
+    // Another item than was sent: a shorter one, which begins later.
+    packets[0].octets[36..48].copy_from_slice(&words(&[100_001, 2, 128]));
+    packets.iter().for_each(|packet| server.receive(&packet.octets));
+    let (_, found, message) = arrived(&mut server);
+    let message = message.unwrap();
+    let places: Vec<_> = message.places.iter().map(|place| (place.octets.start, place.octets.end)).collect();
+    assert_eq!((found, &places[..2]), (xid, &[(4096 + 128, 4096 + 65_536), (4096, 4096 + 34_593)][..]));
+    assert!(places[2..].iter().all(|(from, to)| from == to), "the others have nothing of it");
+    assert_eq!(message.length, 200 + 100_004);
+    let from: Vec<_> = message.sources().skip(1).take(2).map(source_length).collect();
+    assert_eq!(from, [65_408, 34_593]);
+}
+
+fn source_length(source: Source) -> u32 {
+    match source {
+        Source::Octets { from, .. } => from.octets.end - from.octets.start,
+        Source::Read { from, .. } => from.length,
+        Source::Padding { length, .. } => length,
+    }
 }
 
 // ---- Who sends what -------------------------------------------------------------------------------------------------

@@ -58,6 +58,15 @@ fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
     assert_eq!(way(&whole, &groups(), 2).unwrap().call, Way::Long);
 }
 
+/// What the binding of the program does not let be moved apart stays in the stream, and so do its results.
+#[test]
+fn what_may_not_be_moved_apart_is_not_placed() {
+    let items = [Item { position: 120, length: 65_536 }];
+    let call = Call { length: 65_736, items: &items, largest_reply: 65_700, results: &[65_536], reducible: false };
+    let whole = grouped_(&call, &groups(), 8).unwrap();
+    assert_eq!((whole.placed | whole.read, whole.send | whole.explicit, whole.count, whole.reserve), (0, 0, 1, 0));
+}
+
 /// Where both ways are there, the one of fewer round trips goes, and of those with as many the one that exposes less.
 #[test]
 fn the_cheaper_way_goes() {
