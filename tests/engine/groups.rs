@@ -116,7 +116,7 @@ pub(crate) fn exposes(end: &End) -> usize {
 
 // ---- How they travel ------------------------------------------------------------------------------------------------
 
-// spec: rtr-4.2-a, rtr-4.2-b, rtr-4.2-e, rtr-4.3-b, rtr-8.4-a, rtr-8.4-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g, rtr-9.4-a, rtr-9.4-d, rtr-9.4-e, rtr-9.4-h
+// spec: rtr-4.2-a, rtr-4.3-c, rtr-8.4-b
 #[test]
 fn a_long_call_goes_in_several_transmissions() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
@@ -130,7 +130,7 @@ fn a_long_call_goes_in_several_transmissions() {
     assert_eq!(server.session.posted(), wanted, "all receives are there again");
 }
 
-// spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g, rtr-4.3-h, rtr-5.2-e, rtr-5.2-f, rtr-8.5-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
+// spec: rtr-4.2-a, rtr-4.3-i, rtr-4.3-j
 #[test]
 fn a_long_reply_goes_in_several_transmissions_for_which_receives_are_reserved() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
@@ -146,7 +146,8 @@ fn a_long_reply_goes_in_several_transmissions_for_which_receives_are_reserved() 
     assert_eq!(client.session.open(), (0, 0));
 }
 
-// spec: rtr-2-a, rtr-3.3-a, rtr-3.3-b, rtr-6.2-j, rtr-6.2-n, rtr-6.2-v, rtr-7.3-a, rtr-7.3-c, rtr-7.3-d, rtr-7.3-e, rtr-7.3-f
+// spec: rtr-3.3-b, rtr-6.2-r, rtr-7.1-g, rtr-7.2-a, rtr-7.2-b, rtr-7.2-c, rtr-7.2-e, rtr-7.2-m, rtr-7.3-d, rtr-7.3-m
+// spec: rtr-11-d, rtr-11-e
 #[test]
 fn the_data_of_a_write_land_in_their_target() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
@@ -164,7 +165,7 @@ fn the_data_of_a_write_land_in_their_target() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
-// spec: rtr-5.3-e, rtr-5.3-h, rtr-6.2-k, rtr-6.2-w, rtr-6.2-x, rtr-7.4-a, rtr-7.4-f, rtr-7.4-h, rtr-7.4-n, rtr-7.4-x, rtr-9.2-b, rtr-9.3-a
+// spec: rtr-6.2-n, rtr-7.3-m, rtr-7.4-f, rtr-7.4-n
 #[test]
 fn the_data_of_a_read_land_in_their_target() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
@@ -182,7 +183,7 @@ fn the_data_of_a_read_land_in_their_target() {
     }
 }
 
-// spec: rtr-6.2-o, rtr-6.2-p, rtr-6.2-s, rtr-6.2-t, rtr-7.4-u, rtr-7.4-v, rtr-7.4-w
+// spec: rtr-6.2-v, rtr-6.2-w, rtr-6.2-x, rtr-6.2-y, rtr-7.4-h, rtr-7.4-v, rtr-7.4-x
 #[test]
 fn results_that_are_short_or_missing_are_told_so() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
@@ -196,7 +197,7 @@ fn results_that_are_short_or_missing_are_told_so() {
     assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 204));
 }
 
-// spec: rtr-4.3-a, rtr-4.3-b
+// spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d
 #[test]
 fn without_all_its_credits_a_call_goes_by_explicit_rdma() {
     let server = Config { serve: 4, ..Config::server() };
@@ -215,7 +216,7 @@ fn without_all_its_credits_a_call_goes_by_explicit_rdma() {
     assert_eq!(server.arrived().len(), 2);
 }
 
-// spec: rtr-5.2-b, rtr-5.2-c, rtr-5.2-d, rtr-5.2-g, rtr-5.2-h, rtr-5.3-a, rtr-5.3-b, rtr-5.3-d, rtr-5.3-g
+// spec: rtr-5.1-c, rtr-5.2-b, rtr-5.2-d, rtr-5.2-g, rtr-5.3-a, rtr-5.3-j, rtr-7.1-i, rtr-7.1-j, rtr-9.4-c, rtr-9.4-f
 #[test]
 fn what_the_peer_has_not_told_is_not_used() {
     let subsets = (0..8).map(Operations::of);
@@ -244,7 +245,7 @@ fn what_the_peer_has_not_told_is_not_used() {
     }
 }
 
-// spec: rtr-5.1-a, rtr-5.1-b, rtr-5.1-c, rtr-5.1-d, rtr-5.1-e
+// spec: rtr-5.1-b
 #[test]
 fn operations_are_tried_where_nothing_is_told_of_them() {
     // The peer knows properties, and nothing of rtrext-02.
@@ -261,7 +262,8 @@ fn operations_are_tried_where_nothing_is_told_of_them() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
-// spec: rtr-6.2-q, rtr-6.2-r, rtr-7.4-b, rtr-7.4-c, rtr-7.4-d, rtr-7.4-e, rtr-7.4-g, rtr-7.4-m, rtr-7.4-o, rtr-7.4-p, rtr-3.4-a, rtr-3.4-b, rtr-3.4-c
+// spec: rtr-3.4-c, rtr-6.2-t, rtr-6.2-u, rtr-7.3-l, rtr-7.4-c, rtr-7.4-d, rtr-7.4-e, rtr-7.4-g, rtr-7.4-i, rtr-7.4-l
+// spec: rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
 #[test]
 fn results_go_as_they_are_directed() {
     let cases = [
@@ -291,7 +293,7 @@ fn results_go_as_they_are_directed() {
     }
 }
 
-// spec: rtr-5.3-c, rtr-6.2-m, rtr-7.3-b, rtr-7.3-h
+// spec: rtr-3.4-a, rtr-6.2-j, rtr-6.2-q, rtr-7.3-c, rtr-7.3-n
 #[test]
 fn a_call_may_have_items_that_are_placed_and_such_that_are_read() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
@@ -335,7 +337,7 @@ pub(crate) fn reports(end: &End) -> Vec<(Broken, bool)> {
 }
 
 /// A group that is broken in any way is reported, and the call goes again by other means: it is served once.
-// spec: rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-5.4-e, rtr-5.4-f, rtr-5.4-g, rtr-5.4-h, rtr-9.5-e, rtr-9.5-f, rtr-9.5-g, rtr-9.5-h, rtr-9.5-i
+// spec: rtr-4.2-d, rtr-5.4-d, rtr-5.4-f, rtr-5.4-g, rtr-5.4-i, rtr-5.4-j, rtr-9.5-g, rtr-9.5-h, rtr-9.5-i
 #[test]
 fn a_call_whose_group_is_broken_goes_again_by_other_means() {
     type Breaks = fn(&mut Vec<Packet>);
@@ -393,7 +395,7 @@ fn the_buffers_of_a_group_that_is_given_up_are_free() {
     }
 }
 
-// spec: rtr-4.2-c, rtr-4.2-d, rtr-9.5-e, rtr-9.5-s, rtr-9.5-t
+// spec: rtr-4.2-d, rtr-9.5-e
 #[test]
 fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
@@ -414,7 +416,7 @@ fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
     assert_eq!(found, wanted);
 }
 
-// spec: rtr-5.4-i, rtr-5.4-j
+// spec: rtr-5.4-h, rtr-5.4-l, rtr-5.4-m, rtr-5.4-n
 #[test]
 fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() {
     // The second is more than one transmission for its data alone, and would fit one buffer without being placed.
@@ -481,7 +483,7 @@ fn a_reply_that_the_connection_cuts_is_given_up_and_its_memory_is_free() {
 }
 
 /// A reply in several transmissions is kept until a later call arrives, or for the time that was set.
-// spec: rtr-5.4-i
+// spec: rtr-5.4-l
 #[test]
 fn a_reply_is_kept_for_a_while() {
     let keep = 500;

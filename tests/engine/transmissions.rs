@@ -44,6 +44,10 @@ fn operation(xid: u32, credits: u32, direction: u32, code: u32, info: &[&[u32]])
 
 // ---- Word by word ---------------------------------------------------------------------------------------------------
 
+// spec: rtr-3.3-c, rtr-4.2-b, rtr-6.2-a, rtr-6.2-k, rtr-6.2-l, rtr-6.2-p, rtr-6.2-q, rtr-6.2-r, rtr-6.2-ab, rtr-6.2-ac
+// spec: rtr-6.2-ad, rtr-7.1-g, rtr-7.1-h, rtr-7.3-a, rtr-7.3-b, rtr-7.3-g, rtr-7.3-h, rtr-7.3-i, rtr-7.3-j, rtr-7.4-a
+// spec: rtr-7.4-b, rtr-7.4-g, rtr-7.4-q, rtr-7.4-t, rtr-7.4-z, rtr-9.1-a, rtr-9.1-b, rtr-9.1-c, rtr-9.1-d, rtr-9.1-e
+// spec: rtr-9.1-i, rtr-9.1-j, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
 #[test]
 fn a_call_says_where_its_items_are_and_where_its_results_belong() {
     let rtr = Rtr { direct: Direct::BySize(32_768), ..GROUPS };
@@ -75,6 +79,9 @@ fn a_call_says_where_its_items_are_and_where_its_results_belong() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
+// spec: rtr-3.3-c, rtr-4.2-b, rtr-6.2-m, rtr-6.2-n, rtr-6.2-o, rtr-6.2-p, rtr-6.2-w, rtr-6.2-x, rtr-6.2-y, rtr-6.2-ab
+// spec: rtr-6.2-ac, rtr-6.2-af, rtr-6.2-ag, rtr-7.1-g, rtr-7.3-c, rtr-7.3-d, rtr-7.4-h, rtr-7.4-j, rtr-7.4-k, rtr-7.4-x
+// spec: rtr-9.1-a, rtr-9.1-b, rtr-9.1-c, rtr-9.1-f, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
 #[test]
 fn a_reply_says_what_became_of_each_direction() {
     let rtr = Rtr { direct: Direct::BySize(32_768), ..GROUPS };
@@ -103,6 +110,8 @@ fn a_reply_says_what_became_of_each_direction() {
     assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 45_400));
 }
 
+// spec: rtr-4.2-a, rtr-4.2-c, rtr-6.1-a, rtr-6.1-b, rtr-6.2-c, rtr-6.2-d, rtr-9.1-g, rtr-9.1-i, rtr-9.1-k, rtr-9.1-l
+// spec: rtr-9.4-a, rtr-9.4-b, rtr-9.4-d, rtr-9.4-e, rtr-9.4-g, rtr-9.4-h
 #[test]
 fn the_transmissions_of_a_message_are_counted_and_numbered() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
@@ -135,6 +144,8 @@ fn check_group(packets: &[Packet], xid: u32, (direction, opener): (u32, u32), sa
     assert_eq!(stream, expected(xid, direction == 1, length), "the sections are the whole message");
 }
 
+// spec: rtr-5.4-h, rtr-6.1-a, rtr-9.1-a, rtr-9.1-b, rtr-9.1-c, rtr-9.1-d, rtr-9.1-h, rtr-9.5-m, rtr-9.5-n, rtr-9.5-o
+// spec: rtr-9.5-p, rtr-9.5-s, rtr-9.5-t, rtr-9.5-u
 #[test]
 fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
@@ -158,6 +169,7 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
 }
 
 /// Data begin at their offset in the first target, go on from the beginning of the next, and end with the item.
+// spec: rtr-7.1-j, rtr-7.3-e
 #[test]
 fn data_begin_at_their_offset_and_go_on_in_the_next_target() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
@@ -189,6 +201,7 @@ fn source_length(source: Source) -> u32 {
 // ---- Who sends what -------------------------------------------------------------------------------------------------
 
 /// A server is a requester, too, and its client a responder: the one has calls and the other replies in transmissions.
+// spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c, rtr-1.4-d
 #[test]
 fn backward_calls_and_their_replies_go_in_transmissions() {
     let client = Config { backward: Bkreqsup::Inline, serve: 16, ..plain(Rtr::ALL, Config::client()) };
@@ -211,6 +224,7 @@ fn backward_calls_and_their_replies_go_in_transmissions() {
     answered(&mut client, &mut server, (call, forward), 16_384, &[]);
 }
 
+// spec: rtr-2-a
 #[test]
 fn a_peer_of_version_one_is_spoken_to_without_transmissions() {
     let (mut client, mut server) = settled(placing(GROUPS, Config::client()), one(Config::server()));
@@ -230,6 +244,7 @@ fn a_peer_of_version_one_is_spoken_to_without_transmissions() {
 }
 
 /// A call of five transmissions, where the server takes four, one, or has told nothing but that.
+// spec: rtr-5.2-a, rtr-5.2-b, rtr-5.2-c, rtr-8.4-b
 #[test]
 fn a_call_of_more_transmissions_than_are_taken_is_read() {
     for (limit, goes) in [(5, true), (4, false), (1, false)] {
@@ -246,6 +261,8 @@ fn a_call_of_more_transmissions_than_are_taken_is_read() {
 }
 
 /// A reply of five transmissions, where the server sends four or one, and where the client has receives for as many.
+// spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g, rtr-4.3-h, rtr-4.3-i, rtr-5.2-e, rtr-5.2-f, rtr-5.2-g, rtr-5.2-h, rtr-8.5-a
+// spec: rtr-9.2-d, rtr-9.4-c
 #[test]
 fn a_reply_of_more_transmissions_than_are_sent_or_taken_has_a_reply_chunk() {
     let lacking = Rtr { operations: Operations::REQUESTS.and(Operations::RESPONSES), ..GROUPS };
@@ -272,6 +289,7 @@ fn a_reply_of_more_transmissions_than_are_sent_or_taken_has_a_reply_chunk() {
 }
 
 /// What was reserved and not used serves whatever comes next.
+// spec: rtr-4.3-j, rtr-4.3-k, rtr-4.3-l, rtr-4.3-m, rtr-4.3-n
 #[test]
 fn receives_that_a_short_reply_has_left_are_there_for_others() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
@@ -290,6 +308,7 @@ fn receives_that_a_short_reply_has_left_are_there_for_others() {
 }
 
 /// Where there is no target data are read and written, and other directions are as good as before.
+// spec: rtr-5.3-a, rtr-5.3-b, rtr-5.3-c, rtr-5.3-d, rtr-5.3-f, rtr-5.3-g, rtr-5.3-i, rtr-5.3-k
 #[test]
 fn data_are_placed_where_the_receiver_has_targets() {
     let items = [Item { position: 120, length: 65_536 }];
@@ -329,6 +348,7 @@ fn sent_reading(
 }
 
 /// None of this needs continuations or targets: directions alone are of use.
+// spec: rtr-3.4-e, rtr-5.1-a, rtr-5.3-h
 #[test]
 fn directions_serve_those_who_place_and_continue_nothing() {
     let operations = Operations::REQUESTS.and(Operations::RESPONSES);
@@ -346,6 +366,7 @@ fn directions_serve_those_who_place_and_continue_nothing() {
 }
 
 /// Without credits for all of a group, its data are read, or all of it is.
+// spec: rtr-4.3-d, rtr-5.3-e, rtr-5.3-m
 #[test]
 fn without_credits_data_are_read() {
     let server = Config { serve: 3, ..Config::server() };
@@ -360,6 +381,7 @@ fn without_credits_data_are_read() {
 }
 
 /// Whatever was directed may come to nothing: what was registered is not any more then.
+// spec: rtr-6.2-v, rtr-6.2-w, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p, rtr-7.4-w
 #[test]
 fn every_direction_may_come_to_nothing() {
     for direct in [Direct::Explicit, Direct::Cheaper, Direct::Choice, Direct::BySize(32_768)] {
@@ -384,6 +406,7 @@ fn every_direction_may_come_to_nothing() {
 }
 
 /// What the responder may choose it writes if it can't place it.
+// spec: rtr-6.2-t, rtr-7.4-d, rtr-7.4-e, rtr-7.4-o
 #[test]
 fn a_choice_is_the_responders() {
     let rtr = Rtr { direct: Direct::Choice, reserve: 1, ..GROUPS };
@@ -401,6 +424,7 @@ fn a_choice_is_the_responders() {
 // ---- What is broken -------------------------------------------------------------------------------------------------
 
 /// A call that was reported broken goes by other means; if it is reported again, the consumer learns of it.
+// spec: rtr-5.4-k
 #[test]
 fn a_call_that_is_reported_twice_fails() {
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));

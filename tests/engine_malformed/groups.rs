@@ -219,6 +219,11 @@ fn table() -> String {
 }
 
 /// What the documentation shows is what becomes of them.
+// spec: rtr-4.2-d, rtr-5.1-b, rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-5.4-e, rtr-5.4-f, rtr-5.4-g, rtr-6.2-s
+// spec: rtr-6.2-z, rtr-6.2-aa, rtr-6.2-ad, rtr-6.2-ae, rtr-6.2-af, rtr-6.2-ag, rtr-7.3-f, rtr-7.4-h, rtr-7.4-j
+// spec: rtr-7.4-m, rtr-7.4-n, rtr-7.4-aa, rtr-8.4-a, rtr-9.1-d, rtr-9.1-h, rtr-9.4-b, rtr-9.4-d, rtr-9.4-f, rtr-9.5-a
+// spec: rtr-9.5-b, rtr-9.5-c, rtr-9.5-e, rtr-9.5-f, rtr-9.5-g, rtr-9.5-h, rtr-9.5-i, rtr-9.5-j, rtr-9.5-k, rtr-9.5-l
+// spec: rtr-9.5-q, rtr-9.5-r
 #[test]
 fn the_outcomes_of_transmissions_are_those_of_the_documentation() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/architecture.md")).unwrap();

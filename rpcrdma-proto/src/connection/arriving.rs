@@ -20,7 +20,6 @@ use crate::v2::{self, MsgType};
 pub(super) const OPTIONAL: u32 = 5;
 
 /// What has come in the group that is not whole yet. A connection has one at most in each direction.
-// spec: rtr-4.2-c, rtr-4.2-d
 #[derive(Debug, Default)]
 pub(super) struct Arriving {
     group: Option<Box<Group>>,
@@ -170,7 +169,7 @@ impl Arriving {
     ///
     /// # Errors
     /// It breaks a rule, and is not taken.
-    // spec: rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g, rtr-5.2-e
+    // spec: rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
     pub(super) fn request(
         &mut self,
         came: &Came<'_>,
@@ -218,7 +217,7 @@ impl Arriving {
     ///
     /// # Errors
     /// There is no group that it continues, or not so: that group is given up.
-    // spec: rtr-9.4-a, rtr-9.4-b, rtr-9.4-d, rtr-9.4-e, rtr-9.4-f, rtr-9.4-g, rtr-9.4-h, rtr-4.2-d
+    // spec: rtr-4.2-c, rtr-4.2-d, rtr-9.5-g
     pub(super) fn more(
         &mut self,
         came: &Came<'_>,
@@ -284,6 +283,7 @@ impl Group {
         self.next
     }
 
+    // spec: rtr-6.1-b, rtr-8.4-a
     fn open(
         &mut self,
         came: &Came<'_>,
@@ -300,7 +300,8 @@ impl Group {
     }
 
     /// Takes the section of the Payload stream that is in a transmission.
-    // spec: rtr-9.2-g, rtr-9.3-d, rtr-9.4-g, rtr-9.4-f, rtr-9.5-l, rtr-9.5-r
+    // spec: rtr-6.2-c, rtr-9.1-i, rtr-9.1-j, rtr-9.1-k, rtr-9.1-l, rtr-9.4-e, rtr-9.4-f, rtr-9.4-g, rtr-9.5-l
+    // spec: rtr-9.5-r
     fn section(&mut self, came: &Came<'_>, pslen: u32) -> Result<(), Wrong> {
         let most = came.length.saturating_sub(came.header);
         if pslen > most || !pslen.is_multiple_of(4) {
@@ -334,7 +335,7 @@ impl Group {
     }
 
     /// Whether a transmission is the next one.
-    // spec: rtr-9.4-b, rtr-9.4-d, rtr-9.5-f, rtr-9.5-h, rtr-9.5-i
+    // spec: rtr-5.4-f, rtr-9.4-a, rtr-9.4-b, rtr-9.4-d, rtr-9.5-f, rtr-9.5-h, rtr-9.5-i
     fn fits(&self, came: &Came<'_>, told: Cont) -> Result<(), Broken> {
         let mismatch = |expected, came| Mismatch { expected, came };
         if came.xid != self.xid {
@@ -352,7 +353,8 @@ impl Group {
     }
 
     /// Takes what was excised from the Payload stream.
-    // spec: rtr-6.2-j, rtr-6.2-l, rtr-6.2-m, rtr-6.2-n, rtr-6.2-u, rtr-6.2-v, rtr-7.3-a, rtr-7.3-b, rtr-7.3-e
+    // spec: rtr-3.4-a, rtr-6.2-a, rtr-6.2-j, rtr-6.2-k, rtr-6.2-p, rtr-6.2-z, rtr-6.2-ab, rtr-6.2-ac, rtr-6.2-af
+    // spec: rtr-6.2-ag, rtr-7.3-b, rtr-7.3-f, rtr-7.3-h, rtr-7.3-i, rtr-7.3-j, rtr-7.3-k, rtr-7.3-n
     fn excised(&mut self, items: &Grpinfo<'_>, bounds: Bounds<'_>, count: u32) -> Result<(), Wrong> {
         if items.len() > bounds.limits.segments as usize {
             return Err(Fault::TooManySegments.into());
@@ -371,6 +373,7 @@ impl Group {
     }
 
     /// Takes the targets of an item. Until all has come a place is a target's number, and octets of that.
+    // spec: rtr-6.2-r, rtr-7.1-i, rtr-7.1-j, rtr-7.3-d, rtr-7.3-e, rtr-7.3-m, rtr-9.5-j, rtr-9.5-k
     fn targets(&mut self, told: &LocTbsn<'_>, item: u32, structure: &Structure, count: u32) -> Result<How, Wrong> {
         let targets = count.saturating_mul(structure.target_count());
         let from = self.message.places.len();
@@ -400,6 +403,7 @@ impl Group {
     }
 
     /// Takes memory of the requester's.
+    // spec: rtr-6.2-q, rtr-7.3-c, rtr-7.3-l
     fn explicit(
         &mut self,
         segments: impl Iterator<Item = Segment>,
@@ -423,7 +427,7 @@ impl Group {
     }
 
     /// Finds the octets of what was placed, which must have come, and each for one item alone.
-    // spec: rtr-7.3-c, rtr-7.3-d, rtr-6.2-g, rtr-6.2-h, rtr-9.5-j
+    // spec: rtr-5.4-e, rtr-6.2-h, rtr-7.2-e
     fn placed(&mut self, structure: &Structure) -> Result<(), Broken> {
         let Gathered { places, buffers, .. } = &mut *self.message;
         let mut highest = None;
@@ -460,7 +464,7 @@ const fn opener_of(direction: MsgType) -> u32 {
 
 /// A target that may not be named, and those that might. The range is never one that has it, which would say that it is not
 /// aligned; where there are none it ends before it begins.
-// spec: rtr-9.5-q, rtr-9.5-r
+// spec: rtr-9.5-j, rtr-9.5-r
 fn outside(value: u32, least: u32, most: Option<u32>) -> Broken {
     let (least, most) = most.map_or((1, 0), |most| (least, most));
     Broken::Target(continuation::Range { value, least, most })
@@ -471,7 +475,7 @@ const PLACES: usize = 1024;
 
 impl Asks {
     /// Takes what a request directs about its reply.
-    // spec: rtr-6.2-k, rtr-7.4-a, rtr-7.4-q, rtr-7.4-t, rtr-7.4-u, rtr-7.4-y, rtr-7.4-z, rtr-7.4-aa, rtr-9.2-b
+    // spec: rtr-7.4-a, rtr-7.4-q, rtr-7.4-z, rtr-7.4-aa
     fn take(&mut self, sets: &Rsdgroup<'_>, limits: &Limits) -> Result<(), Fault> {
         let mut end = 0;
         for set in sets.iter() {
@@ -488,6 +492,8 @@ impl Asks {
         Ok(())
     }
 
+    // spec: rtr-6.2-l, rtr-6.2-s, rtr-6.2-ab, rtr-6.2-ac, rtr-6.2-ad, rtr-6.2-ae, rtr-7.4-b, rtr-7.4-c, rtr-7.4-d
+    // spec: rtr-7.4-e, rtr-7.4-f, rtr-7.4-g, rtr-7.4-t
     fn direction(&mut self, least: u32, place: &Rsdloc<'_>, limits: &Limits) -> Result<Direction, Fault> {
         let (memory, send, by_size) = match place {
             Rsdloc::Tbsn => (None, true, None),
@@ -511,7 +517,7 @@ impl Asks {
 }
 
 /// What is between the transmissions of a group and does not belong there: it breaks the group.
-// spec: rtr-9.5-e, rtr-9.5-f
+// spec: rtr-4.2-d, rtr-9.5-e, rtr-9.5-f
 pub(super) fn between(procedure: u32, operation: Option<u32>) -> Option<Broken> {
     match operation {
         None => Some(Broken::HeaderType(Mismatch { expected: OPTIONAL, came: procedure })),

@@ -14,6 +14,7 @@ pub const SEGMENTS: usize = 64;
 
 /// Which end of the connection this is (xcharext-03, section 1.3). Forward calls go from the client to the server.
 // spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, bd-2.2-a
+// spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It makes the connections.

@@ -16,7 +16,7 @@ use crate::v2::rtr::Cont;
 pub(super) const APART: usize = if ITEMS > RESULTS { ITEMS } else { RESULTS };
 
 /// What is left to be sent of a message.
-// spec: rtr-4.2-d, rtr-4.2-e
+// spec: rtr-3.3-b
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
     pub(super) what: Sent,
@@ -122,7 +122,7 @@ impl Sending {
     }
 
     /// What follows the header of the transmission that was polled last.
-    // spec: rtr-11-d, rtr-11-e, rtr-3.3-c, rtr-3.3-d
+    // spec: rtr-11-d, rtr-11-e
     pub(super) fn laid(&self) -> impl Iterator<Item = Laid> + use<'_> {
         let last = self.last.as_ref();
         let section = last.map_or(0..0, |last| last.section.clone());

@@ -41,6 +41,7 @@ pub struct Gathered {
 }
 
 /// An item that was excised from the Payload stream.
+// spec: rtr-6.2-b
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Excised {
     /// Where its data begin in the whole message.
@@ -124,7 +125,7 @@ impl Gathered {
     ///
     /// # Errors
     /// They are not in order, not aligned or beyond it, or the whole is longer than `most`.
-    // spec: rtr-6.2-b, rtr-6.2-c, rtr-6.2-d, rtr-6.2-e, rtr-7.3-e, rtr-7.3-f
+    // spec: rtr-6.2-e, rtr-6.2-f, rtr-7.3-a, rtr-7.3-g, rtr-7.3-k
     pub(crate) fn finish(&mut self, most: u32) -> Result<(), Fault> {
         let stream = u64::from(self.stream_length());
         let (mut end, mut moved) = (0u64, 0u64);
@@ -152,6 +153,7 @@ impl Gathered {
     }
 
     /// The message's octets in their order, piece by piece.
+    // spec: rtr-3.3-e, rtr-4.2-e, rtr-6.2-d, rtr-9.4-h
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         Sources { message: self, at: 0, section: 0, from: 0, item: 0, piece: 0, taken: 0 }

@@ -11,7 +11,7 @@ fn target(length: u32) -> Segment {
     Segment { length, align: 4096, target: true }
 }
 
-// spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c, rtr-7.2-d, rtr-7.2-e, rtr-8.3-a, rtr-8.3-e, rtr-6.2-f
+// spec: rtr-3.3-a, rtr-7.2-d, rtr-7.2-j
 #[test]
 fn what_is_told_is_what_was_made() {
     let made = Structure::new(&[plain(4096), target(8192), target(8192), plain(64)]).unwrap();
@@ -23,7 +23,7 @@ fn what_is_told_is_what_was_made() {
     assert_eq!((made.target_count(), made.targets().collect::<Vec<_>>().len()), (2, 2));
 }
 
-// spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-c, rtr-8.3-d
+// spec: rtr-8.1-i, rtr-8.3-d
 #[test]
 fn of_a_size_alone_there_is_one_segment_without_targets() {
     let structure = Structure::plain(4096);
@@ -33,6 +33,7 @@ fn of_a_size_alone_there_is_one_segment_without_targets() {
     );
 }
 
+// spec: rtr-7.2-l
 #[test]
 fn what_a_peer_tells_is_held_against_its_sum() {
     let info = Seg { length: 4096, align: 0, flags: 1 };
@@ -58,6 +59,7 @@ fn targets_are_counted_over_the_group() {
 }
 
 /// What one end tells of each segment: its length, what its address is a multiple of, and whether data may be placed there.
+// spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h, rtr-7.2-i, rtr-7.2-j, rtr-7.2-k, rtr-7.2-l
 #[test]
 fn segments_are_told_with_their_properties() {
     let info = |length, align, flags| Seg { length, align, flags };
@@ -72,6 +74,7 @@ fn segments_are_told_with_their_properties() {
 }
 
 /// A target counts whether it is used or not: where a transmission is short, and where the stream has taken it.
+// spec: rtr-6.2-i
 #[test]
 fn targets_that_hold_no_data_count() {
     let structure = Structure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
@@ -116,6 +119,7 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
     Some(count)
 }
 
+// spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c
 #[test]
 fn messages_of_all_sizes_are_laid_out_whole() {
     let structures: [&[Segment]; 5] = [

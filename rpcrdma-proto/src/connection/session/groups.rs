@@ -37,7 +37,7 @@ const fn direction_of(code: u32) -> Option<MsgType> {
 
 impl Session {
     /// Whether an operation is one of rtrext-02 that is taken here.
-    // spec: rtr-5.1-a, rtr-5.4-e, rtr-9.4-c
+    // spec: rtr-5.4-g, rtr-9.1-a, rtr-9.4-c
     pub(super) fn takes_group(&self, code: u32) -> bool {
         let Some(extension) = &self.extension else { return false };
         let wanted = match code {
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// Whether a request begins a group of which the rest is not taken here: the peer finds that out with it (decision D24).
-    // spec: rtr-5.1-b
+    // spec: rtr-5.1-b, rtr-9.4-c
     fn is_too_much(&self, told: &Told<'_>) -> bool {
         let Told::Request(request) = told else { return false };
         request.count > 1 && !self.takes_group(ROPT_XMTCONT)
@@ -167,7 +167,7 @@ impl Session {
     }
 
     /// A transmission breaks a rule.
-    // spec: rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-9.5-s, rtr-9.5-t
+    // spec: rtr-5.4-d, rtr-5.4-g, rtr-6.2-aa
     fn wrong(&mut self, wrong: Wrong, bad: Part, lead: Option<Part>) {
         match wrong {
             Wrong::Broken(why) => {
@@ -184,7 +184,6 @@ impl Session {
     }
 
     /// Tells the peer, and the consumer, of a broken group.
-    // spec: rtr-5.4-e
     fn report(&mut self, report: Report) {
         self.counters.refused += 1;
         if let Some(extension) = &mut self.extension {
@@ -194,6 +193,7 @@ impl Session {
     }
 
     /// All transmissions of a message are here.
+    // spec: rtr-5.4-a, rtr-9.5-c
     fn group_whole(&mut self, mut group: Box<Group>) -> Held {
         let held = match group.direction {
             MsgType::Call => self.request_whole(&mut group),
@@ -250,7 +250,6 @@ impl Session {
 
     /// A message has come that is no transmission of rtrext-02: it breaks the group that waits, if there is one. Whether it is
     /// not taken either, since the peer learns by the report that it was bad, and sends it again.
-    // spec: rtr-9.5-e, rtr-9.5-f, rtr-4.2-d
     pub(super) fn interrupts(&mut self, header: &Header<'_>) -> bool {
         if self.extension.as_ref().is_none_or(|extension| extension.waits().is_none()) {
             return false;
@@ -292,6 +291,7 @@ impl Session {
     }
 
     /// A transmission of rtrext-02 has come that is no XDR of its type, or contradicts itself.
+    // spec: rtr-5.4-c, rtr-9.5-b
     fn senseless(&mut self, told: &Notice<'_>) {
         let lead = self.give_up().filter(|lead| lead.xid != told.xid);
         if let Some(lead) = lead {
@@ -304,7 +304,7 @@ impl Session {
     }
 
     /// The peer reports that a group of ours is broken, or what came between its transmissions.
-    // spec: rtr-5.4-f, rtr-5.4-g, rtr-5.4-h, rtr-5.4-i, rtr-5.4-j, rtr-9.5-a, rtr-9.5-b, rtr-9.5-c
+    // spec: rtr-5.4-i, rtr-5.4-n
     fn reported(&mut self, report: Report) {
         self.out.notify(Event::Broken { report, ours: true });
         let threshold = self.link.send_limit(Version::Two);
@@ -325,6 +325,7 @@ impl Session {
     }
 
     /// Takes over what the peer has told, for rtrext-02.
+    // spec: rtr-2-a
     pub(super) fn abilities_told(&mut self) {
         let Some(extension) = &mut self.extension else { return };
         if self.link.version == Some(Version::Two) && self.link.speaks && self.link.answered {
@@ -340,7 +341,7 @@ impl Session {
     }
 
     /// Writes the next report.
-    // spec: rtr-9.5-s, rtr-9.5-t
+    // spec: rtr-9.1-h
     pub(super) fn transmit_report(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let (report, direction) = *self.extension.as_ref()?.reports.front()?;
         let credits = match direction {
@@ -369,7 +370,7 @@ impl Session {
     }
 
     /// What the peer does not know is not tried again on this connection.
-    // spec: rtr-5.1-c, rtr-5.1-d
+    // spec: rtr-5.1-b
     pub(super) fn operation_unknown(&mut self, xid: u32) -> bool {
         let Some(extension) = &mut self.extension else { return false };
         let Some(count) = self.requests.unknown_operation(xid, &mut self.out) else { return false };
@@ -398,7 +399,7 @@ impl Session {
 }
 
 /// What an operation says; none if it is no XDR of its type, has another direction, or is a report with anything behind it.
-// spec: rtr-9.1-h
+// spec: rtr-9.1-b, rtr-9.1-d, rtr-9.1-h
 fn decode<'a>(told: &Notice<'a>) -> Option<Told<'a>> {
     let info = told.info;
     let decoded = match told.code {

@@ -507,6 +507,7 @@ impl Session {
     }
 
     /// A message that breaks a rule.
+    // spec: rtr-5.4-b, rtr-9.5-a
     #[cold]
     fn refuse(&mut self, refusal: Refusal) {
         let ours = self.requests.expects(refusal.xid);

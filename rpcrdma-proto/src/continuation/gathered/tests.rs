@@ -25,6 +25,7 @@ fn message() -> Gathered {
     }
 }
 
+// spec: rtr-3.3-e, rtr-4.2-e, rtr-6.2-b, rtr-6.2-d, rtr-6.2-e, rtr-6.2-f, rtr-7.3-a, rtr-7.3-c, rtr-9.4-h
 #[test]
 fn sections_and_items_make_one_message() {
     let mut message = message();
@@ -45,6 +46,7 @@ fn sections_and_items_make_one_message() {
 }
 
 /// Without items the stream is the message.
+// spec: rtr-7.3-k
 #[test]
 fn without_items_the_stream_is_all() {
     let mut message = Gathered { items: Vec::new(), ..message() };
@@ -55,6 +57,7 @@ fn without_items_the_stream_is_all() {
 }
 
 /// What is told of results that stayed in the stream, or that there are not, changes nothing.
+// spec: rtr-6.2-v, rtr-6.2-x
 #[test]
 fn what_was_not_excised_is_in_the_stream() {
     let items = vec![item(20, 10, How::TooShort), item(0, 0, How::NoItem)];
@@ -62,6 +65,7 @@ fn what_was_not_excised_is_in_the_stream() {
     assert_eq!((message.finish(u32::MAX), message.length, message.sources().count()), (Ok(()), 100, 2));
 }
 
+// spec: rtr-6.2-e, rtr-6.2-f, rtr-7.3-g
 #[test]
 fn positions_are_of_the_whole_message() {
     let of = |items: &[(u32, u32)], most| {

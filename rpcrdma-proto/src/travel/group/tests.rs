@@ -42,6 +42,7 @@ fn grouped_(call: &Call<'_>, groups: &Groups, room: u32) -> Option<Grouped> {
 }
 
 /// A call knows how many credits it takes, and does without those that are not there.
+// spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-c, rtr-5.3-l, rtr-5.3-m
 #[test]
 fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
     let items = [Item { position: 120, length: 200_000 }];
@@ -59,6 +60,7 @@ fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
 }
 
 /// What the binding of the program does not let be moved apart stays in the stream, and so do its results.
+// spec: rtr-3.3-d
 #[test]
 fn what_may_not_be_moved_apart_is_not_placed() {
     let items = [Item { position: 120, length: 65_536 }];
@@ -82,6 +84,7 @@ fn the_cheaper_way_goes() {
 }
 
 /// What is directed follows what can be: targets of ours, memory that may be exposed, and replies in transmissions.
+// spec: rtr-5.3-g, rtr-5.3-i, rtr-5.3-j
 #[test]
 fn results_are_directed_to_what_there_is() {
     let plain = Structure::plain(4096);
@@ -104,6 +107,7 @@ fn results_are_directed_to_what_there_is() {
 }
 
 /// As many receives are reserved as the largest reply may take, and none where one is enough.
+// spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g
 #[test]
 fn receives_are_reserved_for_the_largest_reply() {
     let reserve = |largest_reply, ours| {
@@ -117,6 +121,7 @@ fn receives_are_reserved_for_the_largest_reply() {
 }
 
 /// What becomes of a result of so many octets, whose memory has 50,000: placed, written, or neither.
+// spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i, rtr-7.4-u
 #[test]
 fn a_result_goes_as_it_was_directed() {
     const MEMORY: Option<u32> = Some(50_000);
@@ -147,6 +152,7 @@ fn a_result_goes_as_it_was_directed() {
 }
 
 /// What may be either is placed if it fits the transmissions that there may be, and else written.
+// spec: rtr-6.2-t, rtr-7.4-v
 #[test]
 fn a_choice_depends_on_the_transmissions_that_there_may_be() {
     let results = [Item { position: 100, length: 100_000 }];
