@@ -10,6 +10,10 @@ use crate::xdr::Array;
 
 pub use layout::{Layout, Placed, Transmission};
 
+/// A receive buffer, by whatever number the transport gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Buffer(pub u64);
+
 /// Segments of one receive buffer that are told apart: a structure of more is taken as one plain segment.
 pub const SEGMENTS: usize = 16;
 

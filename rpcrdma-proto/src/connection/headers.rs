@@ -1,6 +1,6 @@
 //! Headers of rtrext-02, written.
 
-use crate::continuation::headers::INFO;
+use crate::travel::headers::INFO;
 use crate::v2::rtr::{Cont, ROPT_XMTCONT};
 use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::Version;

@@ -9,13 +9,10 @@ use arrayvec::ArrayVec;
 use crate::chunk::{Fault, Segment};
 use crate::continuation::{Broken, Gathered, Report};
 use crate::error::PeerError;
+pub use crate::placement::Buffer;
 use crate::property::Basic;
 use crate::travel::{Cannot, RESULTS};
 use crate::version::Version;
-
-/// A receive buffer, by whatever number the transport gives it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Buffer(pub u64);
 
 /// A call of the peer's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

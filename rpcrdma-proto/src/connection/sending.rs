@@ -6,9 +6,8 @@ use arrayvec::ArrayVec;
 
 use super::headers::write_more;
 use super::output::{Laid, Sent, Share, Transmit};
-use crate::continuation::headers;
 use crate::placement::{Layout, Placed, SEGMENTS, Structure, Transmission};
-use crate::travel::{self, ITEMS, Item, RESULTS};
+use crate::travel::{self, ITEMS, Item, RESULTS, headers};
 use crate::v2::MsgType;
 use crate::v2::rtr::Cont;
 

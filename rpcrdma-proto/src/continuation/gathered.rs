@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::chunk::{Fault, Segment};
-use crate::connection::Buffer;
+use crate::placement::Buffer;
 
 /// Octets of a receive buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,8 +5,7 @@ use core::fmt;
 use arrayvec::ArrayVec;
 
 use super::cost::{chosen, octets};
-use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, padded};
-use crate::continuation::headers;
+use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, headers, padded};
 use crate::placement::Structure;
 
 /// What rtrext-02 allows in one direction of a connection, for calls and their replies.

@@ -13,9 +13,9 @@ use crate::connection::life::Life;
 use crate::connection::output::{Buffer, Failure, Region, Reply, Sent, Transmit};
 use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
-use crate::continuation::{Broken, Gathered, How, headers};
+use crate::continuation::{Broken, Gathered, How};
 use crate::placement::Layout;
-use crate::travel::{Grouped, Groups, Item, Link, RESULTS, Way};
+use crate::travel::{Grouped, Groups, Item, Link, RESULTS, Way, headers};
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTREQ, Req, Rsditem, Rsdloc, RsdlocBysize, Rsdrange, Rsdset};
 use crate::v2::{self, MsgType};
 
