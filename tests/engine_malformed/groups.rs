@@ -218,6 +218,64 @@ fn table() -> String {
     text
 }
 
+/// Messages of the cases in any order, and with any word changed: nothing is left of them but a close.
+#[test]
+fn whatever_comes_nothing_is_lost() {
+    let mut random = Random(1);
+    for role in [Role::Server, Role::Client] {
+        let untouched = Joined::speaking(role, Operations::NONE).recovers("nothing");
+        for round in 0..ROUNDS {
+            let mut joined = Joined::speaking(role, Operations::NONE);
+            let of = |case: Case| (case.messages)(&joined.to).filter(|_| case.invalidates.is_none());
+            let cases: Vec<_> = group_cases::all().into_iter().filter_map(of).collect();
+            let (end, other) = joined.ends();
+            for _ in 0..=random.below(6) {
+                let messages = &cases[random.below(cases.len())];
+                let mut octets = messages[random.below(messages.len())].clone();
+                if random.below(2) == 0 {
+                    let words = (octets.len() / 4).min(40);
+                    let at = 4 * random.below(words.max(1));
+                    let value = [0, 1, 2, 4, 8, 44, 4096, u32::MAX, end_of(&octets)][random.below(9)];
+                    octets[at..at + 4].copy_from_slice(&value.to_be_bytes());
+                }
+                end.receive(&octets);
+                if end.closing().is_some() {
+                    break;
+                }
+                while random.below(2) == 0
+                    && let Some(sent) = end.send()
+                {
+                    // What goes again comes to the other end; what is told of our messages it knows nothing of.
+                    if sent.word(3) != 4 && (sent.word(3) != 5 || sent.word(5) != REPTERR) {
+                        other.receive_with(&sent.octets, sent.invalidate);
+                    }
+                }
+            }
+            let closed = joined.client.closing().is_some() || joined.server.closing().is_some();
+            let left = joined.recovers(&format!("round {round}"));
+            assert!(closed || left == untouched, "{role:?}, round {round}: {left:?}, not {untouched:?}");
+        }
+    }
+}
+
+const ROUNDS: usize = 300;
+
+fn end_of(octets: &[u8]) -> u32 {
+    u32::try_from(octets.len()).unwrap()
+}
+
+/// A generator of the xorshift family.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % most
+    }
+}
+
 /// What the documentation shows is what becomes of them.
 // spec: rtr-4.2-d, rtr-5.1-b, rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-5.4-e, rtr-5.4-f, rtr-5.4-g, rtr-6.2-s
 // spec: rtr-6.2-z, rtr-6.2-aa, rtr-6.2-ad, rtr-6.2-ae, rtr-6.2-af, rtr-6.2-ag, rtr-7.3-f, rtr-7.4-h, rtr-7.4-j
