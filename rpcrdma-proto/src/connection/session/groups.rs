@@ -121,35 +121,33 @@ impl Session {
             Told::More(more) => arriving.more(came, *more, bounds),
             Told::Report(_) => return Held::Free,
         };
-        let is_call = came.direction == MsgType::Call;
-        let number = if let Told::More(more) = told { more.xnum } else { 0 };
         match whole {
-            Ok(None) if extension.waits().is_none() && came.invalidated.is_some() => {
-                self.close(Reason::Invalidated);
-                Held::Free
-            }
-            Ok(None) if extension.waits().is_none() => {
-                // It is passed over, and what it had taken is free.
-                self.counters.dropped += 1;
-                self.serving.credits.drop_all(u32::from(is_call));
-                Held::Free
-            }
-            Ok(None) => Held::Kept,
             Ok(Some(group)) => {
                 let held = self.group_whole(group);
                 self.free_given_up(Some(came.buffer));
-                held
+                return held;
+            }
+            Ok(None) if extension.waits().is_some() => return Held::Kept,
+            // It is passed over, and what it had taken is free.
+            Ok(None) => {
+                self.counters.dropped += 1;
+                self.not_taken(came, 0);
             }
             Err(wrong) => {
-                self.serving.credits.drop_all(held + u32::from(is_call));
-                let bad = Part { xid: came.xid, direction: came.direction, number };
-                self.wrong(wrong, bad, lead);
-                self.free_given_up(Some(came.buffer));
-                if came.invalidated.is_some() {
-                    self.close(Reason::Invalidated);
-                }
-                Held::Free
+                let number = if let Told::More(more) = told { more.xnum } else { 0 };
+                self.not_taken(came, held);
+                self.wrong(wrong, Part { xid: came.xid, direction: came.direction, number }, lead);
             }
+        }
+        Held::Free
+    }
+
+    /// A transmission is not taken, and a group is given up with it of whose transmissions so many `held` receives.
+    fn not_taken(&mut self, came: &Came<'_>, held: u32) {
+        self.serving.credits.drop_all(held + u32::from(came.direction == MsgType::Call));
+        self.free_given_up(Some(came.buffer));
+        if came.invalidated.is_some() {
+            self.close(Reason::Invalidated);
         }
     }
 
