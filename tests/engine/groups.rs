@@ -241,6 +241,7 @@ fn what_the_peer_has_not_told_is_not_used() {
                 answered(&mut client, &mut server, (served, xid), length, results);
             }
             assert_eq!((client.session.open(), server.session.open()), ((0, 0), (0, 0)), "{operations:?} {limit}");
+            assert_eq!(server.session.counters().refused, 0, "nothing was merely tried");
         }
     }
 }

@@ -168,6 +168,30 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     assert_eq!(report.octets, operation(xid, report.word(2), CALL, REPTERR, &[&[xid, 1, 1], &[0], &[3]]));
 }
 
+/// Whatever else is to be sent waits: errors, reports, replies and calls.
+// spec: rtr-4.2-d
+#[test]
+fn nothing_goes_between_the_transmissions_of_a_message() {
+    let client = Config { backward: Bkreqsup::Inline, ..plain(Rtr::ALL, Config::client()) };
+    let (mut client, mut server) = warm(client, plain(Rtr::ALL, Config::server()));
+    let xid = client.session.call(&LONG, None).unwrap();
+    let mut packets = vec![client.send().unwrap()];
+    // An operation that nobody knows, a continuation of nothing, a call, and one of the client's own.
+    client.receive(&operation(700, 1, CALL, 77, &[]));
+    client.receive(&operation(701, 1, CALL, XMTCONT, &[&[1, XMTREQ, 0]]));
+    client.receive(&words(&[702, 2, 1, 0, CALL, 0, 0, 0, 702, CALL, 0, 0]));
+    let served = client.arrived()[0];
+    client.session.reply(served, REPLY, &[]).unwrap();
+    let short = client.session.call(&SHORT, None).unwrap();
+    packets.extend(std::iter::from_fn(|| client.send()));
+    let found: Vec<_> = packets.iter().map(|packet| (packet.word(0), packet.word(3))).collect();
+    let group = [(xid, 5); 5];
+    assert_eq!(found[..5], group);
+    assert_eq!(found[5..], [(700, 4), (701, 5), (702, 0), (short, 0)]);
+    packets.iter().for_each(|packet| server.receive(&packet.octets));
+    assert_eq!(server.arrived().len(), 2);
+}
+
 /// Data begin at their offset in the first target, go on from the beginning of the next, and end with the item.
 // spec: rtr-7.1-j, rtr-7.3-e
 #[test]
