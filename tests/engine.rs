@@ -14,6 +14,8 @@ mod characteristics;
 mod groups;
 #[path = "engine/properties.rs"]
 mod properties;
+#[path = "engine/transmissions.rs"]
+mod transmissions;
 #[path = "engine/versions.rs"]
 mod versions;
 

@@ -7,6 +7,10 @@ mod pair;
 
 #[path = "engine_malformed/cases.rs"]
 mod cases;
+#[path = "engine_malformed/group_cases.rs"]
+mod group_cases;
+#[path = "engine_malformed/groups.rs"]
+mod groups;
 #[path = "engine_malformed/raw.rs"]
 mod raw;
 
@@ -32,6 +36,10 @@ pub(crate) struct To {
     pub(crate) long: u32,
     /// The XID of a call that it serves.
     pub(crate) given: u32,
+    /// Between ends that speak rtrext-02: the XID of a client's call whose result is written, and of a call whose reply this
+    /// end has kept.
+    pub(crate) written: u32,
+    pub(crate) kept: u32,
 }
 
 /// Both ends, each with calls of its own and of the other's under way.
@@ -57,8 +65,8 @@ impl Joined {
         let back = server.session.call(&NULL, None).unwrap();
         exchange(&mut client, &mut server);
         let to = match role {
-            Role::Client => To { role, version, plain, result, long, given: back },
-            Role::Server => To { role, version, plain: back, result: 0, long: 0, given: plain },
+            Role::Client => To { role, version, plain, result, long, given: back, written: 0, kept: 0 },
+            Role::Server => To { role, version, plain: back, result: 0, long: 0, given: plain, written: 0, kept: 0 },
         };
         Self { client, server, to }
     }
@@ -95,7 +103,7 @@ impl Joined {
         }
         let refused = counters.refused - before.0.refused;
         for _ in 0..refused {
-            found.push(answer(end, messages));
+            found.push(answer(&end.send().unwrap().octets, messages));
         }
         found.extend(end.events[before.1..].iter().filter_map(told));
         found.join("; ")
@@ -127,26 +135,25 @@ impl Joined {
 }
 
 /// The error that is the next message: octet by octet what it must be, to one of these messages.
-fn answer(end: &mut End, messages: &[Vec<u8>]) -> String {
-    let sent = end.send().unwrap();
-    let same = |message: &&Vec<u8>| message.len() >= 16 && message[..8] == sent.octets[..8];
+fn answer(sent: &[u8], messages: &[Vec<u8>]) -> String {
+    let same = |message: &&Vec<u8>| message.len() >= 16 && message[..8] == sent[..8];
     let about = messages.iter().find(same).expect("no message has this XID and this version");
     let fixed = [word(about, 0), word(about, 1), 1, 4];
     let one = fixed[1] == 1;
-    match sent.octets.len() {
+    match sent.len() {
         20 => {
-            let name = match (word(&sent.octets, 4), one) {
+            let name = match (word(sent, 4), one) {
                 (2, true) => "`ERR_CHUNK`",
                 (2, false) => "`RDMA2_ERR_BAD_HEADER`",
                 (3, false) => "`RDMA2_ERR_INVAL_OPTION`",
                 (other, _) => panic!("error {other}"),
             };
-            assert_eq!(sent.octets, words(&[&fixed[..], &[word(&sent.octets, 4)]].concat()));
+            assert_eq!(sent, words(&[&fixed[..], &[word(sent, 4)]].concat()));
             name.to_owned()
         }
         28 => {
-            let (low, high) = (word(&sent.octets, 5), word(&sent.octets, 6));
-            assert_eq!(sent.octets, words(&[&fixed[..], &[1, low, high]].concat()));
+            let (low, high) = (word(sent, 5), word(sent, 6));
+            assert_eq!(sent, words(&[&fixed[..], &[1, low, high]].concat()));
             format!("`ERR_VERS`, {low} to {high}")
         }
         octets => panic!("an error of {octets} octets"),

@@ -3,7 +3,6 @@
 mod broken;
 #[cfg(feature = "alloc")]
 mod gathered;
-pub(crate) mod headers;
 
 use crate::placement::Structure;
 use crate::travel::{Direct, Prefer};

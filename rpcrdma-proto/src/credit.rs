@@ -120,7 +120,7 @@ impl Requester {
 
     /// Takes the credits of a call in several transmissions: all or none, so that no two calls wait for each other
     /// (decision D24).
-    // spec: rtr-4.3-a
+    // spec: rtr-4.3-c
     pub fn group(&mut self, messages: u32) -> Option<Credit> {
         if messages <= 1 {
             return self.call();

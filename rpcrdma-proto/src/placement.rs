@@ -10,10 +10,15 @@ use crate::xdr::Array;
 
 pub use layout::{Layout, Placed, Transmission};
 
+/// A receive buffer, by whatever number the transport gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Buffer(pub u64);
+
 /// Segments of one receive buffer that are told apart: a structure of more is taken as one plain segment.
 pub const SEGMENTS: usize = 16;
 
 /// A segment of a receive buffer (rtrext-02, section 7.2).
+// spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Segment {
     /// Octets.
@@ -72,7 +77,7 @@ impl core::error::Error for StructureError {}
 
 impl Structure {
     /// One segment, in which nothing can be placed: what is assumed of who told nothing but a size.
-    // spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-c, rtr-8.3-d
+    // spec: rtr-8.1-i, rtr-8.3-d
     #[must_use]
     pub const fn plain(length: u32) -> Self {
         let mut segments = [NONE; SEGMENTS];
@@ -84,6 +89,7 @@ impl Structure {
     ///
     /// # Errors
     /// They make none.
+    // spec: rtr-7.2-d
     pub fn new(segments: &[Segment]) -> Result<Self, StructureError> {
         let mut all = [NONE; SEGMENTS];
         all.get_mut(..segments.len()).ok_or(StructureError::Count)?.copy_from_slice(segments);
@@ -104,7 +110,7 @@ impl Structure {
     ///
     /// # Errors
     /// Its length is not the sum of its groups', or more than 32 bits tell.
-    // spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c, rtr-7.2-d, rtr-7.2-e, rtr-8.3-a, rtr-8.3-e
+    // spec: rtr-7.2-j, rtr-7.2-l
     pub fn told(buf: &Buf<'_>) -> Result<Self, StructureError> {
         let groups = || buf.groups.iter();
         let sum = groups().map(|group| u64::from(group.count) * u64::from(group.info.length));
@@ -125,7 +131,7 @@ impl Structure {
     }
 
     /// Hands the structure to `f` as it is told: equal segments that follow each other are one group.
-    // spec: rtr-7.2-d, rtr-7.2-e
+    // spec: rtr-3.3-a, rtr-7.2-m
     pub fn tell<R>(&self, f: impl FnOnce(Buf<'_>) -> R) -> R {
         let mut groups = ArrayVec::<Group, SEGMENTS>::new();
         for segment in self.segments() {
@@ -151,6 +157,7 @@ impl Structure {
     }
 
     /// The segments into which data may be placed, as octets of the buffer.
+    // spec: rtr-7.2-k
     pub fn targets(&self) -> impl Iterator<Item = core::ops::Range<u32>> + Clone + use<'_> {
         let mut end = 0;
         let ranges = self.segments().iter().map(move |segment| {
@@ -162,7 +169,7 @@ impl Structure {
     }
 
     /// How many those are: each transmission of a group counts all of its buffer's (rtrext-02, section 6.2).
-    // spec: rtr-6.2-f, rtr-6.2-g, rtr-6.2-h
+    // spec: rtr-6.2-i
     #[must_use]
     pub fn target_count(&self) -> u32 {
         // No more than `SEGMENTS`.
@@ -170,7 +177,7 @@ impl Structure {
     }
 
     /// Which octets of which transmission a target of a group is: it is counted from the first transmission on.
-    // spec: rtr-6.2-g, rtr-6.2-h
+    // spec: rtr-6.2-g, rtr-6.2-h, rtr-6.2-i
     #[must_use]
     pub fn find(&self, target: u32) -> Option<(u32, core::ops::Range<u32>)> {
         let count = self.target_count();
@@ -180,6 +187,7 @@ impl Structure {
     }
 }
 
+// spec: rtr-7.2-i
 impl From<Seg> for Segment {
     fn from(segment: Seg) -> Self {
         let Seg { length, align, flags } = segment;

@@ -15,6 +15,7 @@
 
 mod cost;
 mod group;
+pub(crate) mod headers;
 
 use core::fmt;
 use core::ops::Range;

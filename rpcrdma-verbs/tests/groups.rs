@@ -195,7 +195,7 @@ impl Done for Writer<'_> {
     }
 }
 
-// spec: rtr-2-a, rtr-2-b, rtr-3.3-b, rtr-3.3-c
+// spec: rtr-3.3-b, rtr-7.2-c
 fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(ground: &impl Ground) {
     let mut world = World::both(ground, placing());
     for seed in 0..10 {

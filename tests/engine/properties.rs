@@ -511,7 +511,7 @@ fn structured(config: Config) -> Config {
 }
 
 /// What each end can do of rtrext-02 is told with the others, and known as long as the connection holds.
-// spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-d, rtr-8.3-a, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d
+// spec: rtr-3.3-a, rtr-7.2-m, rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-d, rtr-8.3-a, rtr-8.3-b
 #[test]
 fn abilities_are_told() {
     for draft in DRAFTS {

@@ -1,6 +1,7 @@
 //! The cases.
 
 use rpcrdma_proto::connection::Role;
+use rpcrdma_proto::continuation::Operations;
 use rpcrdma_proto::version::Version;
 
 use crate::To;
@@ -8,15 +9,15 @@ use crate::pair::{OFFSET, key, words};
 use crate::raw::{CALL, DONE, ERROR, MSGP, OPTIONAL, REPLY, Raw, Segment, call, fixed, operation, reply};
 
 /// An XID that no call has.
-const NONE: u32 = 0x0bad_cafe;
+pub(crate) const NONE: u32 = 0x0bad_cafe;
 /// A code that no operation has.
 const UNKNOWN: u32 = 77;
 /// Memory of nobody's.
-const SEGMENT: Segment = [9, 64, 0, 4096];
-const CONNPROP: u32 = 1;
-const REQPROP: u32 = 2;
-const RESPROP: u32 = 3;
-const UPDPROP: u32 = 4;
+pub(crate) const SEGMENT: Segment = [9, 64, 0, 4096];
+pub(crate) const CONNPROP: u32 = 1;
+pub(crate) const REQPROP: u32 = 2;
+pub(crate) const RESPROP: u32 = 3;
+pub(crate) const UPDPROP: u32 = 4;
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -24,6 +25,8 @@ pub(crate) struct Case {
     pub(crate) messages: fn(&To) -> Option<Vec<Vec<u8>>>,
     /// The key that each of them invalidates.
     pub(crate) invalidates: Option<fn(&To) -> u32>,
+    /// Operations of rtrext-02 that the end does not take.
+    pub(crate) lacks: Operations,
 }
 
 pub(crate) fn all() -> Vec<Case> {
@@ -33,12 +36,12 @@ pub(crate) fn all() -> Vec<Case> {
         .collect()
 }
 
-const fn case(name: &'static str, messages: fn(&To) -> Option<Vec<Vec<u8>>>) -> Case {
-    Case { name, messages, invalidates: None }
+pub(crate) const fn case(name: &'static str, messages: fn(&To) -> Option<Vec<Vec<u8>>>) -> Case {
+    Case { name, messages, invalidates: None, lacks: Operations::NONE }
 }
 
 /// The segment of a call, returned with so many octets.
-fn offered(xid: u32, length: u32) -> Segment {
+pub(crate) fn offered(xid: u32, length: u32) -> Segment {
     [key(xid, 1), length, 0, u32::try_from(OFFSET).unwrap()]
 }
 

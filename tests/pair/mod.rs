@@ -5,11 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, reason = "an octet is what is wanted")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rpcrdma_proto::chunk::{Piece, Segment};
 use rpcrdma_proto::connection::{
-    Action, Buffer, Config, Event, Failure, Held, Laid, Reason, Reply, Role, Sent, Served, Session, Stage, Transmit,
+    Action, Buffer, Config, Event, Failure, Held, Laid, Message, Reason, Reply, Role, Sent, Served, Session, Stage,
+    Transmit,
 };
 use rpcrdma_proto::travel::Call;
 use rpcrdma_proto::version::Version;
@@ -38,6 +39,8 @@ pub(crate) struct End {
     /// What has come into each buffer, where it is kept.
     pub(crate) kept: HashMap<u64, Vec<u8>>,
     pub(crate) keeps: bool,
+    /// The buffers that the session has named since, where they are kept: they are free again.
+    pub(crate) named: HashSet<u64>,
 }
 
 /// What a transport leaves undone.
@@ -101,6 +104,7 @@ impl End {
             invalidated: None,
             kept: HashMap::new(),
             keeps: false,
+            named: HashSet::new(),
         }
     }
 
@@ -114,11 +118,47 @@ impl End {
                 Action::Gather { call, .. } if !self.holds.reading => self.session.moved(*call),
                 _ => {}
             }
+            if self.keeps {
+                self.free_of(&action);
+            }
             self.actions.push(action);
         }
         while let Some(event) = self.session.poll_event() {
+            if self.keeps {
+                self.free_with(&event);
+            }
             self.events.push(event);
         }
+    }
+
+    fn free_of(&mut self, action: &Action) {
+        match action {
+            Action::Read { buffer, .. } => self.named.extend([buffer.0]),
+            Action::Gather { message, .. } | Action::Free { message } => {
+                self.named.extend(message.buffers.iter().map(|one| one.buffer.0))
+            }
+            _ => {}
+        }
+    }
+
+    fn free_with(&mut self, event: &Event) {
+        match event {
+            Event::CallArrived { message: Message::Inline { buffer, .. }, .. } => self.named.extend([buffer.0]),
+            Event::CallArrived { message: Message::Gathered(message), .. } => {
+                self.named.extend(message.buffers.iter().map(|one| one.buffer.0));
+            }
+            Event::ReplyArrived { reply, .. } => {
+                let more = reply.gathered.iter().flat_map(|message| &message.buffers);
+                self.named.extend([reply.buffer.0].into_iter().chain(more.map(|one| one.buffer.0)));
+            }
+            Event::Operation { operation } => self.named.extend([operation.buffer.0]),
+            _ => {}
+        }
+    }
+
+    /// Buffers that the session has kept and never named.
+    pub(crate) fn forgotten(&self) -> usize {
+        self.kept.keys().filter(|kept| !self.named.contains(kept)).count()
     }
 
     /// Exposes what is to be, in one segment each.

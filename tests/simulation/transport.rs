@@ -96,6 +96,8 @@ impl World {
             Action::Expose { xid } => self.expose(pair, end, xid),
             Action::Fence { xid, invalidated } => self.fence(pair, end, xid, invalidated),
             Action::Read { call, buffer, .. } => self.read(pair, end, call, buffer),
+            // Its buffers are numbers.
+            Action::Free { message } => self.pairs[pair].ends[end].session.recycle(message),
             Action::Gather { .. } => self.fail("puts a message together that did not come in parts".to_owned()),
             Action::Close { why } => self.close(pair, end, why),
         }

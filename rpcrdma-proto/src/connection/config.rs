@@ -14,6 +14,7 @@ pub const SEGMENTS: usize = 64;
 
 /// Which end of the connection this is (xcharext-03, section 1.3). Forward calls go from the client to the server.
 // spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, xc2-1.3-a, xc2-1.3-b, xc2-1.3-c, bd-2.2-a
+// spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It makes the connections.
@@ -185,14 +186,15 @@ impl Config {
         Self { role: Role::Server, calls: 16, credits: 8, serve: 32, ..Self::client() }
     }
 
-    /// The same with rtrext-02: its receive buffers have the structure that is set there, if there is one, and Sends may be as
-    /// large.
+    /// The same with rtrext-02: its receive buffers have the structure that is set there, if there is one, and Sends have up to
+    /// a mebioctet, since a peer that directs its results to be placed can't know that its buffers are larger than our Sends.
     #[must_use]
     pub fn with_rtr(self, rtr: Rtr) -> Self {
-        let Some(structure) = rtr.structure else { return Self { rtr: Some(rtr), ..self } };
-        let size = structure.length();
-        let send_size = self.send_size.max(size);
-        Self { rtr: Some(rtr), receive_size: size, receive_size_most: size, send_size, ..self }
+        let send_size = self.send_size.max(1 << 20);
+        let size = rtr.structure.map(|structure| structure.length());
+        let receive_size = size.unwrap_or(self.receive_size);
+        let receive_size_most = size.unwrap_or(self.receive_size_most);
+        Self { rtr: Some(rtr), receive_size, receive_size_most, send_size, ..self }
     }
 
     /// Whether the settings make sense together.

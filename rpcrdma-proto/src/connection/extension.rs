@@ -14,6 +14,7 @@ use crate::v2::MsgType;
 const REPORTS: usize = 8;
 
 /// rtrext-02 on a connection.
+// spec: rtr-1.4-d
 #[derive(Debug)]
 pub(super) struct Extension {
     pub(super) settings: Rtr,
@@ -64,7 +65,7 @@ impl Extension {
     }
 
     /// Operations that the peer takes, as far as it is known: what it has told, or what is tried.
-    // spec: rtr-5.1-a, rtr-5.1-b, rtr-5.1-c, rtr-5.1-d, rtr-5.1-e
+    // spec: rtr-5.1-b, rtr-5.1-c
     fn operations(&self, theirs: &Abilities) -> Operations {
         let tried = if self.settings.tries { Operations::ALL } else { Operations::NONE };
         theirs.operations.unwrap_or(tried).without(self.refuted)
@@ -76,7 +77,8 @@ impl Extension {
     }
 
     /// Takes over what the peer has told: its abilities, and how large messages to it and from it may be.
-    // spec: rtr-5.2-a, rtr-5.2-b, rtr-5.2-c, rtr-5.2-g, rtr-5.2-h, rtr-5.3-a, rtr-5.3-b, rtr-5.3-d, rtr-5.3-g, rtr-8.4-a, rtr-8.4-b, rtr-8.5-a
+    // spec: rtr-5.2-a, rtr-5.2-b, rtr-5.2-g, rtr-5.3-a, rtr-5.3-b, rtr-5.3-c, rtr-5.3-f, rtr-5.3-j, rtr-8.4-b
+    // spec: rtr-8.5-a, rtr-9.4-c
     pub(super) fn told(&mut self, theirs: &Abilities, to_peer: u32, to_us: u32) {
         let (settings, peers) = (self.settings, self.operations(theirs));
         let structure = |told: Option<Structure>, limit: u32| match told {
@@ -117,6 +119,7 @@ impl Extension {
     }
 
     /// Queues a report, from requester to responder or back.
+    // spec: rtr-5.4-h
     pub(super) fn report(&mut self, report: Report) {
         if self.reports.len() < REPORTS {
             // From the end that the bad transmission came to.

@@ -1,12 +1,13 @@
 //! Headers of rtrext-02, written.
 
-use crate::continuation::headers::INFO;
+use crate::travel::headers::INFO;
 use crate::v2::rtr::{Cont, ROPT_XMTCONT};
 use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::Version;
 use crate::xdr::Encode;
 
 /// Writes the header of an operation; none if the buffer is too small.
+// spec: rtr-9.1-c
 pub(super) fn write(
     buffer: &mut [u8],
     xid: u32,
@@ -22,7 +23,7 @@ pub(super) fn write(
 }
 
 /// Writes the header of a transmission that continues a message.
-// spec: rtr-9.4-a, rtr-9.4-b, rtr-9.4-d, rtr-9.4-e, rtr-9.4-f
+// spec: rtr-9.1-g, rtr-9.4-a, rtr-9.4-b, rtr-9.4-d
 pub(super) fn write_more(buffer: &mut [u8], xid: u32, credit: u32, direction: MsgType, more: Cont) -> Option<usize> {
     write(buffer, xid, credit, (ROPT_XMTCONT, direction), &more)
 }

@@ -9,13 +9,10 @@ use arrayvec::ArrayVec;
 use crate::chunk::{Fault, Segment};
 use crate::continuation::{Broken, Gathered, Report};
 use crate::error::PeerError;
+pub use crate::placement::Buffer;
 use crate::property::Basic;
 use crate::travel::{Cannot, RESULTS};
 use crate::version::Version;
-
-/// A receive buffer, by whatever number the transport gives it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Buffer(pub u64);
 
 /// A call of the peer's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,6 +59,12 @@ pub enum Action {
         /// The call.
         call: Served,
         /// Where its parts are.
+        message: Box<Gathered>,
+    },
+    /// The buffers of this message may be posted again: transmissions of rtrext-02 which were kept for others that have not
+    /// come so. `Session::recycle` takes back its memory.
+    Free {
+        /// Where they are.
         message: Box<Gathered>,
     },
     /// Close the connection, and tell `lost` once every message that was being sent is released.

@@ -140,7 +140,7 @@ impl Requests {
 
     /// Receives that replies may take: one for each call that may be under way.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
-    // spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g, rtr-4.3-h
+    // spec: rtr-4.3-i, rtr-4.3-n
     pub(super) fn receives(&self) -> u32 {
         self.wanted.saturating_add(self.reserved)
     }
@@ -430,6 +430,7 @@ impl Requests {
     }
 
     /// A call has its answer, whatever it is, and gives back its credit.
+    // spec: rtr-4.3-l, rtr-4.3-m
     fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
         let Some(request) = self.slots.get_mut(xid) else { return };
         if let Some(credit) = request.credit.take() {
@@ -530,6 +531,7 @@ impl Requests {
     }
 
     /// A call's end is known. It waits for its memory.
+    // spec: rtr-7.4-l, rtr-7.4-w
     fn end(&mut self, xid: u32, outcome: Outcome, out: &mut Queues) {
         let Some(request) = self.slots.get_mut(xid) else { return };
         match request.life {

@@ -8,9 +8,8 @@ use arrayvec::ArrayVec;
 
 use super::headers::write_more;
 use super::output::{Laid, Sent, Share, Transmit};
-use crate::continuation::headers;
 use crate::placement::{Layout, Placed, SEGMENTS, Structure, Transmission};
-use crate::travel::{self, ITEMS, Item, RESULTS};
+use crate::travel::{self, ITEMS, Item, RESULTS, headers};
 use crate::v2::MsgType;
 use crate::v2::rtr::Cont;
 
@@ -18,7 +17,7 @@ use crate::v2::rtr::Cont;
 pub(super) const APART: usize = if ITEMS > RESULTS { ITEMS } else { RESULTS };
 
 /// What is left to be sent of a message.
-// spec: rtr-4.2-d, rtr-4.2-e
+// spec: rtr-3.3-b
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
     pub(super) what: Sent,
@@ -132,7 +131,7 @@ impl Sending {
     }
 
     /// What follows the header of the transmission that was polled last.
-    // spec: rtr-11-d, rtr-11-e, rtr-3.3-c, rtr-3.3-d
+    // spec: rtr-11-d, rtr-11-e
     pub(super) fn laid(&self) -> impl Iterator<Item = Laid> + use<'_> {
         let last = self.last.as_ref();
         let section = last.map_or(0..0, |last| last.section.clone());

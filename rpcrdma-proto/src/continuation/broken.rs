@@ -48,7 +48,7 @@ pub struct Range {
 }
 
 impl From<Broken> for OptrInfo {
-    // spec: rtr-9.5-m, rtr-9.5-n, rtr-9.5-o, rtr-9.5-p, rtr-9.5-q, rtr-9.5-r, rtr-9.5-u
+    // spec: rtr-9.5-m, rtr-9.5-n, rtr-9.5-o, rtr-9.5-p, rtr-9.5-q
     fn from(broken: Broken) -> Self {
         let mismatch = |Mismatch { expected, came }| OptrInfoMismatch { expect: expected, current: came };
         let range = |Range { value, least, most }| OptrInfoRange { value, min: least, max: most };
@@ -106,6 +106,7 @@ impl fmt::Display for Broken {
 impl core::error::Error for Broken {}
 
 /// A transmission: the message that it is of, and its number.
+// spec: rtr-6.1-a
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
     /// The message's XID.
@@ -117,7 +118,7 @@ pub struct Part {
 }
 
 /// A report of a broken group: ROPT_REPTERR.
-// spec: rtr-9.5-s, rtr-9.5-t, rtr-6.1-a
+// spec: rtr-9.5-s, rtr-9.5-t, rtr-9.5-u
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Report {
     /// The transmission at which it was found.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::chunk::{Fault, Segment};
-use crate::connection::Buffer;
+use crate::placement::Buffer;
 
 /// Octets of a receive buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +13,14 @@ pub struct Octets {
     pub buffer: Buffer,
     /// Which of its octets, over all of its segments.
     pub octets: Range<u32>,
+}
+
+impl Octets {
+    /// Whether some of them are among others.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (from, to) = (self.octets.start.max(other.octets.start), self.octets.end.min(other.octets.end));
+        self.buffer == other.buffer && from < to
+    }
 }
 
 /// A message, transmission by transmission: its Payload stream, and what was excised from it.
@@ -33,6 +41,7 @@ pub struct Gathered {
 }
 
 /// An item that was excised from the Payload stream.
+// spec: rtr-6.2-b
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Excised {
     /// Where its data begin in the whole message.
@@ -116,7 +125,7 @@ impl Gathered {
     ///
     /// # Errors
     /// They are not in order, not aligned or beyond it, or the whole is longer than `most`.
-    // spec: rtr-6.2-b, rtr-6.2-c, rtr-6.2-d, rtr-6.2-e, rtr-7.3-e, rtr-7.3-f
+    // spec: rtr-6.2-e, rtr-6.2-f, rtr-7.3-a, rtr-7.3-g, rtr-7.3-k
     pub(crate) fn finish(&mut self, most: u32) -> Result<(), Fault> {
         let stream = u64::from(self.stream_length());
         let (mut end, mut moved) = (0u64, 0u64);
@@ -124,6 +133,10 @@ impl Gathered {
             let position = u64::from(item.position);
             if position % 4 != 0 {
                 return Err(Fault::MisalignedPosition);
+            }
+            // An RPC message begins with its XID and direction, which are no items.
+            if position < 8 {
+                return Err(Fault::PositionZeroInline);
             }
             if position < end {
                 return Err(Fault::OverlappingPosition);
@@ -140,6 +153,7 @@ impl Gathered {
     }
 
     /// The message's octets in their order, piece by piece.
+    // spec: rtr-3.3-e, rtr-4.2-e, rtr-6.2-d, rtr-9.4-h
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         Sources { message: self, at: 0, section: 0, from: 0, item: 0, piece: 0, taken: 0 }
@@ -232,3 +246,6 @@ impl Iterator for Sources<'_> {
         self.stream(u32::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,7 @@ const RUNS: usize = 3;
 /// assert_eq!((all[1].placed[0].target, all[1].placed[0].at, all.len()), (1, 4096, 2));
 /// # Ok::<(), rpcrdma_proto::placement::StructureError>(())
 /// ```
+// spec: rtr-7.2-a, rtr-7.2-m
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
     /// The receiver's buffers.
@@ -111,7 +112,7 @@ impl Transmissions<'_> {
     }
 
     /// Places as much data as the targets from `at` on take.
-    // spec: rtr-7.3-c, rtr-7.3-d
+    // spec: rtr-7.2-b, rtr-7.2-c
     fn place(&mut self, at: u32) -> ArrayVec<Placed, SEGMENTS> {
         let targets = self.layout.structure.targets();
         let base = self.number * self.layout.structure.target_count();

@@ -11,7 +11,7 @@ fn target(length: u32) -> Segment {
     Segment { length, align: 4096, target: true }
 }
 
-// spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c, rtr-7.2-d, rtr-7.2-e, rtr-8.3-a, rtr-8.3-e, rtr-6.2-f
+// spec: rtr-3.3-a, rtr-7.2-d, rtr-7.2-j
 #[test]
 fn what_is_told_is_what_was_made() {
     let made = Structure::new(&[plain(4096), target(8192), target(8192), plain(64)]).unwrap();
@@ -23,7 +23,7 @@ fn what_is_told_is_what_was_made() {
     assert_eq!((made.target_count(), made.targets().collect::<Vec<_>>().len()), (2, 2));
 }
 
-// spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-c, rtr-8.3-d
+// spec: rtr-8.1-i, rtr-8.3-d
 #[test]
 fn of_a_size_alone_there_is_one_segment_without_targets() {
     let structure = Structure::plain(4096);
@@ -33,6 +33,7 @@ fn of_a_size_alone_there_is_one_segment_without_targets() {
     );
 }
 
+// spec: rtr-7.2-l
 #[test]
 fn what_a_peer_tells_is_held_against_its_sum() {
     let info = Seg { length: 4096, align: 0, flags: 1 };
@@ -55,6 +56,36 @@ fn targets_are_counted_over_the_group() {
     assert_eq!(structure.find(1), Some((0, 12288..20480)));
     assert_eq!(structure.find(4), Some((2, 4096..12288)));
     assert_eq!(Structure::plain(4096).find(0), None);
+}
+
+/// What one end tells of each segment: its length, what its address is a multiple of, and whether data may be placed there.
+// spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h, rtr-7.2-i, rtr-7.2-j, rtr-7.2-k, rtr-7.2-l
+#[test]
+fn segments_are_told_with_their_properties() {
+    let info = |length, align, flags| Seg { length, align, flags };
+    let groups = [(1, info(64, 8, 0)), (3, info(4096, 4096, 1)), (1, info(512, 0, 0xfffe))];
+    let groups = groups.map(|(count, info)| Group { count, info });
+    let told = Structure::told(&Buf { length: 64 + 3 * 4096 + 512, groups: (&groups).into() }).unwrap();
+    let odd = Segment { length: 512, align: 0, target: false };
+    let expected = [Segment { length: 64, align: 8, target: false }, target(4096), target(4096), target(4096), odd];
+    assert_eq!(told.segments(), expected);
+    // One behind the other, and numbered where data may be placed.
+    assert_eq!(told.targets().collect::<Vec<_>>(), [64..4160, 4160..8256, 8256..12_352]);
+}
+
+/// A target counts whether it is used or not: where a transmission is short, and where the stream has taken it.
+// spec: rtr-6.2-i
+#[test]
+fn targets_that_hold_no_data_count() {
+    let structure = Structure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
+    let layout = Layout { structure: &structure, opener: 1100, header: 40, stream: 8_000, items: &[5_000] };
+    let placed: Vec<_> = layout.transmissions().map(|one| (one.section, one.placed.first().cloned())).collect();
+    let data = |target, at, octets| Some(Placed { target, at, item: 0, octets });
+    // The header goes into the first target, and the stream behind it; the data have the second, and those of the next buffer.
+    let first = (0..4020, data(1, 5120, 0..4096));
+    assert_eq!(placed[..2], [first, (4020..5004, data(2, 1024, 4096..5_000))]);
+    assert_eq!(placed[2], (5004..8_000, None));
+    assert_eq!((structure.find(2), structure.find(3)), (Some((1, 1024..5120)), Some((1, 5120..9216))));
 }
 
 /// Every octet of the stream and of the items is in one place, in order, and nothing overlaps.
@@ -88,6 +119,7 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
     Some(count)
 }
 
+// spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c
 #[test]
 fn messages_of_all_sizes_are_laid_out_whole() {
     let structures: [&[Segment]; 5] = [

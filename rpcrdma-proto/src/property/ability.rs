@@ -34,7 +34,7 @@ impl Ability {
     /// # Errors
     /// The value is no XDR of the property's type, or means nothing: a structure whose length is not the sum of its groups'
     /// (decision D21) is `TooLong`, and a limit of zero transmissions `InvalidEnum`.
-    // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-d, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
+    // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
     pub fn of(propval: &Propval<'_>) -> xdr::Result<Option<Self>> {
         Ok(Some(match (propval.which, propval.data) {
             (XPROP_RTRSUPP, []) => Self::Operations(Operations::NONE),
@@ -51,7 +51,6 @@ impl Ability {
     }
 
     /// The property's code.
-    // spec: rtr-8.1-a
     #[must_use]
     pub const fn code(&self) -> Propid {
         match self {
@@ -87,7 +86,7 @@ impl Abilities {
 
     /// Hands them to `f` as they are told. One plain segment is not: it is what is assumed, and it may grow with the Receive
     /// Buffer Size.
-    // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a, rtr-8.3-c
+    // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a
     pub fn tell<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
         let support = self.operations.map(|operations| operations.bits().to_be_bytes());
         let limits = [self.request_limit, self.response_limit].map(u32::to_be_bytes);

@@ -5,8 +5,7 @@ use core::fmt;
 use arrayvec::ArrayVec;
 
 use super::cost::{chosen, octets};
-use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, padded};
-use crate::continuation::headers;
+use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, headers, padded};
 use crate::placement::Structure;
 
 /// What rtrext-02 allows in one direction of a connection, for calls and their replies.
@@ -102,6 +101,7 @@ impl fmt::Display for Grouped {
 }
 
 /// The better of two ways: without any extension, and by rtrext-02.
+// spec: rtr-4.3-g, rtr-5.2-h, rtr-9.2-d
 pub(super) fn cheaper(
     call: &Call<'_>,
     link: &Link<'_>,
@@ -116,7 +116,6 @@ pub(super) fn cheaper(
 }
 
 /// How a call travels by rtrext-02; none if it can't.
-// spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-b, rtr-5.2-c, rtr-5.2-f, rtr-5.3-c, rtr-5.3-h
 fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> {
     let (send, explicit, reserve) = directions(call, link, groups)?;
     let by_size = if let Direct::BySize(from) = groups.direct { Some(from) } else { None };
@@ -142,6 +141,7 @@ fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> 
 }
 
 /// Which items are placed and which are read, the octets of the first header, and how many transmissions there are.
+// spec: rtr-3.3-d, rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-c, rtr-5.3-d, rtr-5.3-e, rtr-5.3-l, rtr-5.3-m
 fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, fixed: u32, most: u32) -> Option<(u64, u64, u32, u32)> {
     let items = call.items.get(..ITEMS).unwrap_or(call.items);
     let can_place = call.reducible && groups.theirs.target_count() > 0;
@@ -167,7 +167,7 @@ fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, fixed: u32, most: u3
 
 /// Which results may be placed and for which memory is exposed, and how many receives are reserved; none if the largest reply
 /// has no way so.
-// spec: rtr-5.3-e, rtr-5.3-f, rtr-5.3-g
+// spec: rtr-3.4-e, rtr-4.3-e, rtr-4.3-f, rtr-4.3-h, rtr-5.1-a, rtr-5.2-f, rtr-5.3-g, rtr-5.3-h, rtr-5.3-i, rtr-5.3-k
 fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64, u64, u32)> {
     let worth = |most: &u32| call.reducible && groups.replies > 0 && *most >= groups.place_from.max(LEAST_RESULT);
     let all = set(call.results.iter().map(worth));
@@ -260,7 +260,8 @@ pub struct GroupReturn {
 ///
 /// # Errors
 /// There is no way.
-// spec: rtr-6.2-s, rtr-6.2-t, rtr-7.4-b, rtr-7.4-c, rtr-7.4-d, rtr-7.4-e, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i, rtr-7.4-v
+// spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-d, rtr-7.4-e, rtr-7.4-f, rtr-7.4-i, rtr-7.4-u
+// spec: rtr-7.4-v
 pub fn group_reply(answer: &GroupAnswer<'_>) -> Result<GroupReturn, Cannot> {
     let can_place = answer.theirs.target_count() > 0;
     let (mut placed, mut written, mut either) = (0u64, 0u64, 0u64);
@@ -309,3 +310,6 @@ fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupRetu
     let (header, count) = headers::opener(answer.theirs, fixed, stream, &lengths, answer.most)?;
     Some(GroupReturn { placed: small(placed)?, written: small(written)?, header, count })
 }
+
+#[cfg(test)]
+mod tests;

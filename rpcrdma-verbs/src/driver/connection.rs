@@ -318,6 +318,7 @@ impl<D: Device> Connection<D> {
             Action::Fence { xid, invalidated } => self.fence(xid, invalidated),
             Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
             Action::Gather { call, message } => self.gather(call, message, pool),
+            Action::Free { message } => self.done_with(message),
         }
     }
 

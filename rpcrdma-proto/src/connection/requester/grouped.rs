@@ -13,9 +13,9 @@ use crate::connection::life::Life;
 use crate::connection::output::{Buffer, Failure, Region, Reply, Sent, Transmit};
 use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
-use crate::continuation::{Broken, Gathered, How, headers};
+use crate::continuation::{Broken, Gathered, How};
 use crate::placement::Layout;
-use crate::travel::{Grouped, Groups, Item, Link, RESULTS, Way};
+use crate::travel::{Grouped, Groups, Item, Link, RESULTS, Way, headers};
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTREQ, Req, Rsditem, Rsdloc, RsdlocBysize, Rsdrange, Rsdset};
 use crate::v2::{self, MsgType};
 
@@ -125,7 +125,7 @@ impl Requests {
     }
 
     /// Writes the header of the first transmission of a call; none if it is to travel otherwise by now.
-    // spec: rtr-5.1-a, rtr-4.2-a, rtr-4.2-b, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f
+    // spec: rtr-4.2-a, rtr-9.1-e
     fn begin_group(&self, xid: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<Sending> {
         let (request, groups) = (self.slots.get(xid)?, link.groups?);
         let segments = request.own(self.segments.get(self.slots.index(xid)));
@@ -148,7 +148,6 @@ impl Requests {
 
     /// The reply to a call has come in transmissions: whether its buffers are kept. None if it invalidated a key that is not
     /// the call's.
-    // spec: rtr-7.4-h, rtr-7.4-w, rtr-7.4-x
     pub(in crate::connection) fn gathered(
         &mut self,
         xid: u32,
@@ -194,7 +193,7 @@ impl Requests {
     }
 
     /// The peer reports a call of ours broken: it goes again, without rtrext-02, but once. False if it is none that is open.
-    // spec: rtr-5.4-f, rtr-5.4-g, rtr-5.4-h
+    // spec: rtr-5.4-j, rtr-5.4-k
     pub(in crate::connection) fn reported(&mut self, xid: u32, why: Broken, out: &mut Queues) -> bool {
         let Some(request) = self.slots.get_mut(xid) else { return false };
         // Of one group there may be several reports: those that come when it goes by other means already say nothing new.
@@ -212,7 +211,6 @@ impl Requests {
 
     /// The peer does not know the operation of a call that went in transmissions: it goes again without them. Each of the
     /// other transmissions may be answered so, too, which says nothing more. None if the error is about something else.
-    // spec: rtr-5.1-c, rtr-5.1-d
     pub(in crate::connection) fn unknown_operation(&mut self, xid: u32, out: &mut Queues) -> Option<u32> {
         let request = self.slots.get_mut(xid)?;
         if request.stale_errors > 0 {
@@ -248,6 +246,8 @@ impl Requests {
 }
 
 /// Writes the header of a call; none if the buffer is too small, or it has more parts than there is room for.
+// spec: rtr-3.3-c, rtr-4.2-b, rtr-4.3-i, rtr-5.2-e, rtr-7.1-g, rtr-7.1-h, rtr-7.4-a, rtr-7.4-q, rtr-7.4-z, rtr-9.2-a
+// spec: rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
 fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mut [u8]) -> Option<usize> {
     let grouped = request.grouped()?;
     let lengths: ArrayVec<u32, APART> = sending.placed.iter().map(|item| item.length).collect();
@@ -304,7 +304,7 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
 
 /// Holds what a reply says of each result against what was directed (rtrext-02, table 2), and takes over the lengths of those
 /// that were written. All memory that was exposed is fenced, whatever became of it.
-// spec: rtr-7.4-j, rtr-7.4-k, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
+// spec: rtr-7.4-h, rtr-7.4-j, rtr-7.4-k, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
 fn returned(request: &Request, segments: &[Segment], message: &mut Gathered, reply: &mut Reply) -> Result<(), Failure> {
     let not_so = Failure::Reply(Fault::NotAsOffered);
     let grouped = request.grouped();

@@ -13,9 +13,9 @@ use crate::connection::life::{Service, Step};
 use crate::connection::output::{Action, Event, Message, Sent, Served, Transmit};
 use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
-use crate::continuation::{Gathered, headers};
+use crate::continuation::Gathered;
 use crate::placement::Layout;
-use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Return};
+use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Return, headers};
 use crate::v2::MsgType;
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
 use crate::version::Version;
@@ -65,7 +65,7 @@ impl Serving {
     }
 
     /// Chooses how the reply to such a call travels: plainly, if nothing was directed and it fits.
-    // spec: rtr-5.1-b, rtr-5.2-d, rtr-5.2-e
+    // spec: rtr-4.3-j, rtr-4.3-k, rtr-5.2-d, rtr-8.5-a
     pub(super) fn reply_grouped(
         &mut self,
         served: Served,
@@ -100,7 +100,7 @@ impl Serving {
     }
 
     /// Writes the header of the first transmission of a reply; none if the requester's buffers are others by now.
-    // spec: rtr-5.1-b, rtr-4.2-a, rtr-4.2-b, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c
+    // spec: rtr-4.2-a, rtr-9.1-f
     fn begin_group(&self, key: u32, terms: Terms<'_>, buffer: &mut [u8]) -> Option<Sending> {
         let (call, (theirs, _)) = (self.slots.get(key)?, terms.groups?);
         let group = call.answer.group?;
@@ -120,7 +120,8 @@ impl Serving {
         (written == group.header as usize).then_some(sending)
     }
 
-    // spec: rtr-6.2-o, rtr-6.2-p, rtr-6.2-w, rtr-6.2-x, rtr-7.4-h, rtr-7.4-x
+    // spec: rtr-6.2-m, rtr-6.2-n, rtr-6.2-o, rtr-6.2-v, rtr-6.2-w, rtr-6.2-x, rtr-6.2-y, rtr-7.1-g, rtr-7.4-h
+    // spec: rtr-7.4-x, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
     fn write_group(
         &self,
         call: &Call,
@@ -166,11 +167,17 @@ impl Serving {
 
     /// The peer reports the reply to this call broken: it goes again without rtrext-02, if it is kept and fits (decision D23).
     /// False if it can't.
-    // spec: rtr-5.4-i, rtr-5.4-j
+    // spec: rtr-5.4-m
     pub(in crate::connection) fn reported(&mut self, xid: u32, threshold: u32) -> bool {
-        let is_it = |call: &Call| call.xid == xid && matches!(call.life, Service::Kept | Service::Sending);
+        let waits = |call: &Call| call.again && call.life == Service::Replying;
+        let is_it =
+            |call: &Call| call.xid == xid && (matches!(call.life, Service::Kept | Service::Sending) || waits(call));
         let Some((key, _)) = self.slots.find_from(0, is_it) else { return false };
         let Some(call) = self.slots.get_mut(key) else { return false };
+        if waits(call) {
+            // Of one group there may be several reports.
+            return true;
+        }
         let fits = PLAIN.saturating_add(call.answer.length) <= threshold;
         // Once is enough: it could be reported for ever.
         if !fits || call.answer.group.is_none() || call.again {
@@ -194,6 +201,7 @@ impl Serving {
     }
 
     /// The Send of a reply in transmissions has given back its memory: the reply is kept, or goes again.
+    // spec: rtr-5.4-l
     pub(super) fn keep(&mut self, key: u32) {
         let Some(call) = self.slots.get_mut(key) else { return };
         if call.step(Step::Kept) && call.again && call.step(Step::Again) {

@@ -7,7 +7,7 @@ use super::{Held, Session};
 use crate::connection::arriving::{Bounds, Came, Group, Wrong, between};
 use crate::connection::extension::Extension;
 use crate::connection::headers::write as write_header;
-use crate::connection::output::{Buffer, Event, Laid, Reason, Sent, Transmit};
+use crate::connection::output::{Action, Buffer, Event, Laid, Reason, Sent, Transmit};
 use crate::connection::requester::Kind;
 use crate::connection::responder::Unserved;
 use crate::continuation::{Broken, Gathered, Mismatch, Operations, Part, Report};
@@ -16,7 +16,7 @@ use crate::header::{Body, Header};
 use crate::v2::MsgType;
 use crate::v2::rtr::{Cont, OptreptErr, ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp};
 use crate::version::Version;
-use crate::xdr::{self, Decode};
+use crate::xdr::Decode;
 
 /// A transmission, decoded.
 enum Told<'a> {
@@ -37,7 +37,7 @@ const fn direction_of(code: u32) -> Option<MsgType> {
 
 impl Session {
     /// Whether an operation is one of rtrext-02 that is taken here.
-    // spec: rtr-5.1-a, rtr-5.4-e, rtr-9.4-c
+    // spec: rtr-5.4-g, rtr-9.1-a, rtr-9.4-c
     pub(super) fn takes_group(&self, code: u32) -> bool {
         let Some(extension) = &self.extension else { return false };
         let wanted = match code {
@@ -60,15 +60,15 @@ impl Session {
         length: u32,
         invalidated: Option<u32>,
     ) -> Held {
-        let decoded = match decode(told.code, told.info) {
-            Ok(decoded) if direction_of(told.code).is_none_or(|direction| direction == told.direction) => decoded,
-            _ => {
-                self.senseless(told);
-                return Held::Free;
-            }
-        };
-        if matches!(decoded, Told::Request(_) | Told::Reply(_)) && told.is_of_another() {
+        let Some(decoded) = decode(told) else {
             self.senseless(told);
+            if invalidated.is_some() {
+                self.close(Reason::Invalidated);
+            }
+            return Held::Free;
+        };
+        if self.is_too_much(&decoded) {
+            self.refuse_as(told.xid, Version::Two, PeerError::Operation);
             return Held::Free;
         }
         if told.direction == MsgType::Call && !matches!(decoded, Told::Report(_)) && self.counted().is_err() {
@@ -82,6 +82,7 @@ impl Session {
             buffer,
             header,
             length,
+            shown: told.payload,
             invalidated,
         };
         match decoded {
@@ -93,12 +94,19 @@ impl Session {
         }
     }
 
+    /// Whether a request begins a group of which the rest is not taken here: the peer finds that out with it (decision D24).
+    // spec: rtr-5.1-b, rtr-9.4-c
+    fn is_too_much(&self, told: &Told<'_>) -> bool {
+        let Told::Request(request) = told else { return false };
+        request.count > 1 && !self.takes_group(ROPT_XMTCONT)
+    }
+
     /// Counts a transmission of a request, which has taken a credit.
     fn counted(&mut self) -> Result<(), crate::credit::Overrun> {
         self.serving.credits.received()
     }
 
-    fn transmission(&mut self, came: &Came, told: &Told<'_>) -> Held {
+    fn transmission(&mut self, came: &Came<'_>, told: &Told<'_>) -> Held {
         let Some(extension) = &mut self.extension else { return Held::Free };
         let reply_limit = self.requests.reply_limit(came.xid);
         let Extension { arriving, ours, settings, .. } = &mut **extension;
@@ -113,28 +121,51 @@ impl Session {
             Told::More(more) => arriving.more(came, *more, bounds),
             Told::Report(_) => return Held::Free,
         };
-        let is_call = came.direction == MsgType::Call;
-        let number = if let Told::More(more) = told { more.xnum } else { 0 };
         match whole {
-            Ok(None) if extension.waits().is_none() => {
-                // It is passed over, and what it had taken is free.
+            Ok(Some(group)) => {
+                let held = self.group_whole(group);
+                self.free_given_up(Some(came.buffer));
+                return held;
+            }
+            Ok(None) if extension.waits().is_some() => return Held::Kept,
+            // It is passed over, and what it had taken is free.
+            Ok(None) => {
                 self.counters.dropped += 1;
-                self.serving.credits.drop_all(u32::from(is_call));
-                Held::Free
+                self.not_taken(came, 0);
             }
-            Ok(None) => Held::Kept,
-            Ok(Some(group)) => self.group_whole(group),
             Err(wrong) => {
-                self.serving.credits.drop_all(held + u32::from(is_call));
-                let bad = Part { xid: came.xid, direction: came.direction, number };
-                self.wrong(wrong, bad, lead);
-                Held::Free
+                let number = if let Told::More(more) = told { more.xnum } else { 0 };
+                self.not_taken(came, held);
+                self.wrong(wrong, Part { xid: came.xid, direction: came.direction, number }, lead);
             }
+        }
+        Held::Free
+    }
+
+    /// A transmission is not taken, and a group is given up with it of whose transmissions so many `held` receives.
+    fn not_taken(&mut self, came: &Came<'_>, held: u32) {
+        self.serving.credits.drop_all(held + u32::from(came.direction == MsgType::Call));
+        self.free_given_up(Some(came.buffer));
+        if came.invalidated.is_some() {
+            self.close(Reason::Invalidated);
+        }
+    }
+
+    /// Gives back the buffers of a group that was given up, all but the one that has just come.
+    fn free_given_up(&mut self, last: Option<Buffer>) {
+        let Some(extension) = &mut self.extension else { return };
+        let (message, invalidated) = extension.arriving.given_up(last);
+        if let Some(message) = message {
+            self.out.act(Action::Free { message });
+        }
+        if invalidated {
+            // Of which call it was is not known any more.
+            self.close(Reason::Invalidated);
         }
     }
 
     /// A transmission breaks a rule.
-    // spec: rtr-5.4-a, rtr-5.4-b, rtr-5.4-c, rtr-5.4-d, rtr-9.5-s, rtr-9.5-t
+    // spec: rtr-5.4-d, rtr-5.4-g, rtr-6.2-aa
     fn wrong(&mut self, wrong: Wrong, bad: Part, lead: Option<Part>) {
         match wrong {
             Wrong::Broken(why) => {
@@ -151,7 +182,6 @@ impl Session {
     }
 
     /// Tells the peer, and the consumer, of a broken group.
-    // spec: rtr-5.4-e
     fn report(&mut self, report: Report) {
         self.counters.refused += 1;
         if let Some(extension) = &mut self.extension {
@@ -161,6 +191,7 @@ impl Session {
     }
 
     /// All transmissions of a message are here.
+    // spec: rtr-5.4-a, rtr-9.5-c
     fn group_whole(&mut self, mut group: Box<Group>) -> Held {
         let another = self.extension.as_mut().map(|extension| extension.arriving.another()).unwrap_or_default();
         let message = core::mem::replace(&mut group.message, another);
@@ -221,7 +252,6 @@ impl Session {
 
     /// A message has come that is no transmission of rtrext-02: it breaks the group that waits, if there is one. Whether it is
     /// not taken either, since the peer learns by the report that it was bad, and sends it again.
-    // spec: rtr-9.5-e, rtr-9.5-f, rtr-4.2-d
     pub(super) fn interrupts(&mut self, header: &Header<'_>) -> bool {
         if self.extension.as_ref().is_none_or(|extension| extension.waits().is_none()) {
             return false;
@@ -258,10 +288,12 @@ impl Session {
         let held = arriving.held();
         let lead = arriving.give_up(true)?;
         self.serving.credits.drop_all(held);
+        self.free_given_up(None);
         Some(lead)
     }
 
     /// A transmission of rtrext-02 has come that is no XDR of its type, or contradicts itself.
+    // spec: rtr-5.4-c, rtr-9.5-b
     fn senseless(&mut self, told: &Notice<'_>) {
         let lead = self.give_up().filter(|lead| lead.xid != told.xid);
         if let Some(lead) = lead {
@@ -274,7 +306,7 @@ impl Session {
     }
 
     /// The peer reports that a group of ours is broken, or what came between its transmissions.
-    // spec: rtr-5.4-f, rtr-5.4-g, rtr-5.4-h, rtr-5.4-i, rtr-5.4-j, rtr-9.5-a, rtr-9.5-b, rtr-9.5-c
+    // spec: rtr-5.4-i, rtr-5.4-n
     fn reported(&mut self, report: Report) {
         self.out.notify(Event::Broken { report, ours: true });
         let threshold = self.link.send_limit(Version::Two);
@@ -295,6 +327,7 @@ impl Session {
     }
 
     /// Takes over what the peer has told, for rtrext-02.
+    // spec: rtr-2-a
     pub(super) fn abilities_told(&mut self) {
         let Some(extension) = &mut self.extension else { return };
         if self.link.version == Some(Version::Two) && self.link.speaks && self.link.answered {
@@ -310,7 +343,7 @@ impl Session {
     }
 
     /// Writes the next report.
-    // spec: rtr-9.5-s, rtr-9.5-t
+    // spec: rtr-9.1-h
     pub(super) fn transmit_report(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let (report, direction) = *self.extension.as_ref()?.reports.front()?;
         let credits = match direction {
@@ -339,7 +372,7 @@ impl Session {
     }
 
     /// What the peer does not know is not tried again on this connection.
-    // spec: rtr-5.1-c, rtr-5.1-d
+    // spec: rtr-5.1-b
     pub(super) fn operation_unknown(&mut self, xid: u32) -> bool {
         let Some(extension) = &mut self.extension else { return false };
         let Some(count) = self.requests.unknown_operation(xid, &mut self.out) else { return false };
@@ -356,6 +389,8 @@ impl Session {
     pub(super) fn groups_lost(&mut self) {
         let Some(extension) = &mut self.extension else { return };
         extension.arriving.give_up(false);
+        let (message, _) = extension.arriving.given_up(None);
+        self.out.actions.extend(message.map(|message| Action::Free { message }));
         let unfinished = extension.sending.take().filter(|sending| !sending.is_done());
         match unfinished.map(|sending| sending.what) {
             Some(Sent::Call { xid }) => self.requests.unfinished(xid, &mut self.out),
@@ -365,11 +400,17 @@ impl Session {
     }
 }
 
-fn decode(code: u32, info: &[u8]) -> xdr::Result<Told<'_>> {
-    Ok(match code {
-        ROPT_XMTREQ => Told::Request(Req::from_bytes(info)?),
-        ROPT_XMTRESP => Told::Reply(Resp::from_bytes(info)?),
-        ROPT_XMTCONT => Told::More(Cont::from_bytes(info)?),
-        _ => Told::Report(OptreptErr::from_bytes(info)?),
-    })
+/// What an operation says; none if it is no XDR of its type, has another direction, or is a report with anything behind it.
+// spec: rtr-9.1-b, rtr-9.1-d, rtr-9.1-h
+fn decode<'a>(told: &Notice<'a>) -> Option<Told<'a>> {
+    let info = told.info;
+    let decoded = match told.code {
+        ROPT_XMTREQ => Req::from_bytes(info).map(Told::Request),
+        ROPT_XMTRESP => Resp::from_bytes(info).map(Told::Reply),
+        ROPT_XMTCONT => Cont::from_bytes(info).map(Told::More),
+        _ if told.payload.is_empty() => OptreptErr::from_bytes(info).map(Told::Report),
+        _ => return None,
+    };
+    let directed = direction_of(told.code).is_none_or(|direction| direction == told.direction);
+    decoded.ok().filter(|_| directed)
 }

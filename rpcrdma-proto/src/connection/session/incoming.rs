@@ -17,6 +17,7 @@ use crate::header::{Body, Chunks, Header};
 use crate::private_data::PrivateData;
 use crate::v2::MsgType;
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
+use crate::v2::rtr::ROPT_REPTERR;
 use crate::version::{Event as Turn, Negotiation, Version};
 
 /// An operation as it came.
@@ -36,12 +37,6 @@ impl Notice<'_> {
     fn is_contradicted(&self) -> bool {
         let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
         [*a, *b, *c, *d] == self.xid.to_be_bytes() && i32::from_be_bytes(*mtype) != self.direction.value()
-    }
-
-    /// Whether the RPC message that begins behind it has another XID or direction, if so much of it is there.
-    pub(super) fn is_of_another(&self) -> bool {
-        let Some([a, b, c, d, mtype @ ..]) = self.payload.first_chunk::<8>() else { return false };
-        [*a, *b, *c, *d] != self.xid.to_be_bytes() || i32::from_be_bytes(*mtype) != self.direction.value()
     }
 }
 
@@ -225,7 +220,7 @@ impl Session {
                 no_call || self.requests.expects(header.xid)
             }
             Body::Operation { direction, code, .. } => {
-                direction == MsgType::Reply && self.extension.is_some() && self.takes_group(code)
+                direction == MsgType::Reply && code != ROPT_REPTERR && self.takes_group(code)
             }
             Body::Error(_) => false,
         }
@@ -511,6 +506,7 @@ impl Session {
     }
 
     /// A message that breaks a rule.
+    // spec: rtr-5.4-b, rtr-9.5-a
     #[cold]
     fn refuse(&mut self, refusal: Refusal) {
         let ours = self.requests.expects(refusal.xid);

@@ -46,7 +46,7 @@ fn updated(peer: &mut Peer, now: &[Propval<'_>]) -> xdr::Result<()> {
     peer.updated(&Updprop { now: now.into() })
 }
 
-// spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a, rtr-8.3-c, rtr-8.3-e
+// spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a, rtr-8.3-e
 #[test]
 fn what_is_told_is_taken_over() {
     abilities().tell(|told| assert_eq!(told, ALL));

@@ -184,10 +184,20 @@ impl<D: Device> Connection<D> {
         Some(Told::Arrived { call, xid, message })
     }
 
+    /// Whether each part of an item has a segment of a receive buffer to itself: then the segment can be given away.
+    fn has_own_targets(&mut self, message: &Gathered) -> bool {
+        let structure = self.structure();
+        message.places.iter().all(|place| {
+            let kept = usize::try_from(place.buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
+            let found = kept.and_then(|kept| kept.find(&place.octets, structure.as_ref()));
+            found.is_some_and(|(_, octets)| octets.start == 0)
+        })
+    }
+
     /// A call that came in transmissions: its stream and its items, or all of it in one piece if it has more items than are
-    /// told apart.
+    /// told apart, or several in one segment.
     fn gathered(&mut self, message: &Gathered) -> Option<Payload> {
-        if message.items.len() > ITEMS {
+        if message.items.len() > ITEMS || !self.has_own_targets(message) {
             let pool = self.pool.clone();
             let mut whole = self.take_rarely(message.length, &pool)?;
             whole.set_len(message.length);
@@ -280,7 +290,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// All that is needed of a message has been taken from its buffers.
-    fn done_with(&mut self, message: Box<Gathered>) {
+    pub(super) fn done_with(&mut self, message: Box<Gathered>) {
         for came in &message.buffers {
             self.give_back(came.buffer);
         }
@@ -297,8 +307,9 @@ impl<D: Device> Connection<D> {
         self.counters.round_trips += 1;
         let mut written = reply.results.clone();
         if let Some(message) = reply.gathered {
+            let own = self.has_own_targets(&message);
             for item in &message.items {
-                self.result(place, item, &message, &mut written);
+                self.result((place, own), item, &message, &mut written);
             }
             let payload = self.stream(&message);
             self.done_with(message);
@@ -321,12 +332,18 @@ impl<D: Device> Connection<D> {
 
     /// A result that the Sends have placed: the buffer that it landed in becomes the result's, unless that is the caller's own
     /// memory, or it is in several.
-    fn result(&mut self, place: usize, item: &Excised, message: &Gathered, written: &mut [u32]) -> Option<()> {
+    fn result(
+        &mut self,
+        (place, own): (usize, bool),
+        item: &Excised,
+        message: &Gathered,
+        written: &mut [u32],
+    ) -> Option<()> {
         let (How::Placed(range), Some(number)) = (&item.how, item.result) else { return None };
         *written.get_mut(number)? = item.length;
         let places = message.places.get(range.clone())?;
-        let own = self.calls.get(place)?.results.get(number)?.is_adopted();
-        if let ([one], false) = (places, own) {
+        let stays = self.calls.get(place)?.results.get(number)?.is_adopted();
+        if let ([one], true, false) = (places, own, stays) {
             let buf = self.data(one)?;
             *self.calls.get_mut(place)?.results.get_mut(number)? = buf.into();
             return Some(());

@@ -33,7 +33,7 @@ pub(crate) struct Targets {
     numbers: ArrayVec<u32, TARGETS>,
     /// Where those of each item end.
     #[cfg_attr(not(feature = "alloc"), expect(dead_code, reason = "sessions write them"))]
-    ends: ArrayVec<usize, { crate::travel::ITEMS }>,
+    ends: ArrayVec<usize, { super::ITEMS }>,
 }
 
 impl Targets {

@@ -1,0 +1,180 @@
+use super::*;
+use crate::placement::Segment;
+use crate::travel;
+use crate::version::Version;
+
+const SHORT: Call<'_> = Call { length: 160, items: &[], largest_reply: 200, results: &[], reducible: true };
+
+/// Receive buffers of 4 KiB and one target of 64 KiB.
+fn placing() -> Structure {
+    let head = Segment { length: 4096, align: 8, target: false };
+    Structure::new(&[head, Segment { length: 65_536, align: 4096, target: true }]).unwrap()
+}
+
+fn groups() -> Groups {
+    Groups {
+        theirs: placing(),
+        ours: placing(),
+        requests: 8,
+        replies: 8,
+        place_from: 4096,
+        prefer: Prefer::Groups,
+        direct: Direct::Cheaper,
+    }
+}
+
+fn way(call: &Call<'_>, groups: &Groups, room: u32) -> Result<Travel, Cannot> {
+    let link = Link {
+        version: Version::Two,
+        call_threshold: 69_632,
+        reply_threshold: 69_632,
+        chunks: true,
+        read_chunks: u32::MAX,
+        segment: 1 << 20,
+        groups: Some(groups),
+        room,
+    };
+    travel::call(call, &link)
+}
+
+fn cost(call: &Call<'_>, groups: &Groups, room: u32) -> Cost {
+    Cost::of(call, &way(call, groups, room).unwrap())
+}
+
+fn grouped_(call: &Call<'_>, groups: &Groups, room: u32) -> Option<Grouped> {
+    if let Way::Grouped(grouped) = way(call, groups, room).unwrap().call { Some(grouped) } else { None }
+}
+
+/// A call knows how many credits it takes, and does without those that are not there.
+// spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-c, rtr-5.3-l, rtr-5.3-m
+#[test]
+fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
+    let items = [Item { position: 120, length: 200_000 }];
+    let call = Call { length: 200_200, items: &items, ..SHORT };
+    let placed = grouped_(&call, &groups(), 8).unwrap();
+    assert_eq!((placed.placed, placed.read, placed.count, cost(&call, &groups(), 8).credits), (1, 0, 4, 4));
+    for (limit, room) in [(8, 3), (3, 8), (1, 1)] {
+        let limited = Groups { requests: limit, ..groups() };
+        let read = grouped_(&call, &limited, room).unwrap();
+        assert_eq!((read.placed, read.read, read.count, cost(&call, &limited, room).credits), (0, 1, 1, 1));
+    }
+    // What can't be moved apart goes in as many, or all of it is read.
+    let whole = Call { items: &[], ..call };
+    assert_eq!(grouped_(&whole, &groups(), 8).unwrap().count, 3);
+    assert_eq!(way(&whole, &groups(), 2).unwrap().call, Way::Long);
+}
+
+/// What the binding of the program does not let be moved apart stays in the stream, and so do its results.
+// spec: rtr-3.3-d
+#[test]
+fn what_may_not_be_moved_apart_is_not_placed() {
+    let items = [Item { position: 120, length: 65_536 }];
+    let call = Call { length: 65_736, items: &items, largest_reply: 65_700, results: &[65_536], reducible: false };
+    let whole = grouped_(&call, &groups(), 8).unwrap();
+    assert_eq!((whole.placed | whole.read, whole.send | whole.explicit, whole.count, whole.reserve), (0, 0, 1, 0));
+}
+
+/// Where both ways are there, the one of fewer round trips goes, and of those with as many the one that exposes less.
+#[test]
+fn the_cheaper_way_goes() {
+    let cheaper = Groups { prefer: Prefer::Cheaper, ..groups() };
+    assert_eq!(grouped_(&SHORT, &cheaper, 8), None, "it costs no less");
+    let items = [Item { position: 120, length: 65_536 }];
+    let write = Call { length: 65_736, items: &items, ..SHORT };
+    assert!(grouped_(&write, &cheaper, 8).is_some());
+    assert_eq!(cost(&write, &cheaper, 8), Cost { round_trips: 1, registrations: 0, copied: 400, credits: 1 });
+    let read = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+    let directed = grouped_(&read, &cheaper, 8).unwrap();
+    assert_eq!((directed.send, directed.explicit, cost(&read, &cheaper, 8).registrations), (1, 0, 0));
+}
+
+/// What is directed follows what can be: targets of ours, memory that may be exposed, and replies in transmissions.
+// spec: rtr-5.3-g, rtr-5.3-i, rtr-5.3-j
+#[test]
+fn results_are_directed_to_what_there_is() {
+    let plain = Structure::plain(4096);
+    let read = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+    let of = |direct, ours, replies| {
+        grouped_(&read, &Groups { direct, ours, replies, ..groups() }, 8).map(|one| (one.send, one.explicit))
+    };
+    assert_eq!(of(Direct::Cheaper, placing(), 8), Some((1, 0)));
+    assert_eq!(of(Direct::Explicit, placing(), 8), Some((0, 1)));
+    assert_eq!(of(Direct::Choice, placing(), 8), Some((1, 1)));
+    assert_eq!(of(Direct::BySize(9000), placing(), 8), Some((1, 1)));
+    for direct in [Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(9000)] {
+        assert_eq!(of(direct, plain, 8), Some((0, 1)), "{direct:?}: nothing can be placed here");
+        assert_eq!(of(direct, plain, 0), None, "{direct:?}: the responder sends none of its own");
+    }
+    // A result of more than the reserved transmissions take is written.
+    let large = Call { largest_reply: 1_000_100, results: &[1_000_000], ..SHORT };
+    let written = grouped_(&large, &groups(), 8).unwrap();
+    assert_eq!((written.send, written.explicit, written.reserve), (0, 1, 0));
+}
+
+/// As many receives are reserved as the largest reply may take, and none where one is enough.
+// spec: rtr-4.3-e, rtr-4.3-f, rtr-4.3-g
+#[test]
+fn receives_are_reserved_for_the_largest_reply() {
+    let reserve = |largest_reply, ours| {
+        let call = Call { largest_reply, ..SHORT };
+        grouped_(&call, &Groups { ours, ..groups() }, 8).map(|one| one.reserve)
+    };
+    let plain = Structure::plain(4096);
+    assert_eq!([200, 4_056, 4_060, 16_384].map(|most| reserve(most, plain).unwrap()), [0, 0, 2, 5]);
+    assert_eq!(reserve(8 * 4_056, plain), Some(8));
+    assert_eq!(reserve(8 * 4_056 + 4, plain), None, "it has a Reply chunk");
+}
+
+/// What becomes of a result of so many octets, whose memory has 50,000: placed, written, or neither.
+// spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i, rtr-7.4-u
+#[test]
+fn a_result_goes_as_it_was_directed() {
+    const MEMORY: Option<u32> = Some(50_000);
+    let direction = |memory, send, by_size| Direction { least: 1024, memory, send, by_size, segments: 1 };
+    let explicit = direction(MEMORY, false, None);
+    let tbsn = direction(None, true, None);
+    let choice = direction(MEMORY, true, None);
+    let by_size = direction(MEMORY, true, Some(9_000));
+    let cases = [
+        (explicit, [Some("stays"), Some("written"), Some("written"), None]),
+        (tbsn, [Some("stays"), Some("placed"), Some("placed"), Some("placed")]),
+        (choice, [Some("stays"), Some("placed"), Some("placed"), Some("placed")]),
+        (by_size, [Some("stays"), Some("placed"), Some("written"), Some("stays")]),
+    ];
+    for (direction, expected) in cases {
+        let found = [1_023, 8_999, 9_000, 50_001].map(|length: u32| {
+            let results = [Item { position: 100, length }];
+            let (length, directions) = (104 + length.next_multiple_of(4), &[direction]);
+            let answer = GroupAnswer { length, results: &results, directions, theirs: &placing(), most: 1 };
+            group_reply(&answer).ok().map(|found| match (found.placed, found.written) {
+                (1, 0) => "placed",
+                (0, 1) => "written",
+                _ => "stays",
+            })
+        });
+        assert_eq!(found, expected, "{direction:?}");
+    }
+}
+
+/// What may be either is placed if it fits the transmissions that there may be, and else written.
+// spec: rtr-6.2-t, rtr-7.4-v
+#[test]
+fn a_choice_depends_on_the_transmissions_that_there_may_be() {
+    let results = [Item { position: 100, length: 100_000 }];
+    let direction = Direction { least: 0, memory: Some(100_000), send: true, by_size: None, segments: 1 };
+    let theirs = placing();
+    let of = |most, direction: Direction| {
+        let directions = &[direction];
+        let answer = GroupAnswer { length: 100_200, results: &results, directions, theirs: &theirs, most };
+        group_reply(&answer).map(|found| (found.placed, found.written, found.count))
+    };
+    assert_eq!(of(2, direction), Ok((1, 0, 2)));
+    assert_eq!(of(1, direction), Ok((0, 1, 1)));
+    assert_eq!(of(1, Direction { memory: None, ..direction }), Err(Cannot::ReplyTooLong));
+    // A direction is used up by a result that is too short for it; the next result has the next direction.
+    let short = Direction { least: 2_001, ..direction };
+    let two = [Item { position: 100, length: 2_000 }, Item { position: 2_100, length: 5_000 }];
+    let answer =
+        GroupAnswer { length: 7_200, results: &two, directions: &[short, direction], theirs: &theirs, most: 2 };
+    assert_eq!(group_reply(&answer).map(|found| (found.placed, found.written)), Ok((0b10, 0)));
+}
