@@ -200,7 +200,10 @@ impl Session {
             MsgType::Reply => self.reply_whole(&group, message),
         };
         if let Some(extension) = &mut self.extension {
-            unused.into_iter().for_each(|message| extension.arriving.recycle(message));
+            if let Some(message) = unused {
+                // Its buffers are still to be given back.
+                extension.arriving.recycle(core::mem::replace(&mut group.message, message));
+            }
             extension.arriving.done_with(group);
         }
         held
