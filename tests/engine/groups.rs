@@ -363,6 +363,48 @@ fn a_call_whose_group_is_broken_goes_again_by_other_means() {
     }
 }
 
+/// Nobody else knows the receive buffers of a group that comes to nothing.
+#[test]
+fn the_buffers_of_a_group_that_is_given_up_are_free_again() {
+    type Breaks = fn(&mut Vec<Packet>);
+    let cases: [(&str, Breaks); 4] = [
+        ("one is missing", |packets| drop(packets.remove(2))),
+        ("the last is missing, and the connection is lost", |packets| drop(packets.pop())),
+        ("it comes twice", |packets| packets.extend(packets.clone())),
+        ("it is of other data", |packets| packets[4].octets[39] ^= 1),
+    ];
+    for (what, breaks) in cases {
+        let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+        let (_, mut packets) = transmissions(&mut client, &LONG);
+        breaks(&mut packets);
+        packets.iter().for_each(|packet| server.receive(&packet.octets));
+        server.lose(1);
+        let taken = arrived_in(&server);
+        assert_eq!(server.kept.len(), taken, "{what}: those of a message that the consumer has");
+    }
+}
+
+/// Receive buffers of the messages that have arrived.
+fn arrived_in(end: &End) -> usize {
+    let count = |event: &Event| match event {
+        Event::CallArrived { message: Message::Gathered(message), .. } => message.buffers.len(),
+        _ => 0,
+    };
+    end.events.iter().map(count).sum()
+}
+
+/// A reply that nobody waits for any more takes no buffers either.
+#[test]
+fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    server.session.reply(call, 16_384, &[]).unwrap();
+    assert!(pass(&mut server, &mut client));
+    client.session.cancel(xid);
+    assert!(exchange(&mut client, &mut server) > 1);
+    assert_eq!((client.failures(xid), client.kept.len()), (vec![Failure::Cancelled], 0));
+}
+
 // spec: rtr-4.2-c, rtr-4.2-d, rtr-9.5-e, rtr-9.5-s, rtr-9.5-t
 #[test]
 fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {

@@ -112,6 +112,9 @@ impl End {
                 Action::Fence { xid, .. } if !self.holds.fencing => self.session.fenced(*xid),
                 Action::Read { call, .. } if !self.holds.reading => self.read(*call),
                 Action::Gather { call, .. } if !self.holds.reading => self.session.moved(*call),
+                Action::Free { buffer } if self.keeps => {
+                    assert!(self.kept.remove(&buffer.0).is_some(), "{buffer:?} was not kept");
+                }
                 _ => {}
             }
             self.actions.push(action);

@@ -96,6 +96,7 @@ impl World {
             Action::Expose { xid } => self.expose(pair, end, xid),
             Action::Fence { xid, invalidated } => self.fence(pair, end, xid, invalidated),
             Action::Read { call, buffer, .. } => self.read(pair, end, call, buffer),
+            Action::Free { buffer } => self.fail(format!("frees {buffer:?}")),
             Action::Gather { .. } => self.fail("puts a message together that did not come in parts".to_owned()),
             Action::Close { why } => self.close(pair, end, why),
         }

@@ -1,6 +1,7 @@
 //! Transmissions of rtrext-02 as they come: the group that is being put together.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
@@ -26,6 +27,8 @@ pub(super) struct Arriving {
     passing: Option<(u32, MsgType)>,
     /// Memory for the next one.
     spare: Option<Box<Group>>,
+    /// Receive buffers of messages that came to nothing.
+    freed: Vec<Buffer>,
 }
 
 /// A group of transmissions.
@@ -49,7 +52,7 @@ pub(super) struct Asks {
     pub(super) reserve: u32,
     pub(super) directions: ArrayVec<Direction, WRITES>,
     /// The memory that the directions offer, one after the other.
-    pub(super) segments: alloc::vec::Vec<v2::Segment>,
+    pub(super) segments: Vec<v2::Segment>,
 }
 
 /// A transmission as it came.
@@ -113,7 +116,7 @@ impl Arriving {
         let lead = self.waits()?;
         let group = self.group.take()?;
         self.passing = (pass && group.next < group.count).then_some((group.xid, group.direction));
-        self.spare = Some(group);
+        self.done_with(group, None);
         Some(lead)
     }
 
@@ -126,9 +129,17 @@ impl Arriving {
         }
     }
 
-    /// Takes back the memory of a group.
-    pub(super) fn done_with(&mut self, group: Box<Group>) {
+    /// Takes back the memory of a group. The receive buffers of a message that it still has are free again, but for that of the
+    /// transmission which has just come: what becomes of that is told at once.
+    pub(super) fn done_with(&mut self, group: Box<Group>, last: Option<Buffer>) {
+        let buffers = group.message.buffers.iter().map(|came| came.buffer);
+        self.freed.extend(buffers.filter(|buffer| Some(*buffer) != last));
         self.spare = Some(group);
+    }
+
+    /// The next receive buffer that is free again.
+    pub(super) fn free(&mut self) -> Option<Buffer> {
+        self.freed.pop()
     }
 
     fn begin(&mut self, came: &Came, count: u32) -> Box<Group> {
@@ -158,7 +169,7 @@ impl Arriving {
         let taken = group.open(came, told.count, told.pslen, &told.dp, bounds);
         let taken = taken.and_then(|()| Ok(group.asks.take(&told.rsd, bounds.limits)?));
         group.asks.reserve = told.rsbuf;
-        self.opened(group, taken, bounds)
+        self.opened(group, taken, came.buffer, bounds)
     }
 
     /// A ROPT_XMTRESP has come.
@@ -174,21 +185,22 @@ impl Arriving {
     ) -> Result<Option<Box<Group>>, Wrong> {
         let mut group = self.begin(came, told.count);
         let taken = group.open(came, told.count, told.pslen, &told.dp, bounds);
-        self.opened(group, taken, bounds)
+        self.opened(group, taken, came.buffer, bounds)
     }
 
     fn opened(
         &mut self,
         group: Box<Group>,
         taken: Result<(), Wrong>,
+        buffer: Buffer,
         bounds: Bounds<'_>,
     ) -> Result<Option<Box<Group>>, Wrong> {
         if let Err(wrong) = taken {
             self.passing = (group.count > 1).then_some((group.xid, group.direction));
-            self.spare = Some(group);
+            self.done_with(group, Some(buffer));
             return Err(wrong);
         }
-        self.settle(group, bounds)
+        self.settle(group, buffer, bounds)
     }
 
     /// A ROPT_XMTCONT has come: the whole message, if it is the last part. None and nothing is wrong, too, if it is passed over.
@@ -205,14 +217,19 @@ impl Arriving {
         if let Err(broken) = taken {
             let more = group.next < group.count;
             self.passing = more.then_some((group.xid, group.direction));
-            self.spare = Some(group);
+            self.done_with(group, Some(came.buffer));
             return Err(broken.into());
         }
-        self.settle(group, bounds)
+        self.settle(group, came.buffer, bounds)
     }
 
     /// Hands out a group that is whole, or keeps it.
-    fn settle(&mut self, mut group: Box<Group>, bounds: Bounds<'_>) -> Result<Option<Box<Group>>, Wrong> {
+    fn settle(
+        &mut self,
+        mut group: Box<Group>,
+        buffer: Buffer,
+        bounds: Bounds<'_>,
+    ) -> Result<Option<Box<Group>>, Wrong> {
         if group.next < group.count {
             self.group = Some(group);
             return Ok(None);
@@ -224,7 +241,7 @@ impl Arriving {
         match whole {
             Ok(()) => Ok(Some(group)),
             Err(wrong) => {
-                self.spare = Some(group);
+                self.done_with(group, Some(buffer));
                 Err(wrong)
             }
         }

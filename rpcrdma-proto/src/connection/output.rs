@@ -64,6 +64,11 @@ pub enum Action {
         /// Where its parts are.
         message: Box<Gathered>,
     },
+    /// Take back a receive buffer that was kept: the message that it is a part of came to nothing.
+    Free {
+        /// The buffer.
+        buffer: Buffer,
+    },
     /// Close the connection, and tell `lost` once every message that was being sent is released.
     Close {
         /// Why.

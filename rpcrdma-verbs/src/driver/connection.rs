@@ -305,6 +305,7 @@ impl<D: Device> Connection<D> {
             Action::Fence { xid, invalidated } => self.fence(xid, invalidated),
             Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
             Action::Gather { call, message } => self.gather(call, message, pool),
+            Action::Free { buffer } => drop(self.give_back(buffer)),
         }
     }
 

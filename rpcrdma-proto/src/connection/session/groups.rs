@@ -167,7 +167,9 @@ impl Session {
             MsgType::Reply => self.reply_whole(&mut group),
         };
         if let Some(extension) = &mut self.extension {
-            extension.arriving.done_with(group);
+            // Of a message that was taken the group has nothing any more.
+            let last = group.message.buffers.last().map(|came| came.buffer);
+            extension.arriving.done_with(group, last);
         }
         held
     }

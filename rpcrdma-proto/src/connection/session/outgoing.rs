@@ -19,6 +19,11 @@ impl Session {
     pub fn poll_action(&mut self) -> Option<Action> {
         // A call that is let go may reserve receives for its reply.
         self.admit();
+        if let Some(extension) = &mut self.extension
+            && let Some(buffer) = extension.arriving.free()
+        {
+            return Some(Action::Free { buffer });
+        }
         if self.stage == Stage::Up
             && let Some(action) = self.receives.up_to(self.wanted_receives())
         {
