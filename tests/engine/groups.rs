@@ -405,6 +405,17 @@ fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
     assert_eq!((client.failures(xid), client.kept.len()), (vec![Failure::Cancelled], 0));
 }
 
+/// What a peer breaks at will is told as long as the consumer listens.
+#[test]
+fn broken_groups_do_not_silence_what_is_told_later() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (_, packets) = transmissions(&mut client, &LONG);
+    for _ in 0..100 {
+        server.receive(&packets[1].octets);
+    }
+    assert_eq!(reports(&server).len(), 100);
+}
+
 // spec: rtr-4.2-c, rtr-4.2-d, rtr-9.5-e, rtr-9.5-s, rtr-9.5-t
 #[test]
 fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
