@@ -190,6 +190,29 @@ fn results_that_are_short_or_missing_are_told_so() {
     assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 204));
 }
 
+/// A direction is for the result that it stands for, whatever the results before are worth.
+#[test]
+fn a_result_is_placed_as_itself_behind_one_that_is_not_worth_it() {
+    let directed = [Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(32_768)];
+    for direct in directed {
+        let rtr = Rtr { direct, prefer: Prefer::Groups, ..Rtr::ALL };
+        let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
+        let both = Call { largest_reply: 67_900, results: &[2_000, 65_536, 100], ..SHORT };
+        let results =
+            [(100, 2_000), (2_104, 65_536), (67_644, 100)].map(|(position, length)| Item { position, length });
+        let (call, xid, _) = sent(&mut client, &mut server, &both);
+        server.session.reply(call, 67_744, &results).unwrap();
+        exchange(&mut client, &mut server);
+        let reply = client.replies(xid).pop().unwrap();
+        let message = reply.gathered.unwrap();
+        let items: Vec<_> = message.items.iter().map(|item| (item.result, item.position, item.length)).collect();
+        assert_eq!(items, [(Some(0), 100, 2_000), (Some(1), 2_104, 65_536)], "{direct:?}");
+        assert_eq!(message.items[0].how, How::TooShort);
+        assert!(!matches!(message.items[1].how, How::TooShort | How::NoItem));
+        assert_eq!((message.length, reply.results.len()), (67_744, 3));
+    }
+}
+
 // spec: rtr-4.3-a, rtr-4.3-b
 #[test]
 fn without_all_its_credits_a_call_goes_by_explicit_rdma() {

@@ -127,8 +127,9 @@ fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> 
     let results =
         [(explicit & !send, 1), (send & explicit, if by_size.is_some() { 2 } else { 1 }), (send & !explicit, 0)];
     let directed: u64 = results.iter().map(|(bits, words)| u64::from(bits.count_ones()) * (8 + 4 * words)).sum();
-    let directed = directed + 16 * segments(explicit);
     let all = send | explicit;
+    // Directions count: a result before the last that is directed has one, too.
+    let directed = directed + 8 * u64::from(skipped(all)) + 16 * segments(explicit);
     let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + u32::try_from(directed).ok()?;
     let most = groups.requests.min(link.room);
     let (placed, read, header, count) = items(call, link, groups, fixed, most)?;
@@ -182,6 +183,7 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
         let sent = send & !explicit;
         let lengths: ArrayVec<u32, RESULTS> = chosen(call.results, sent).copied().collect();
         let fixed = headers::REPLY + headers::EXPLICIT * (send | explicit).count_ones();
+        let fixed = fixed + headers::NOTHING * skipped(send | explicit);
         let segments: u64 = chosen(call.results, explicit).map(|most| link.segments(*most)).sum();
         let fixed = fixed.checked_add(u32::try_from(16 * segments).ok()?)?;
         let stream = u32::try_from(u64::from(call.largest_reply).saturating_sub(apart)).ok()?;
@@ -199,6 +201,11 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
         let (at, _) = largest.filter(|_| link.chunks)?;
         (send, explicit) = (send & !(1 << at), explicit | 1 << at);
     }
+}
+
+/// How many results before the last one of a set are not in it: they are directed to stay in the message.
+const fn skipped(set: u64) -> u32 {
+    u64::BITS - set.leading_zeros() - set.count_ones()
 }
 
 /// A set of those that are true.
