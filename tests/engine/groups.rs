@@ -1,6 +1,6 @@
 //! Messages in transmissions of rtrext-02: how they go, what arrives, and what becomes of those that are broken.
 
-use rpcrdma_proto::chunk::Segment;
+use rpcrdma_proto::chunk::{Limits, Segment};
 use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Served};
 use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::error::PeerError;
@@ -210,6 +210,20 @@ fn a_result_is_placed_as_itself_behind_one_that_is_not_worth_it() {
         assert_eq!(message.items[0].how, How::TooShort);
         assert!(!matches!(message.items[1].how, How::TooShort | How::NoItem));
         assert_eq!((message.length, reply.results.len()), (67_744, 3));
+    }
+}
+
+/// What is taken of a peer's own is no limit to what we have asked it for.
+#[test]
+fn a_reply_may_be_as_long_as_was_asked_for() {
+    for direct in [Direct::Cheaper, Direct::Explicit] {
+        let rtr = Rtr { direct, prefer: Prefer::Groups, ..Rtr::ALL };
+        let limits = Limits { octets: 16_384, segments: 0 };
+        let client = Config { limits, ..placing(rtr, Config::client()) };
+        let (mut client, mut server) = warm(client, placing(Rtr::ALL, Config::server()));
+        let (call, xid, _) = sent(&mut client, &mut server, &READ);
+        let result = [Item { position: 100, length: 65_536 }];
+        answered(&mut client, &mut server, (call, xid), 65_640, &result);
     }
 }
 
