@@ -559,6 +559,16 @@ fn a_reply_is_kept_for_a_while() {
     assert_eq!(server.session.open(), (0, 0));
 }
 
+/// That it was kept when the connection was lost does not make it unsent.
+#[test]
+fn a_reply_that_was_kept_was_sent() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    server.lose(1);
+    assert!(server.events.contains(&Event::CallEnded { call, answered: true }));
+}
+
 /// What is exposed of a call that goes in transmissions is what it directs, and no more.
 #[test]
 fn regions_are_those_that_are_read_or_written() {

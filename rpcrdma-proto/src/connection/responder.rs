@@ -403,11 +403,13 @@ impl Serving {
         let mut from = 0;
         while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {
             from = next;
+            let mut answered = false;
             if let Some(call) = self.slots.get_mut(key) {
+                answered = call.life == Service::Kept || call.again;
                 call.step(Step::Lost);
             }
             self.forget(key);
-            self.remove(Served(key), false, out);
+            self.remove(Served(key), answered, out);
         }
         self.credits = Responder::new(self.grant, self.reserve);
     }
