@@ -442,6 +442,22 @@ fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
     assert_eq!((client.failures(xid), client.kept.len()), (vec![Failure::Cancelled], 0));
 }
 
+/// The peer is told of the first transmission, and of the others nothing more is to be told.
+#[test]
+fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
+    let limits = Limits { octets: 8_192, ..Limits::DEFAULT };
+    let server = Config { limits, ..plain(Rtr { request_limit: 3, ..Rtr::ALL }, Config::server()) };
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), server);
+    let (xid, mut packets) = transmissions(&mut client, &Call { length: 9_000, ..SHORT });
+    // It says that there are more than are taken.
+    packets[0].octets[39] = 9;
+    packets.iter().for_each(|packet| server.receive(&packet.octets));
+    let counters = server.session.counters();
+    assert_eq!((counters.refused, counters.dropped), (1, 0));
+    exchange(&mut client, &mut server);
+    assert_eq!(client.failures(xid), [Failure::Peer(PeerError::Header)]);
+}
+
 /// What a peer breaks at will is told as long as the consumer listens.
 #[test]
 fn broken_groups_do_not_silence_what_is_told_later() {

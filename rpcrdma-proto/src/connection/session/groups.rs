@@ -121,8 +121,7 @@ impl Session {
         let number = if let Told::More(more) = told { more.xnum } else { 0 };
         match whole {
             Ok(None) if extension.waits().is_none() => {
-                // It is passed over, and what it had taken is free.
-                self.counters.dropped += 1;
+                // It is passed over, and what it had taken is free: the peer was told of its group.
                 self.serving.credits.drop_all(u32::from(is_call));
                 Held::Free
             }
