@@ -35,7 +35,7 @@ impl World {
         let takes = end == SERVER || !one || (this.config().serve > 0 && this.config().backward_one);
         // Beside what was granted, the peer may send one message that needs no credit.
         let granted = if takes { link.grants[end].receives() + 1 } else { 0 };
-        let (posted, calls) = (link.posted(end), link.credits[end].calls());
+        let (posted, calls) = (link.posted(end), link.credits[end].replies());
         if posted < calls + granted && !link.tainted {
             self.fail(format!("{posted} receives are posted, for {calls} replies and {granted} other messages"));
         }
@@ -50,6 +50,12 @@ impl World {
 
     /// Holds a reply against what its responder has sent.
     pub(crate) fn check_reply(&mut self, pair: usize, end: usize, xid: u32, reply: &Reply) {
+        if reply.results.iter().any(|octets| *octets > 0) {
+            self.seen(Seen::WriteList);
+        }
+        if reply.gathered.is_some() {
+            return self.check_group_reply(pair, end, xid, reply);
+        }
         let message = self.messages.get(reply.buffer.0 as usize);
         let Origin::Reply { xid: of, answer, .. } = message.origin else {
             if message.origin != Origin::Forged {
@@ -65,15 +71,12 @@ impl World {
             && (inline == 0
                 || (reply.inline.end as usize == message.length && reply.inline.start as usize == message.header))
             && lengths(&message.written, reply, &spec)
-            && tiles(&message.parts, &message.written, &answer);
+            && tiles(message.parts.iter().map(|part| &part.octets), &message.written, &answer);
         if !fits {
             let (written, parts) = (message.written.clone(), message.parts.clone());
             self.fail(format!(
                 "the reply to {xid:#x}, {answer:?}, is told as {reply:?}; parts {parts:?}, written {written:?}"
             ));
-        }
-        if reply.results.iter().any(|octets| *octets > 0) {
-            self.seen(Seen::WriteList);
         }
         if reply.long.is_some_and(|octets| octets > 0) {
             self.seen(Seen::ReplyChunk);
@@ -186,7 +189,7 @@ impl World {
 }
 
 /// Whether the lengths that a reply tells are those that were written.
-fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) -> bool {
+pub(crate) fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) -> bool {
     let octets = |wanted: Region| -> Option<u32> {
         let mut sum = 0;
         for (_, at, octets) in written.iter().filter(|(region, ..)| *region == wanted) {
@@ -203,10 +206,21 @@ fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) ->
     results && offered && octets(Region::Reply) == Some(reply.long.unwrap_or(0))
 }
 
+/// Whether what was written is of the result for which it was.
+pub(crate) fn is_of_result((region, at, octets): &(Region, u32, Range<u32>), answer: &Answer) -> bool {
+    let Region::Result(number) = region else { return false };
+    let item = answer.results()[*number];
+    octets.start == item.position + at && octets.end <= item.position + item.length
+}
+
 /// Whether what came inline and what was written are all of a reply, each octet once and in its place, but for the padding of
 /// results that went apart.
-fn tiles(parts: &[Range<u32>], written: &[(Region, u32, Range<u32>)], answer: &Answer) -> bool {
-    let mut all: Vec<(u32, u32, Option<usize>)> = parts.iter().map(|part| (part.start, part.end, None)).collect();
+fn tiles<'a>(
+    parts: impl Iterator<Item = &'a Range<u32>>,
+    written: &[(Region, u32, Range<u32>)],
+    answer: &Answer,
+) -> bool {
+    let mut all: Vec<(u32, u32, Option<usize>)> = parts.map(|part| (part.start, part.end, None)).collect();
     all.extend(written.iter().map(|(region, _, octets)| {
         let result = if let Region::Result(number) = region { Some(*number) } else { None };
         (octets.start, octets.end, result)

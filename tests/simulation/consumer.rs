@@ -89,6 +89,11 @@ impl World {
             Fault::Corrupted => this.corrupt = Some(how),
             Fault::Truncated => this.truncate = Some(how),
             Fault::Credits => this.credits = Some(how),
+            Fault::PartDropped
+            | Fault::PartDoubled
+            | Fault::PartsExchanged
+            | Fault::PartsInterleaved
+            | Fault::PartField => this.tamper = Some((fault, how)),
         }
     }
 
@@ -108,6 +113,8 @@ impl World {
                     sending: false,
                     sent: 0,
                     sent_on: 0,
+                    grouped: false,
+                    reported: false,
                     replied: false,
                     keys: 0..0,
                     exposing: None,
@@ -166,7 +173,9 @@ impl World {
                 self.seen(Seen::Reply);
                 self.call_done(pair, end, xid, None);
                 let at = reply.buffer.0 as usize;
-                if self.pairs[pair].ends[end].named(at) {
+                if let Some(message) = reply.gathered {
+                    self.done_with(pair, end, message, false);
+                } else if self.pairs[pair].ends[end].named(at) {
                     self.messages.free(at);
                 } else {
                     self.fail(format!("the reply to {xid:#x} is in a buffer that was not kept for it"));
@@ -180,7 +189,7 @@ impl World {
                 this.asked = this.asked.filter(|(asked, _, before)| size == *before || size <= *asked);
             }
             Event::PropertyAnswered { .. } => self.pairs[pair].ends[end].asked = None,
-            Event::Broken { report, .. } => self.fail(format!("a group was broken: {report:?}")),
+            Event::Broken { report, ours } => self.told_broken(pair, end, report, ours),
             Event::PeerError { .. } => self.pairs[pair].ends[end].peer_errors += 1,
             Event::Operation { operation } => {
                 self.seen(Seen::Operation);
@@ -226,7 +235,15 @@ impl World {
                 }
                 self.pairs[pair].ends[end].serving.push(serving);
             }
-            Place::Gathered(_) => self.fail(format!("the call {xid:#x} came in transmissions")),
+            Place::Gathered(message) => {
+                let mut serving = self.take_over_group(pair, end, call, &message);
+                (serving.announced, serving.xid) = (true, xid);
+                if message.has_reads() {
+                    self.fail(format!("the call {xid:#x} came before it was read"));
+                }
+                self.done_with(pair, end, message, true);
+                self.pairs[pair].ends[end].serving.push(serving);
+            }
             Place::Placed { length } => {
                 let told = self.pairs[pair].ends[end].serving(call).map(|one| {
                     one.xid = xid;
@@ -240,6 +257,7 @@ impl World {
         }
         self.note(pair, end, || format!("call {xid:#x} arrived"));
         let spec = self.pairs[pair].ends[end].serving(call).and_then(|one| one.spec);
+        self.check_once(pair, end, xid, spec.is_some());
         if end == SERVER
             && spec.is_some_and(|spec| spec.ready)
             && self.pairs[pair].ends[CLIENT].session.config().serve > 0
@@ -253,6 +271,20 @@ impl World {
         let long = if random.one_in(20) { 5000 } else { 200 };
         let at = self.now + u64::from(random.between(0, long));
         self.at(at, What::Answer { pair, end, call });
+    }
+
+    /// A call comes to its consumer once on a connection, unless something was forged.
+    fn check_once(&mut self, pair: usize, end: usize, xid: u32, genuine: bool) {
+        let current = self.pairs[pair].ends[end].link == self.pairs[pair].link.number;
+        let link = &mut self.pairs[pair].link;
+        if !genuine || !current {
+            return;
+        }
+        let before = link.served[end].contains(&xid);
+        link.served[end].push(xid);
+        if before && !link.again {
+            self.fail(format!("serves the call {xid:#x} again"));
+        }
     }
 
     /// The consumer has its reply.
@@ -301,6 +333,9 @@ impl World {
         }
         if answered && !one.announced {
             self.fail(format!("has answered {:#x}, which nobody knew", one.xid));
+        }
+        if !answered && one.answered > 0 {
+            self.fail(format!("has not answered {:#x}, to which the reply was sent", one.xid));
         }
     }
 

@@ -1,9 +1,11 @@
 //! One end: a session, and what its transport and its consumer know.
 
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Config, Served, Session};
+use rpcrdma_proto::connection::{Config, Sent, Served, Session};
+use rpcrdma_proto::placement::Structure;
 use rpcrdma_proto::version::Version;
 
+use super::fault::Fault;
 use super::memory::{Keys, Memory};
 use super::random::Random;
 use super::spec::{Answer, Spec};
@@ -53,6 +55,12 @@ pub(crate) struct End {
     /// A promise of the engine's that was made: errors that were told as events.
     pub(crate) peer_errors: u64,
     pub(crate) registered: bool,
+    /// The message of which some transmissions have gone, and the number of the next one.
+    pub(crate) group: Option<(Sent, u32)>,
+    /// A fault that waits for a transmission of a group.
+    pub(crate) tamper: Option<(Fault, u32)>,
+    /// Octets of the first segment of each receive buffer.
+    pub(crate) head: usize,
     /// The size of the peer's receives that this end has asked for, whether the question was sent, and the size until then.
     pub(crate) asked: Option<(u32, bool, u32)>,
 }
@@ -69,6 +77,9 @@ pub(crate) struct Call {
     /// How often it was sent, and over which connection last.
     pub(crate) sent: u32,
     pub(crate) sent_on: u32,
+    /// Whether it went in transmissions of rtrext-02 last, and whether the peer has reported those.
+    pub(crate) grouped: bool,
+    pub(crate) reported: bool,
     /// Whether its reply has come, over a connection without forgeries.
     pub(crate) replied: bool,
     pub(crate) keys: Keys,
@@ -93,6 +104,8 @@ pub(crate) struct Serving {
     pub(crate) reading: bool,
     pub(crate) answer: Option<Answer>,
     pub(crate) sending: bool,
+    /// How often the whole reply was sent.
+    pub(crate) answered: u32,
     pub(crate) reads: Vec<Segment>,
 }
 
@@ -133,6 +146,9 @@ impl End {
             kept: Vec::new(),
             peer_errors: 0,
             registered,
+            group: None,
+            tamper: None,
+            head: config.rtr.and_then(|rtr| rtr.structure).map_or(usize::MAX, head),
             asked: None,
         }
     }
@@ -148,7 +164,7 @@ impl End {
     /// Takes the faults away that wait.
     pub(crate) fn heal(&mut self) {
         (self.exposures_fail, self.more_segments, self.delay, self.connects_fail) = (false, false, false, 0);
-        (self.corrupt, self.truncate, self.credits) = (None, None, None);
+        (self.corrupt, self.truncate, self.credits, self.tamper) = (None, None, None, None);
         (self.late_until, self.slow_until) = (0, 0);
     }
 
@@ -162,4 +178,8 @@ impl End {
             None => false,
         }
     }
+}
+
+fn head(structure: Structure) -> usize {
+    structure.segments().first().map_or(usize::MAX, |segment| segment.length as usize)
 }

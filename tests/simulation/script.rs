@@ -5,6 +5,9 @@ use std::fmt;
 
 use rpcrdma_proto::chunk::Limits;
 use rpcrdma_proto::connection::{Config, Role};
+use rpcrdma_proto::continuation::{Operations, Rtr};
+use rpcrdma_proto::placement::{Segment, Structure};
+use rpcrdma_proto::travel::{Direct, Prefer};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -197,7 +200,56 @@ impl Taste {
 
 /// The settings of two ends.
 fn pair(random: &mut Random) -> [Config; 2] {
-    [config(Role::Client, random), config(Role::Server, random)]
+    let ends = [config(Role::Client, random), config(Role::Server, random)];
+    // Messages in transmissions are spoken of in two pairs of three, and there by nearly all ends.
+    if random.one_in(3) {
+        return ends;
+    }
+    ends.map(|config| if random.one_in(8) { config } else { extended(config, random) })
+}
+
+/// The same with rtrext-02, which takes Version Two and properties.
+fn extended(config: Config, random: &mut Random) -> Config {
+    let plain = Config { rtr: None, ..config };
+    let both = if random.one_in(8) { plain } else { Config { highest: Version::Two, properties: true, ..plain } };
+    let least = both.receive_size.max(if both.highest == Version::One { 1024 } else { 4096 });
+    let most = both.receive_size_most.max(least);
+    let sized = Config { receive_size: least, receive_size_most: most, ..both };
+    let settings = rtr(sized.highest, random);
+    sized.with_rtr(settings)
+}
+
+fn rtr(highest: Version, random: &mut Random) -> Rtr {
+    let operations = if random.one_in(2) { Operations::ALL } else { Operations::of(random.below(8) as u32) };
+    let limit = |random: &mut Random| random.pick(&[1, 2, 3, 8, 8, 64]);
+    Rtr {
+        operations,
+        tries: random.one_in(2),
+        structure: structure(random).filter(|_| highest == Version::Two),
+        request_limit: limit(random),
+        response_limit: limit(random),
+        reserve: random.between(1, 8),
+        place_from: random.pick(&[1, 100, 1024, 4096]),
+        prefer: random.pick(&[Prefer::Cheaper, Prefer::Groups]),
+        direct: random.pick(&[Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(1000)]),
+        keep: random.pick(&[0u64, 1, 500, 100_000, 10_000_000]),
+    }
+}
+
+/// How receive buffers are made: of small segments, so that messages take several.
+fn structure(random: &mut Random) -> Option<Structure> {
+    let plain = |length| Segment { length, align: 8, target: false };
+    let target = |length| Segment { length, align: 4096, target: true };
+    let segments: &[Segment] = match random.below(8) {
+        0 => &[plain(4096), target(4096)],
+        1 => &[plain(4096), target(8192)],
+        2 => &[plain(2048), target(1024), target(1024), target(1024)],
+        3 => &[plain(1024), target(4096), plain(1024)],
+        4 => &[plain(1024), plain(1024), target(2048), plain(512), target(512), target(4)],
+        5 => &[plain(4096), plain(1024)],
+        _ => return None,
+    };
+    Structure::new(segments).ok()
 }
 
 fn config(role: Role, random: &mut Random) -> Config {

@@ -164,8 +164,12 @@ pub(crate) struct Answer {
 impl Answer {
     /// A reply to such a call; one that may not fit, if `wild`.
     pub(crate) fn draw(spec: &Spec, wild: bool, random: &mut Random) -> Self {
-        let mut answer = Self { length: REPLY, count: spec.result_count, ..Self::default() };
-        for (place, most) in answer.results.iter_mut().zip(spec.results()) {
+        // Some results may be missing: the last ones, since they have no numbers.
+        let several = spec.result_count > 1;
+        let missing = if several && random.one_in(8) { random.below(MOST as u64) as usize } else { 0 };
+        let count = spec.result_count.saturating_sub(missing);
+        let mut answer = Self { length: REPLY, count, ..Self::default() };
+        for (place, most) in answer.results.iter_mut().zip(&spec.results()[..count]) {
             let octets = match random.below(4) {
                 0 => 0,
                 1 => random.between(0, *most),
@@ -187,5 +191,11 @@ impl Answer {
 
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Whether octets are padding of a result.
+    pub(crate) fn is_padding(&self, at: u32, length: u32) -> bool {
+        let mut results = self.results[..self.count].iter();
+        results.any(|(position, octets)| at == position + octets && length == padded(*octets) - octets && length > 0)
     }
 }

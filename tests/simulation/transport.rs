@@ -96,8 +96,8 @@ impl World {
             Action::Expose { xid } => self.expose(pair, end, xid),
             Action::Fence { xid, invalidated } => self.fence(pair, end, xid, invalidated),
             Action::Read { call, buffer, .. } => self.read(pair, end, call, buffer),
-            Action::Free { buffer } => self.fail(format!("frees {buffer:?}")),
-            Action::Gather { .. } => self.fail("puts a message together that did not come in parts".to_owned()),
+            Action::Gather { call, message } => self.gather(pair, end, call, message),
+            Action::Free { buffer } => self.freed(pair, end, buffer.0 as usize),
             Action::Close { why } => self.close(pair, end, why),
         }
     }
@@ -147,6 +147,7 @@ impl World {
             return self.at(at, What::Accepted { pair, attempt, fails });
         }
         let (number, deaf) = (self.pairs[pair].link.number + 1, std::mem::take(&mut self.pairs[pair].deaf_next));
+        self.forget_held(pair);
         self.pairs[pair].link = Link::new(number, deaf);
         let private = self.pairs[pair].ends[CLIENT].session.config().private_data();
         let now = self.now;
@@ -228,6 +229,7 @@ impl World {
         }
         let now = self.now;
         self.note(pair, end, || "lost".to_owned());
+        self.cut(pair, end);
         self.session(pair, end, |session| session.lost(now, Reason::Lost));
         self.poll(pair, end);
     }
@@ -357,6 +359,11 @@ impl World {
         if !self.pairs[pair].ends[end].named(message) {
             self.fail(format!("names the buffer {message}, which was not kept for it"));
         }
+        self.serving_of(pair, end, call, message)
+    }
+
+    /// What is known of a call that came in a message.
+    pub(crate) fn serving_of(&self, pair: usize, end: usize, call: Served, message: usize) -> Serving {
         let (xid, spec) = match self.messages.get(message).origin {
             Origin::Call { xid, spec } => (xid, Some(spec)),
             _ => (0, None),
@@ -371,6 +378,7 @@ impl World {
             reading: false,
             answer: None,
             sending: false,
+            answered: 0,
             reads: Vec::new(),
         }
     }

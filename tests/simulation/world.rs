@@ -260,6 +260,7 @@ impl World {
     fn done(&mut self) {
         for pair in 0..self.pairs.len() {
             self.check_done(pair);
+            self.forget_held(pair);
             let counters = self.pairs[pair].ends[CLIENT].session.counters();
             self.stats.connections += counters.connections;
         }

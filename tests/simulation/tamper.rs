@@ -1,0 +1,81 @@
+//! Faults of the transmissions of a group on their way.
+
+use super::fault::Fault;
+use super::link::Until;
+use super::message::{Message, Origin};
+use super::random::Random;
+use super::world::World;
+
+impl World {
+    /// Puts a message on its way, unless a fault waits for such a one.
+    pub(crate) fn tamper(&mut self, pair: usize, end: usize, at: usize) {
+        let share = self.messages.get(at).share;
+        let is_part = share.is_some_and(|share| share.number > 0 || !share.last);
+        let link = &mut self.pairs[pair].link;
+        if !link.held[end].is_empty() {
+            if link.until[end] == Until::Another && share.is_some_and(|share| share.number > 0) {
+                return link.held[end].push(at);
+            }
+            let held = std::mem::take(&mut link.held[end]);
+            self.send(pair, end, at);
+            return held.into_iter().for_each(|at| self.send(pair, end, at));
+        }
+        let this = &mut self.pairs[pair].ends[end];
+        let current = this.link != 0 && this.link == self.pairs[pair].link.number;
+        let this = &mut self.pairs[pair].ends[end];
+        let wanted = match this.tamper {
+            Some((Fault::PartField, _)) => share.is_some(),
+            Some(_) => is_part,
+            None => false,
+        };
+        if !wanted || !current || this.random.one_in(3) {
+            return self.send(pair, end, at);
+        }
+        let Some((fault, how)) = this.tamper.take() else { return };
+        self.inflict(pair, end, at, fault, how);
+    }
+
+    fn inflict(&mut self, pair: usize, end: usize, at: usize, fault: Fault, how: u32) {
+        self.stats.fault(fault);
+        self.taint(pair);
+        let link = &mut self.pairs[pair].link;
+        // What is lost or out of order does not make a call be served twice.
+        link.again |= matches!(fault, Fault::PartDoubled | Fault::PartField);
+        match fault {
+            Fault::PartDropped => self.messages.free(at),
+            Fault::PartsExchanged | Fault::PartsInterleaved => {
+                let exchanged = fault == Fault::PartsExchanged;
+                link.until[end] = if exchanged { Until::Next } else { Until::Another };
+                link.held[end].push(at);
+            }
+            Fault::PartDoubled => {
+                let copy = self.messages.copy(at);
+                self.send(pair, end, at);
+                self.send(pair, end, copy);
+            }
+            _ => {
+                let message = self.messages.get_mut(at);
+                change(message, &mut Random::new(how.into()));
+                message.origin = Origin::Forged;
+                self.send(pair, end, at);
+            }
+        }
+    }
+
+    /// What was held back never comes.
+    pub(crate) fn forget_held(&mut self, pair: usize) {
+        let held = std::mem::take(&mut self.pairs[pair].link.held);
+        held.into_iter().flatten().for_each(|at| self.messages.free(at));
+    }
+}
+
+/// Changes a field of a transmission's header: a little, or to anything.
+fn change(message: &mut Message, random: &mut Random) {
+    // The XID, the direction, and the operation; or what it says.
+    let last = (message.header / 4).max(8) as u32 - 1;
+    let at = if random.one_in(3) { random.pick(&[0, 4, 5]) } else { random.between(7, last) };
+    let word = message.word(at as usize);
+    let any = random.word();
+    let other = random.pick(&[word ^ 1, word.wrapping_add(1), word.wrapping_sub(1), word + 4, word + 4096, 0, any]);
+    message.set_word(at as usize, other);
+}
