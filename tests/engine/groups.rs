@@ -1,7 +1,7 @@
 //! Messages in transmissions of rtrext-02: how they go, what arrives, and what becomes of those that are broken.
 
 use rpcrdma_proto::chunk::{Limits, Segment};
-use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Served};
+use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Sent, Served};
 use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::placement::{self, Structure};
@@ -573,6 +573,21 @@ fn a_reply_is_kept_for_a_while() {
     answered(&mut client, &mut server, (call, xid), 16_384, &[]);
     works(&mut client, &mut server);
     assert_eq!(server.session.open(), (0, 0));
+}
+
+/// A reply whose Send is still to be released when the connection is lost is for nobody any more.
+#[test]
+fn a_reply_is_not_kept_beyond_its_connection() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    server.holds.releasing = true;
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    server.lose(1);
+    assert!(!server.session.is_settled());
+    server.session.released(Sent::Reply { call });
+    server.act();
+    assert!(server.session.is_settled());
+    assert!(server.events.contains(&Event::CallEnded { call, answered: true }));
 }
 
 /// That it was kept when the connection was lost does not make it unsent.

@@ -399,7 +399,7 @@ impl Serving {
     /// The connection is gone: no reply will reach the peer, but for those that the Send has already.
     pub(super) fn lost(&mut self, out: &mut Queues) {
         self.replies.clear();
-        self.kept.clear();
+        self.forget_sending();
         let mut from = 0;
         while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {
             from = next;

@@ -203,6 +203,18 @@ impl Serving {
         }
     }
 
+    /// The connection is gone: no reply is kept for it, or sent again, when its Send gives back its memory.
+    pub(super) fn forget_sending(&mut self) {
+        self.kept.clear();
+        let mut from = 0;
+        while let Some((key, next)) = self.slots.find_from(from, |call| call.life == Service::Sending) {
+            from = next;
+            if let Some(call) = self.slots.get_mut(key) {
+                (call.keeps, call.again) = (false, false);
+            }
+        }
+    }
+
     /// When the first of the replies that are kept is so no more.
     pub(in crate::connection) fn kept_until(&self) -> Option<u64> {
         self.kept.front().map(|(_, until)| *until)
