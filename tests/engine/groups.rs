@@ -600,6 +600,16 @@ fn a_reply_that_was_kept_was_sent() {
     assert!(server.events.contains(&Event::CallEnded { call, answered: true }));
 }
 
+/// Who keeps replies for no time keeps none: no timer is due at once.
+#[test]
+fn a_reply_is_not_kept_for_no_time() {
+    let rtr = Rtr { keep: 0, ..Rtr::ALL };
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(rtr, Config::server()));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    assert_eq!((server.session.open(), server.session.poll_timeout()), ((0, 0), None));
+}
+
 /// What is exposed of a call that goes in transmissions is what it directs, and no more.
 #[test]
 fn regions_are_those_that_are_read_or_written() {

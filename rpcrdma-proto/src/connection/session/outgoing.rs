@@ -106,7 +106,8 @@ impl Session {
             return Some(Transmit { what: Sent::Header, header, invalidate: None, share: None });
         }
         let (config, extension) = (&self.config, self.extension.as_deref());
-        let until = extension.map_or(0, |extension| now.saturating_add(extension.settings.keep));
+        let keep = extension.map_or(0, |extension| extension.settings.keep);
+        let until = if keep == 0 { 0 } else { now.saturating_add(keep) };
         let groups = extension.and_then(Extension::replies);
         let terms = |version| Terms { groups, ..link.replies(config, version) };
         if let Some((transmit, sending)) = serving.transmit(buffer, until, terms) {
