@@ -68,6 +68,16 @@ impl Fault {
         Self::LateActions,
         Self::LateCompletions,
     ];
+    pub(crate) const TEARING: [Self; 8] = [
+        Self::Disconnect,
+        Self::Delay,
+        Self::LateActions,
+        Self::PartDropped,
+        Self::PartDoubled,
+        Self::PartsExchanged,
+        Self::PartsInterleaved,
+        Self::PartField,
+    ];
     pub(crate) const CORRUPTING: [Self; 11] = [
         Self::Corrupted,
         Self::Corrupted,

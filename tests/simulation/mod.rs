@@ -29,6 +29,7 @@ mod message;
 pub(crate) mod random;
 pub(crate) mod runner;
 pub(crate) mod script;
+mod settings;
 pub(crate) mod spec;
 mod tamper;
 mod transport;

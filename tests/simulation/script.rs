@@ -3,16 +3,11 @@
 
 use std::fmt;
 
-use rpcrdma_proto::chunk::Limits;
-use rpcrdma_proto::connection::{Config, Role};
-use rpcrdma_proto::continuation::{Operations, Rtr};
-use rpcrdma_proto::placement::{Segment, Structure};
-use rpcrdma_proto::travel::{Direct, Prefer};
-use rpcrdma_proto::v2::properties::Bkreqsup;
-use rpcrdma_proto::version::Version;
+use rpcrdma_proto::connection::Config;
 
 use super::fault::{Fault, Hostile};
 use super::random::{Random, mix};
+use super::settings::{self, pair};
 use super::spec::{Spec, Style};
 
 /// Which end of a pair.
@@ -94,21 +89,26 @@ pub(crate) enum Weather {
     Rough,
     /// And messages are corrupt or hostile.
     Hostile,
+    /// Connections are lost, and transmissions of groups are, or come in another order.
+    Torn,
 }
 
 impl Plan {
     /// The plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let weather = random.pick(&[Weather::Fair, Weather::Rough, Weather::Rough, Weather::Hostile]);
+        const ALL: [Weather; 5] = [Weather::Fair, Weather::Rough, Weather::Rough, Weather::Hostile, Weather::Torn];
+        let weather = random.pick(&ALL);
         Self::in_weather(seed, weather, &mut random)
     }
 
     pub(crate) fn in_weather(seed: u64, weather: Weather, random: &mut Random) -> Self {
         let count = random.pick(&[1, 1, 1, 2, 3]);
-        let pairs: Vec<_> = (0..count).map(|_| pair(random)).collect();
+        // Else messages in several transmissions would be rare, which take much at both ends.
+        let devoted = weather == Weather::Torn || random.one_in(3);
+        let pairs: Vec<_> = (0..count).map(|_| if devoted { settings::groups(random) } else { pair(random) }).collect();
         let span = u64::from(random.pick(&[300u32, 3000, 20_000, 100_000]));
-        let taste = Taste::draw(weather, random);
+        let taste = Taste::draw(weather, devoted, random);
         let mut script = Vec::new();
         for _ in 0..random.between(4, 30) * count {
             let (at, pair) = (random.below(span), random.below(u64::from(count)) as usize);
@@ -146,6 +146,7 @@ enum Kind {
     Rough,
     Corrupt,
     Hostile,
+    Tear,
 }
 
 /// What one run likes: some kinds of acts it never has, and some often. So rare things meet each other.
@@ -156,7 +157,7 @@ struct Taste {
 }
 
 impl Taste {
-    fn draw(weather: Weather, random: &mut Random) -> Self {
+    fn draw(weather: Weather, devoted: bool, random: &mut Random) -> Self {
         const FAIR: [Kind; 7] =
             [Kind::Cancel, Kind::Set, Kind::Ask, Kind::Operate, Kind::Unready, Kind::Keep, Kind::Grant];
         let mut kinds = vec![Kind::Call; random.pick(&[2, 10, 30])];
@@ -173,7 +174,11 @@ impl Taste {
             kinds.extend(std::iter::repeat_n(Kind::Corrupt, random.pick(&[0, 2, 4])));
             kinds.extend(std::iter::repeat_n(Kind::Hostile, random.pick(&[0, 2, 6])));
         }
-        Self { kinds, calls: random.pick(&Style::ALL) }
+        if weather == Weather::Torn {
+            kinds.extend(std::iter::repeat_n(Kind::Tear, random.pick(&[4, 8, 16])));
+        }
+        let calls = random.pick(if devoted { &Style::DEVOTED } else { &Style::ALL });
+        Self { kinds, calls }
     }
 
     fn act(&self, random: &mut Random) -> Act {
@@ -194,103 +199,7 @@ impl Taste {
             Kind::Rough => Act::Fault(random.pick(&Fault::ROUGH), random.word()),
             Kind::Corrupt => Act::Fault(random.pick(&Fault::CORRUPTING), random.word()),
             Kind::Hostile => Act::Hostile(random.pick(&Hostile::ALL), random.word()),
+            Kind::Tear => Act::Fault(random.pick(&Fault::TEARING), random.word()),
         }
-    }
-}
-
-/// The settings of two ends.
-fn pair(random: &mut Random) -> [Config; 2] {
-    let ends = [config(Role::Client, random), config(Role::Server, random)];
-    // Messages in transmissions are spoken of in two pairs of three, and there by nearly all ends.
-    if random.one_in(3) {
-        return ends;
-    }
-    ends.map(|config| if random.one_in(8) { config } else { extended(config, random) })
-}
-
-/// The same with rtrext-02, which takes Version Two and properties.
-fn extended(config: Config, random: &mut Random) -> Config {
-    let plain = Config { rtr: None, ..config };
-    let both = if random.one_in(8) { plain } else { Config { highest: Version::Two, properties: true, ..plain } };
-    let least = both.receive_size.max(if both.highest == Version::One { 1024 } else { 4096 });
-    let most = both.receive_size_most.max(least);
-    let sized = Config { receive_size: least, receive_size_most: most, ..both };
-    let settings = rtr(sized.highest, random);
-    sized.with_rtr(settings)
-}
-
-fn rtr(highest: Version, random: &mut Random) -> Rtr {
-    let operations = if random.one_in(2) { Operations::ALL } else { Operations::of(random.below(8) as u32) };
-    let limit = |random: &mut Random| random.pick(&[1, 2, 3, 8, 8, 64]);
-    Rtr {
-        operations,
-        tries: random.one_in(2),
-        structure: structure(random).filter(|_| highest == Version::Two),
-        request_limit: limit(random),
-        response_limit: limit(random),
-        reserve: random.between(1, 8),
-        place_from: random.pick(&[1, 100, 1024, 4096]),
-        prefer: random.pick(&[Prefer::Cheaper, Prefer::Groups]),
-        direct: random.pick(&[Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(1000)]),
-        keep: random.pick(&[0u64, 1, 500, 100_000, 10_000_000]),
-    }
-}
-
-/// How receive buffers are made: of small segments, so that messages take several.
-fn structure(random: &mut Random) -> Option<Structure> {
-    let plain = |length| Segment { length, align: 8, target: false };
-    let target = |length| Segment { length, align: 4096, target: true };
-    let segments: &[Segment] = match random.below(8) {
-        0 => &[plain(4096), target(4096)],
-        1 => &[plain(4096), target(8192)],
-        2 => &[plain(2048), target(1024), target(1024), target(1024)],
-        3 => &[plain(1024), target(4096), plain(1024)],
-        4 => &[plain(1024), plain(1024), target(2048), plain(512), target(512), target(4)],
-        5 => &[plain(4096), plain(1024)],
-        _ => return None,
-    };
-    Structure::new(segments).ok()
-}
-
-fn config(role: Role, random: &mut Random) -> Config {
-    let highest = random.pick(&[Version::One, Version::Two, Version::Two, Version::Two]);
-    let calls = random.pick(&[1u16, 2, 3, 8, 16, 64]);
-    let credits = random.between(1, calls.into());
-    let serve = random.pick(&[1u16, 2, 4, 8, 32]);
-    let (calls, credits, serve) = match role {
-        Role::Client if random.one_in(3) => (calls, credits, 0),
-        Role::Server if random.one_in(3) => (0, 0, serve),
-        _ => (calls, credits, serve),
-    };
-    let least = if highest == Version::One { 1024 } else { 4096 };
-    let receive_size = least + random.pick(&[0, 0, 100, 1024, 4096, 12_288]);
-    Config {
-        role,
-        highest,
-        calls,
-        credits,
-        serve,
-        reserve: random.between(1, 4),
-        receive_size,
-        receive_size_most: receive_size + random.pick(&[0, 1000, 4096]),
-        send_size: random.pick(&[1024, 1500, 4096, 8192, 16_384]),
-        limits: Limits {
-            segments: random.pick(&[4, 16, 64, 64]),
-            octets: random.pick(&[1 << 14, 1 << 24, 1 << 24, 1 << 24]),
-        },
-        segments: random.pick(&[1, 4, 16, 64, 64]),
-        segment: random.pick(&[512, 4096, 1 << 16, 1 << 20, 1 << 20]),
-        read_chunks: random.pick(&[0, 1, u32::MAX, u32::MAX]),
-        properties: !random.one_in(4),
-        rtr: None,
-        backward: random.pick(&[Bkreqsup::None, Bkreqsup::Inline, Bkreqsup::Genl, Bkreqsup::Genl]),
-        backward_one: random.one_in(2),
-        remote_invalidation: random.one_in(2),
-        invalidates: random.one_in(2),
-        negotiation_timeout: u64::from(random.between(2_000, 20_000)),
-        memory: u64::from(random.pick(&[1_000u32, 100_000, 10_000_000])),
-        retry: u64::from(random.between(1, 2_000)),
-        retry_most: 100_000,
-        seed: random.word(),
     }
 }

@@ -51,10 +51,14 @@ pub(crate) enum Style {
     Inline,
     /// Around what fits, both ways.
     Long,
+    /// With items and results of which some buffers hold one, and others several.
+    Bulk,
 }
 
 impl Style {
-    pub(crate) const ALL: [Self; 6] = [Self::Any, Self::Any, Self::Any, Self::Null, Self::Inline, Self::Long];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Any, Self::Any, Self::Any, Self::Null, Self::Inline, Self::Long, Self::Bulk];
+    pub(crate) const DEVOTED: [Self; 4] = [Self::Any, Self::Long, Self::Bulk, Self::Bulk];
 }
 
 fn padded(octets: u32) -> u32 {
@@ -69,6 +73,16 @@ fn length(random: &mut Random) -> u32 {
         5..8 => random.between(200, 5000),
         8 => random.between(4000, 20_000),
         _ => random.between(20_000, 200_000),
+    }
+}
+
+/// A length around what a target or a buffer holds.
+fn bulk(random: &mut Random) -> u32 {
+    match random.below(8) {
+        0 => random.between(0, 64),
+        1 => random.pick(&[512, 1024, 2048, 4096, 8192]),
+        2 => random.between(8000, 40_000),
+        _ => random.between(500, 9000),
     }
 }
 
@@ -107,6 +121,7 @@ impl Spec {
             let (length, reply) = (random.between(800, 12_000), random.between(800, 12_000));
             return Self { ready: random.one_in(2), ..Self::new(&[], length, &[], reply) };
         }
+        let length = if style == Style::Bulk { bulk } else { length };
         let few = if style == Style::Inline { [0; 6] } else { [0, 0, 1, 1, 2, MOST] };
         let (items, results) = (random.pick(&few), random.pick(&few));
         let (mut of_items, mut of_results) = ([0; MOST], [0; MOST]);
