@@ -1,13 +1,13 @@
 //! Messages in transmissions of rtrext-02: how they go, what arrives, and what becomes of those that are broken.
 
-use rpcrdma_proto::chunk::{Limits, Segment};
+use rpcrdma_proto::chunk::{Fault, Limits, Segment};
 use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Sent, Served};
 use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::placement::{self, Structure};
 use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
 
-use crate::pair::{End, Packet, exchange, octet, pass, settled, works};
+use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, settled, words, works};
 
 /// Receive buffers of 4 KiB and one target of 64 KiB.
 fn structure() -> Structure {
@@ -224,6 +224,24 @@ fn a_reply_may_be_as_long_as_was_asked_for() {
         let (call, xid, _) = sent(&mut client, &mut server, &READ);
         let result = [Item { position: 100, length: 65_536 }];
         answered(&mut client, &mut server, (call, xid), 65_640, &result);
+    }
+}
+
+/// Memory that a request directs to is no Write list: a reply without rtrext-02 has used none of it.
+#[test]
+fn a_plain_reply_returns_nothing_that_was_directed() {
+    let rtr = Rtr { direct: Direct::Explicit, prefer: Prefer::Groups, ..Rtr::ALL };
+    for returns in [false, true] {
+        let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
+        let both = Call { largest_reply: 67_900, results: &[100, 65_536], ..SHORT };
+        let (_, xid, _) = sent(&mut client, &mut server, &both);
+        let chunk = [1, 1, key(xid, 1), 65_536, 0, OFFSET as u32];
+        let writes = if returns { &chunk[..] } else { &[] };
+        client.receive(&words(&[&[xid, 2, 32, 0, 1, 0], writes, &[0, 0, xid, 1, 0, 0]].concat()));
+        let results: Vec<_> = client.replies(xid).iter().map(|reply| reply.results.len()).collect();
+        let (wanted, failed) =
+            if returns { (vec![], vec![Failure::Reply(Fault::NotAsOffered)]) } else { (vec![0], vec![]) };
+        assert_eq!((results, client.failures(xid)), (wanted, failed));
     }
 }
 
@@ -605,6 +623,7 @@ fn a_reply_that_was_kept_was_sent() {
 fn a_reply_is_not_kept_for_no_time() {
     let rtr = Rtr { keep: 0, ..Rtr::ALL };
     let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(rtr, Config::server()));
+    server.now = 5;
     let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
     answered(&mut client, &mut server, (call, xid), 16_384, &[]);
     assert_eq!((server.session.open(), server.session.poll_timeout()), ((0, 0), None));
