@@ -199,10 +199,6 @@ impl Grants {
         }
     }
 
-    pub(crate) fn highest(&self) -> u32 {
-        self.highest
-    }
-
     /// Receives for calls that may still come.
     pub(crate) fn receives(&self) -> u32 {
         self.highest.saturating_sub(self.pending.len() as u32)

@@ -35,20 +35,25 @@ impl World {
             return;
         }
         loop {
-            while let Some(action) = self.pairs[pair].ends[end].session.poll_action() {
-                self.stats.steps += 1;
-                self.act(pair, end, action);
-            }
-            while let Some(event) = self.pairs[pair].ends[end].session.poll_event() {
-                self.stats.steps += 1;
-                self.tell(pair, end, event);
-            }
+            self.take_actions(pair, end);
             if self.failed.is_some() || !self.transmit(pair, end) {
                 break;
             }
         }
         self.check_polled(pair, end);
         self.set_timer(pair, end);
+    }
+
+    /// Does what is to be done before the next message.
+    pub(crate) fn take_actions(&mut self, pair: usize, end: usize) {
+        while let Some(action) = self.pairs[pair].ends[end].session.poll_action() {
+            self.stats.steps += 1;
+            self.act(pair, end, action);
+        }
+        while let Some(event) = self.pairs[pair].ends[end].session.poll_event() {
+            self.stats.steps += 1;
+            self.tell(pair, end, event);
+        }
     }
 
     fn set_timer(&mut self, pair: usize, end: usize) {

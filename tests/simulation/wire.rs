@@ -54,6 +54,8 @@ impl World {
         let this = &mut self.pairs[pair].ends[end];
         let pauses = self.plan.lazy && !self.healed && this.random.one_in(4);
         if pauses {
+            self.take_actions(pair, end);
+            let this = &mut self.pairs[pair].ends[end];
             let at = now + u64::from(this.random.between(1, 3 * pace));
             (this.late_until, this.wake_at) = (at, at);
             self.at(at, What::Wake { pair, end });
