@@ -5,7 +5,9 @@ use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region,
 use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::placement::{self, Structure};
+use rpcrdma_proto::property::Basic;
 use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
+use rpcrdma_proto::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, ROPT_UPDPROP};
 
 use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, settled, words, works};
 
@@ -627,6 +629,38 @@ fn a_reply_is_not_kept_for_no_time() {
     let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
     answered(&mut client, &mut server, (call, xid), 16_384, &[]);
     assert_eq!((server.session.open(), server.session.poll_timeout()), ((0, 0), None));
+}
+
+/// A ROPT_UPDPROP of one property, with a word.
+fn update(which: u32, value: u32) -> Vec<u8> {
+    words(&[77, 2, 1, 5, 0, ROPT_UPDPROP, 16, 1, which, 4, value])
+}
+
+/// A reply is laid out when the consumer answers, and the requester's buffers may be others when it goes.
+#[test]
+fn a_reply_goes_as_the_buffers_are_when_it_goes() {
+    let sizes = |config| Config { receive_size: 8_192, ..plain(Rtr::ALL, config) };
+    for lowers in [false, true] {
+        let (mut client, mut server) = warm(sizes(Config::client()), plain(Rtr::ALL, Config::server()));
+        let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+        server.session.reply(call, 16_384, &[]).unwrap();
+        if lowers {
+            server.session.ask(Basic::ReceiveBufferSize(5_000)).unwrap();
+            server.receive(&update(PROP_REQREMINV, 1));
+        } else {
+            server.receive(&update(PROP_RBSIZ, 16_000));
+        }
+        exchange(&mut client, &mut server);
+        // If it takes more transmissions than were reserved, the call ends by an error.
+        let found = (client.replies(xid), client.failures(xid));
+        match (found.0.first().and_then(|reply| reply.gathered.as_ref()), found.1.as_slice()) {
+            (Some(message), []) => assert_eq!(whole(&client, message, xid, true), expected(xid, true, 16_384)),
+            (None, [Failure::Peer(PeerError::Header)]) if lowers => {}
+            other => panic!("{lowers}: {other:?}"),
+        }
+        client.events.clear();
+        works(&mut client, &mut server);
+    }
 }
 
 /// What is exposed of a call that goes in transmissions is what it directs, and no more.

@@ -324,8 +324,12 @@ impl Serving {
 
     /// Ends a call without a reply: its version, XID, and whether it was there.
     pub(super) fn end(&mut self, served: Served, answered: bool, out: &mut Queues) -> Option<(u32, Version)> {
-        let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        let open = |call: &&mut Call| matches!(call.life, Service::Given | Service::Replying);
+        let call = self.slots.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
+        if call.life == Service::Replying {
+            self.replies.retain(|key| *key != served.0);
+        }
         call.step(Step::Dropped);
         let parts = call.parts;
         self.credits.drop_all(parts);

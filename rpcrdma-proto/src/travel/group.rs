@@ -297,7 +297,7 @@ pub fn group_reply(answer: &GroupAnswer<'_>) -> Result<GroupReturn, Cannot> {
 }
 
 /// The header and the transmissions of a reply that travels so; none if it does not fit.
-fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupReturn> {
+pub(crate) fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupReturn> {
     let apart = octets(answer.results, placed | written);
     let stream = u32::try_from(u64::from(answer.length).saturating_sub(apart)).ok()?;
     let lengths: ArrayVec<u32, RESULTS> = chosen(answer.results, placed).map(|item| item.length).collect();

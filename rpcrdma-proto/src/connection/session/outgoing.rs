@@ -105,6 +105,10 @@ impl Session {
             self.abilities_told();
             return Some(Transmit { what: Sent::Header, header, invalidate: None, share: None });
         }
+        if self.extension.is_some() && self.refuses_stranded() {
+            return self.transmit_error(buffer);
+        }
+        let Self { link, requests, serving, .. } = self;
         let (config, extension) = (&self.config, self.extension.as_deref());
         let keep = extension.map_or(0, |extension| extension.settings.keep);
         let until = if keep == 0 { 0 } else { now.saturating_add(keep) };
@@ -128,6 +132,15 @@ impl Session {
         let (transmit, sending) = requests.transmit(buffer, &calls, &mut self.out)?;
         self.goes_on(sending);
         Some(transmit)
+    }
+
+    /// Ends the call of the next reply by an error, if that has no way any more.
+    fn refuses_stranded(&mut self) -> bool {
+        let Self { config, link, serving, extension, .. } = self;
+        let groups = extension.as_deref().and_then(Extension::replies);
+        let terms = |version| Terms { groups, ..link.replies(config, version) };
+        let stranded = if serving.has_replies() { serving.stranded(terms) } else { None };
+        stranded.is_some_and(|call| self.refuse_served(call))
     }
 
     /// Keeps what is left of a message that goes in transmissions.
