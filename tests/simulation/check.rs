@@ -135,6 +135,47 @@ impl World {
             return self.fail("calls are served that nobody has begun".to_owned());
         }
         self.check_properties(pair);
+        self.check_credits(pair);
+    }
+
+    /// After transmissions were lost or out of order the next call that is answered has brought an end to all before it. Where it
+    /// is not, since they have all credits, the connection is lost at last.
+    pub(crate) fn check_recovered(&mut self, pair: usize) {
+        if !self.pairs[pair].link.tainted || !self.pairs[pair].link.up {
+            return;
+        }
+        let [client, server] = &self.pairs[pair].ends;
+        let stuck = client.session.available() == 0 || client.calls.iter().any(|call| call.sent == 0);
+        let open = client.calls.iter().chain(&server.calls).find(|call| call.sent_on == self.pairs[pair].link.number);
+        if let Some(open) = open.filter(|_| !stuck && !client.over && !server.over) {
+            let open = format!("{open:?} has no end, though messages go");
+            self.fail(open);
+        }
+        self.disconnect(pair);
+    }
+
+    /// All credits and all receives are there again.
+    fn check_credits(&mut self, pair: usize) {
+        for end in [CLIENT, SERVER] {
+            let (link, this) = (&self.pairs[pair].link, &self.pairs[pair].ends[end]);
+            if this.link != link.number || !this.calls.is_empty() {
+                continue;
+            }
+            let (session, config) = (&this.session, this.session.config());
+            let credits = &link.credits[end];
+            let left = credits.granted().min(config.credits.max(1)).saturating_sub(credits.used());
+            let wanted = if config.calls == 0 { 1 } else { config.credits };
+            let receives = link.grants[end].highest() + config.reserve + wanted;
+            let (available, posted) = (session.available(), session.posted());
+            // A call that had its credits before such a message was sent does not give that one's back.
+            let least = left.saturating_sub(credits.one_way_sent());
+            if !(least..=left).contains(&available) || posted < receives || posted != link.posted(end) {
+                self.fail(format!(
+                    "the {} has {available} credits of {left}, and {posted} receives of {receives}",
+                    super::link::name(end)
+                ));
+            }
+        }
     }
 
     /// Both ends know what the other has told.

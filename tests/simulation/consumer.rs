@@ -299,6 +299,11 @@ impl World {
         };
         let spec = this.serving[at].spec.unwrap_or(Spec::NULL);
         let current = this.link == this.serving[at].link;
+        // The reply may wait while other messages come.
+        if self.plan.lazy && !healed && this.random.one_in(8) {
+            this.late_until = self.now + u64::from(this.random.between(1, 20 * self.plan.pace));
+        }
+        let this = &mut self.pairs[pair].ends[end];
         let declines = this.random.one_in(50) && !healed;
         let wild = this.random.one_in(30) && !healed;
         let answer = Answer::draw(&spec, wild, &mut this.random);

@@ -103,7 +103,12 @@ fn compose(words: &mut Words<'_>, what: Hostile, to: &End, random: &mut Random) 
             words.add(&[random.pick(&[0, 1, 1, 2, any]), random.pick(&[ROPT_XMTREQ, ROPT_XMTRESP, any])]);
             words.add(&[random.pick(&[0, 4, 8, 8, 12, any]), xid, direction]);
         }
-        Hostile::Report => report(words, if random.one_in(2) { xid } else { served(to, random) }, random),
+        Hostile::Report => {
+            // Best of all about a reply that was sent.
+            let sent = to.serving.iter().find(|one| one.answered > 0).map(|one| (one.xid, 1));
+            let other = (if random.one_in(2) { xid } else { served(to, random) }, random.pick(&[0, 1]));
+            report(words, sent.filter(|_| !random.one_in(3)).unwrap_or(other), random);
+        }
     }
 }
 
@@ -144,10 +149,9 @@ fn begin(words: &mut Words<'_>, xid: u32, direction: u32, random: &mut Random) {
 }
 
 /// A report about any message.
-fn report(words: &mut Words<'_>, xid: u32, random: &mut Random) {
+fn report(words: &mut Words<'_>, (xid, direction): (u32, u32), random: &mut Random) {
     let any = random.word();
     let which = random.pick(&[1, 2, 3, 4, 5, 6, 7, 8, any]);
-    let direction = random.pick(&[0, 1]);
     let part = [xid, direction, random.pick(&[0, 1, any])];
     let lead: &[u32] = if random.one_in(3) { &[1, xid, 1 - direction, 0] } else { &[0] };
     let info: &[u32] = match which {

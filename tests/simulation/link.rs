@@ -117,6 +117,11 @@ impl Credits {
         self.granted
     }
 
+    /// Messages that had no answer.
+    pub(crate) fn one_way_sent(&self) -> u32 {
+        self.one_way
+    }
+
     /// A call goes out, in so many messages: whether it may. Its reply may take so many beyond one.
     pub(crate) fn call(&mut self, xid: u32, messages: u32, reserve: u32) -> bool {
         // One call may always be under way (decision D9), unless it takes several credits.
@@ -197,6 +202,11 @@ impl Grants {
         if let Some(at) = self.pending.iter().position(|pending| *pending == xid) {
             self.pending.swap_remove(at);
         }
+    }
+
+    /// The most that was granted.
+    pub(crate) fn highest(&self) -> u32 {
+        self.highest
     }
 
     /// Receives for calls that may still come.

@@ -35,11 +35,11 @@ fn extended(config: Config, random: &mut Random) -> Config {
 pub(crate) fn groups(random: &mut Random) -> [Config; 2] {
     [Role::Client, Role::Server].map(|role| {
         let config = Config { highest: Version::Two, properties: true, ..config(role, random) };
-        let calls = random.pick(&[8u16, 16, 64]);
+        let calls = random.pick(&[3u16, 8, 16, 64]);
         let config = Config {
             calls,
             credits: calls.into(),
-            serve: random.pick(&[4, 16, 32]),
+            serve: random.pick(&[3, 4, 16, 32]),
             segments: 64,
             limits: if random.one_in(4) { config.limits } else { Limits { segments: 64, octets: 1 << 24 } },
             ..extended(Config { send_size: 16_384, ..config }, random)

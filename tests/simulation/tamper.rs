@@ -74,12 +74,13 @@ fn change(message: &mut Message, random: &mut Random) {
     // The XID, the direction, and the operation; or where the first item begins, and in which target; or anything that it says.
     let last = (message.header / 4).max(8) as u32 - 1;
     let at = match random.below(4) {
-        0 => random.pick(&[0, 4, 5]),
+        0 => random.pick(&[0, 0, 4, 5]),
         1 => random.pick(&[11, 13]).min(last),
         _ => random.between(7, last),
     };
     let word = message.word(at as usize);
     let any = random.word();
-    let other = random.pick(&[word ^ 1, word.wrapping_add(1), word.wrapping_sub(1), word + 4, word + 4096, 0, any]);
+    let other =
+        random.pick(&[word ^ 1, word + 2, word.wrapping_add(1), word.wrapping_sub(1), word + 4, word + 4096, 0, any]);
     message.set_word(at as usize, other);
 }

@@ -386,8 +386,8 @@ impl World {
     }
 
     /// The client's consumer tells that it takes backward calls.
-    pub(crate) fn say_ready(&mut self, pair: usize) {
-        if self.pairs[pair].ends[CLIENT].session.config().serve > 0 {
+    pub(crate) fn say_ready(&mut self, pair: usize, anyhow: bool) {
+        if anyhow || self.pairs[pair].ends[CLIENT].session.config().serve > 0 {
             self.call(pair, CLIENT, Spec::NULL, 0);
         }
     }
