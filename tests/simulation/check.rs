@@ -145,7 +145,8 @@ impl World {
             return;
         }
         let [client, server] = &self.pairs[pair].ends;
-        let stuck = client.session.available() == 0 || client.calls.iter().any(|call| call.sent == 0);
+        let last = self.pairs[pair].link.last_call;
+        let stuck = last.is_none_or(|last| client.calls.iter().any(|call| call.xid == last || call.sent == 0));
         let open = client.calls.iter().chain(&server.calls).find(|call| call.sent_on == self.pairs[pair].link.number);
         if let Some(open) = open.filter(|_| !stuck && !client.over && !server.over) {
             let open = format!("{open:?} has no end, though messages go");

@@ -17,7 +17,7 @@ impl World {
         let step = self.plan.script[number];
         let (pair, end) = (step.pair, step.end);
         match step.act {
-            Act::Call(spec, deadline) => self.call(pair, end, spec, deadline),
+            Act::Call(spec, deadline) => drop(self.call(pair, end, spec, deadline)),
             Act::Cancel(which) => {
                 let calls = &self.pairs[pair].ends[end].calls;
                 let open: Vec<_> = calls.iter().filter(|call| !call.cancelled).map(|call| call.xid).collect();
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// The consumer begins a call.
-    pub(crate) fn call(&mut self, pair: usize, end: usize, spec: Spec, ahead: u64) {
+    pub(crate) fn call(&mut self, pair: usize, end: usize, spec: Spec, ahead: u64) -> Option<u32> {
         let deadline = if ahead == 0 { u64::MAX } else { self.now + ahead };
         let wanted = (ahead > 0).then_some(deadline);
         let begun = self.session(pair, end, |session| spec.with(|call| session.call(call, wanted)));
@@ -130,6 +130,7 @@ impl World {
             Err(CallError::Full | CallError::Closed) => {}
         }
         self.poll(pair, end);
+        begun.ok()
     }
 
     pub(crate) fn cancel(&mut self, pair: usize, end: usize, xid: u32) {

@@ -30,6 +30,8 @@ pub(crate) struct Link {
     /// Transmissions of each end that a fault holds back, and until when.
     pub(crate) held: [Vec<usize>; 2],
     pub(crate) until: [Until; 2],
+    /// The client's last call, after all faults are healed.
+    pub(crate) last_call: Option<u32>,
     /// Calls that each end has told its consumer of.
     pub(crate) served: [Vec<u32>; 2],
     /// Whether something came over it that may let a call be served twice.

@@ -386,10 +386,11 @@ impl World {
     }
 
     /// The client's consumer tells that it takes backward calls.
-    pub(crate) fn say_ready(&mut self, pair: usize, anyhow: bool) {
+    pub(crate) fn say_ready(&mut self, pair: usize, anyhow: bool) -> Option<u32> {
         if anyhow || self.pairs[pair].ends[CLIENT].session.config().serve > 0 {
-            self.call(pair, CLIENT, Spec::NULL, 0);
+            return self.call(pair, CLIENT, Spec::NULL, 0);
         }
+        None
     }
 }
 

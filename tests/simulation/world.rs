@@ -235,7 +235,7 @@ impl World {
             for end in [CLIENT, SERVER] {
                 self.poll(pair, end);
             }
-            self.say_ready(pair, recovers);
+            self.pairs[pair].link.last_call = self.say_ready(pair, recovers);
         }
         self.at(self.now + BOUND, What::Rest);
     }
