@@ -301,7 +301,7 @@ impl World {
         let spec = this.serving[at].spec.unwrap_or(Spec::NULL);
         let current = this.link == this.serving[at].link;
         // The reply may wait while other messages come.
-        if self.plan.lazy && !healed && this.random.one_in(8) {
+        if self.plan.lazy && !healed && this.random.one_in(4) {
             this.late_until = self.now + u64::from(this.random.between(1, 20 * self.plan.pace));
         }
         let this = &mut self.pairs[pair].ends[end];

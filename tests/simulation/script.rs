@@ -177,6 +177,10 @@ impl Taste {
         if weather == Weather::Torn {
             kinds.extend(std::iter::repeat_n(Kind::Tear, random.pick(&[4, 8, 16])));
         }
+        if devoted && random.one_in(3) {
+            // Buffers that change while messages are laid out for them.
+            kinds.extend([Kind::Set, Kind::Ask].into_iter().cycle().take(kinds.len() / 4));
+        }
         let calls = random.pick(if devoted { &Style::DEVOTED } else { &Style::ALL });
         Self { kinds, calls }
     }

@@ -47,7 +47,9 @@ pub(crate) fn groups(random: &mut Random) -> [Config; 2] {
         let Some(rtr) = config.rtr.filter(|_| !random.one_in(4)) else { return config };
         let (request_limit, response_limit) = (rtr.request_limit.max(3), rtr.response_limit.max(3));
         let rtr = Rtr { operations: Operations::ALL, prefer: Prefer::Groups, request_limit, response_limit, ..rtr };
-        Config { rtr: Some(Rtr { reserve: rtr.reserve.max(3), ..rtr }), ..config }
+        let grows = if rtr.structure.is_none() { random.pick(&[0, 4096, 12_288]) } else { 0 };
+        let receive_size_most = config.receive_size_most + grows;
+        Config { rtr: Some(Rtr { reserve: rtr.reserve.max(3), ..rtr }), receive_size_most, ..config }
     })
 }
 
