@@ -172,7 +172,11 @@ impl World {
             let (available, posted) = (session.available(), session.posted());
             // A call that had its credits before such a message was sent does not give that one's back.
             let least = left.saturating_sub(credits.one_way_sent());
-            if !(least..=left).contains(&available) || posted < receives || posted != link.posted(end) {
+            if posted != link.posted(end) {
+                let really = link.posted(end);
+                return self.fail(format!("{really} receives are posted, for {posted} that the session knows"));
+            }
+            if !(least..=left).contains(&available) || posted < receives {
                 self.fail(format!(
                     "the {} has {available} credits of {left}, and {posted} receives of {receives}",
                     super::link::name(end)

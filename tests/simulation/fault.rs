@@ -68,7 +68,7 @@ impl Fault {
         Self::LateActions,
         Self::LateCompletions,
     ];
-    pub(crate) const TEARING: [Self; 8] = [
+    pub(crate) const TEARING: [Self; 12] = [
         Self::Disconnect,
         Self::Delay,
         Self::LateActions,
@@ -76,6 +76,10 @@ impl Fault {
         Self::PartDoubled,
         Self::PartsExchanged,
         Self::PartsInterleaved,
+        Self::PartField,
+        Self::PartField,
+        Self::PartField,
+        Self::PartField,
         Self::PartField,
     ];
     pub(crate) const CORRUPTING: [Self; 11] = [

@@ -1,10 +1,15 @@
 //! Faults of the transmissions of a group on their way.
 
+use rpcrdma_proto::v2::rtr::ROPT_XMTRESP;
+
 use super::fault::Fault;
 use super::link::Until;
 use super::message::{Message, Origin};
 use super::random::Random;
 use super::world::World;
+
+/// The item is placed by the Send.
+const XMPTYPE_TBSN: u32 = 2;
 
 impl World {
     /// Puts a message on its way, unless a fault waits for such a one.
@@ -24,7 +29,7 @@ impl World {
         let current = this.link != 0 && this.link == self.pairs[pair].link.number;
         let this = &mut self.pairs[pair].ends[end];
         let wanted = match this.tamper {
-            Some((Fault::PartField, _)) => share.is_some(),
+            Some((Fault::PartField, how)) => suits(self.messages.get(at), how),
             Some(_) => is_part,
             None => false,
         };
@@ -69,18 +74,38 @@ impl World {
     }
 }
 
+/// Whether the fault is one of this transmission: of any, of one that continues a message or begins a reply, or that places an item.
+fn suits(message: &Message, how: u32) -> bool {
+    let Some(share) = message.share else { return false };
+    match how % 4 {
+        0 => true,
+        1 => share.number > 0,
+        2 => message.word(5) == ROPT_XMTRESP,
+        _ => places(message),
+    }
+}
+
+/// Whether it says that its first item is placed.
+fn places(message: &Message) -> bool {
+    message.share.is_some_and(|share| share.number == 0) && message.word(7) > 0 && message.word(10) == XMPTYPE_TBSN
+}
+
 /// Changes a field of a transmission's header: a little, or to anything.
 fn change(message: &mut Message, random: &mut Random) {
-    // The XID, the direction, and the operation; or where the first item begins, and in which target; or anything that it says.
     let last = (message.header / 4).max(8) as u32 - 1;
-    let at = match random.below(4) {
+    let at = match random.below(5) {
+        // The XID, the direction, and the operation.
         0 => random.pick(&[0, 0, 4, 5]),
-        1 => random.pick(&[11, 13]).min(last),
+        // The octets of the Payload stream.
+        1 => last,
+        2 if message.word(5) == ROPT_XMTRESP => last,
+        // Where the first item begins, and in which target.
+        2 | 3 if places(message) => random.pick(&[11, 13]),
         _ => random.between(7, last),
     };
     let word = message.word(at as usize);
     let any = random.word();
-    let other =
-        random.pick(&[word ^ 1, word + 2, word.wrapping_add(1), word.wrapping_sub(1), word + 4, word + 4096, 0, any]);
+    let more = |octets| word.wrapping_add(octets);
+    let other = random.pick(&[word ^ 1, more(1), more(2), more(4), more(4096), word.wrapping_sub(1), 0, any]);
     message.set_word(at as usize, other);
 }
