@@ -237,7 +237,7 @@ fn a_plain_reply_returns_nothing_that_was_directed() {
         let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
         let both = Call { largest_reply: 67_900, results: &[100, 65_536], ..SHORT };
         let (_, xid, _) = sent(&mut client, &mut server, &both);
-        let chunk = [1, 1, key(xid, 1), 65_536, 0, OFFSET as u32];
+        let chunk = [1, 1, key(xid, 1), 65_536, 0, u32::try_from(OFFSET).unwrap()];
         let writes = if returns { &chunk[..] } else { &[] };
         client.receive(&words(&[&[xid, 2, 32, 0, 1, 0], writes, &[0, 0, xid, 1, 0, 0]].concat()));
         let results: Vec<_> = client.replies(xid).iter().map(|reply| reply.results.len()).collect();
