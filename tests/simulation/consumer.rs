@@ -236,15 +236,7 @@ impl World {
                 }
                 self.pairs[pair].ends[end].serving.push(serving);
             }
-            Place::Gathered(message) => {
-                let mut serving = self.take_over_group(pair, end, call, &message);
-                (serving.announced, serving.xid) = (true, xid);
-                if message.has_reads() {
-                    self.fail(format!("the call {xid:#x} came before it was read"));
-                }
-                self.done_with(pair, end, message, true);
-                self.pairs[pair].ends[end].serving.push(serving);
-            }
+            Place::Gathered(message) => self.group_arrived(pair, end, call, xid, message),
             Place::Placed { length } => {
                 let told = self.pairs[pair].ends[end].serving(call).map(|one| {
                     one.xid = xid;

@@ -1,12 +1,13 @@
 //! One end: a session, and what its transport and its consumer know.
 
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Config, Sent, Served, Session};
+use rpcrdma_proto::connection::{Config, Sent, Served, Session, Transmit};
 use rpcrdma_proto::placement::Structure;
 use rpcrdma_proto::version::Version;
 
-use super::fault::Fault;
+use super::fault::{Fault, Seen};
 use super::memory::{Keys, Memory};
+use super::message::Origin;
 use super::random::Random;
 use super::spec::{Answer, Spec};
 
@@ -107,6 +108,47 @@ pub(crate) struct Serving {
     /// How often the whole reply was sent.
     pub(crate) answered: u32,
     pub(crate) reads: Vec<Segment>,
+}
+
+/// What a message is that goes out, whether it may, and what is seen by it.
+pub(crate) type Going = (Origin, bool, [Option<Seen>; 2]);
+
+/// Whether a message begins with it.
+fn begins(transmit: &Transmit) -> bool {
+    transmit.share.is_none_or(|share| share.number == 0)
+}
+
+impl Call {
+    /// A message of it goes out, over this connection.
+    pub(crate) fn goes(&mut self, link: u32, transmit: &Transmit) -> Going {
+        let begins = begins(transmit);
+        // Between its transmissions its memory is not given back.
+        let may = std::mem::replace(&mut self.sending, true) != begins;
+        let again = begins && self.sent > 0;
+        let why = match (self.reported, self.grouped) {
+            _ if !again || self.sent_on != link => None,
+            (true, _) => Some(Seen::SentAgainAsReported),
+            (false, true) => Some(Seen::SentAgainAsUnknown),
+            (false, false) => None,
+        };
+        self.sent += u32::from(begins);
+        (self.sent_on, self.grouped, self.replied) = (link, transmit.share.is_some(), false);
+        (Origin::Call { xid: self.xid, spec: self.spec }, may, [again.then_some(Seen::SentAgain), why])
+    }
+}
+
+impl Serving {
+    /// A message of its reply goes out.
+    pub(crate) fn goes(&mut self, transmit: &Transmit) -> Going {
+        let begins = begins(transmit);
+        let may = std::mem::replace(&mut self.sending, true) != begins;
+        let again = (begins && self.answered > 0).then_some(Seen::ReplySentAgain);
+        self.answered += u32::from(transmit.is_last());
+        let (xid, call) = (self.xid, self.call);
+        let answer = self.answer.filter(|_| self.spec.is_some());
+        let origin = answer.map_or(Origin::Forged, |answer| Origin::Reply { xid, call, answer });
+        (origin, may, [again, None])
+    }
 }
 
 impl End {

@@ -2,7 +2,7 @@
 
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{Config, Reply, Sent, Served, Transmit};
-use rpcrdma_proto::continuation::{Broken, Gathered, How, Operations, Rtr, Source};
+use rpcrdma_proto::continuation::{Broken, Gathered, How, Operations, Report, Rtr, Source};
 use rpcrdma_proto::header::{Body, Header};
 use rpcrdma_proto::v2::rtr::{Loc, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp};
 use rpcrdma_proto::version::Version;
@@ -131,7 +131,7 @@ impl World {
         if !fits && current && !link.tainted {
             self.fail(format!("the {} begins a group that is not taken", name(end)));
         }
-        if message_is_group(self.messages.get(at)) {
+        if self.messages.get(at).share.is_some() {
             let call = matches!(self.messages.get(at).origin, Origin::Call { .. });
             self.seen(if call { Seen::GroupRequest } else { Seen::GroupReply });
             self.see_items(at, call);
@@ -161,6 +161,17 @@ impl World {
         let (at, link) = (self.soon(pair, end), serving.link);
         self.pairs[pair].ends[end].serving.push(serving);
         self.at(at, What::Moved { pair, end, call, link });
+    }
+
+    /// A call has come in transmissions of which nothing is to be read.
+    pub(crate) fn group_arrived(&mut self, pair: usize, end: usize, call: Served, xid: u32, message: Box<Gathered>) {
+        let mut serving = self.take_over_group(pair, end, call, &message);
+        (serving.announced, serving.xid) = (true, xid);
+        if message.has_reads() {
+            self.fail(format!("the call {xid:#x} came before it was read"));
+        }
+        self.done_with(pair, end, message, true);
+        self.pairs[pair].ends[end].serving.push(serving);
     }
 
     /// What is known of a call whose transmissions were just named. All of its octets are where they were sent.
@@ -273,13 +284,7 @@ impl World {
     }
 
     /// A group was broken, which only a fault explains.
-    pub(crate) fn told_broken(
-        &mut self,
-        pair: usize,
-        end: usize,
-        report: rpcrdma_proto::continuation::Report,
-        ours: bool,
-    ) {
+    pub(crate) fn told_broken(&mut self, pair: usize, end: usize, report: Report, ours: bool) {
         if !self.pairs[pair].tainted {
             self.fail(format!("a group was broken: {report:?}"));
         }
@@ -314,10 +319,6 @@ impl World {
         }
         self.messages.free(at);
     }
-}
-
-fn message_is_group(message: &Message) -> bool {
-    message.share.is_some()
 }
 
 /// Whether octets are of one result.

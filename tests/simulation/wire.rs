@@ -5,6 +5,7 @@ use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP};
 use rpcrdma_proto::v2::rtr::ROPT_REPTERR;
 use rpcrdma_proto::version::{THRESHOLD_ONE, Version};
 
+use super::end::Going;
 use super::fault::{Fault, Seen};
 use super::link::{name, other};
 use super::message::{Message, Origin};
@@ -20,6 +21,9 @@ const OPTIONAL: u32 = 5;
 const CALL: u32 = 0;
 /// The error of an operation that is not known.
 const INVAL_OPTION: u32 = 3;
+
+/// A message of a call that is not known.
+const NOBODYS: Going = (Origin::Forged, true, [None; 2]);
 
 impl World {
     /// Takes the next message of a session; false if there is none.
@@ -102,56 +106,19 @@ impl World {
         message.sent_at = self.now;
         message.lay(this.session.laid(transmit));
         let begins = transmit.share.is_none_or(|share| share.number == 0);
-        let mut wrong = false;
-        let mut again = false;
-        let (mut again_on, mut resent) = (None, false);
-        message.origin = match transmit.what {
-            Sent::Header => Origin::Header,
-            Sent::Call { xid } => match this.calls.iter_mut().find(|call| call.xid == xid) {
-                Some(call) => {
-                    wrong = std::mem::replace(&mut call.sending, true) == begins;
-                    call.sent += u32::from(begins);
-                    again_on = Some((call.reported, call.grouped)).filter(|_| begins && call.sent_on == link);
-                    (call.sent_on, call.grouped) = (link, transmit.share.is_some());
-                    call.replied = false;
-                    again = begins && call.sent > 1;
-                    Origin::Call { xid, spec: call.spec }
-                }
-                None => Origin::Forged,
-            },
-            Sent::Reply { call } => {
-                if begins {
-                    message.writes.extend(this.session.writes(call));
-                }
-                match this.serving.iter_mut().find(|one| one.call == call) {
-                    Some(one) => {
-                        wrong = std::mem::replace(&mut one.sending, true) == begins;
-                        resent = begins && one.answered > 0;
-                        one.answered += u32::from(transmit.is_last());
-                        let xid = one.xid;
-                        one.answer.filter(|_| one.spec.is_some()).map_or(Origin::Forged, |answer| Origin::Reply {
-                            xid,
-                            call,
-                            answer,
-                        })
-                    }
-                    None => Origin::Forged,
-                }
-            }
+        if let (Sent::Reply { call }, true) = (transmit.what, begins) {
+            message.writes.extend(this.session.writes(call));
+        }
+        let (origin, may, seen) = match transmit.what {
+            Sent::Header => (Origin::Header, true, [None; 2]),
+            Sent::Call { xid } => this.call(xid).map_or(NOBODYS, |call| call.goes(link, transmit)),
+            Sent::Reply { call } => this.serving(call).map_or(NOBODYS, |one| one.goes(transmit)),
         };
+        let message = self.messages.get_mut(at);
+        message.origin = origin;
         message.fill(message.word(0), matches!(transmit.what, Sent::Reply { .. }));
-        if again {
-            self.seen(Seen::SentAgain);
-        }
-        match again_on {
-            Some((true, _)) => self.seen(Seen::SentAgainAsReported),
-            Some((_, true)) => self.seen(Seen::SentAgainAsUnknown),
-            _ => {}
-        }
-        if resent {
-            self.seen(Seen::ReplySentAgain);
-        }
-        if wrong {
+        seen.into_iter().flatten().for_each(|seen| self.seen(seen));
+        if !may {
             self.fail(format!("sends {:?} while its last Send has its memory", transmit.what));
         }
     }
@@ -225,12 +192,13 @@ impl World {
             _ => true,
         };
         let (granted, used, tainted) = (credits.granted(), credits.used(), link.tainted);
+        let grants = &mut link.grants[end];
         match (origin, kind) {
             (Origin::Reply { .. }, _) | (Origin::Header, (2, OPTIONAL, _, ROPT_RESPROP)) => {
-                link.grants[end].answers(xid, Some(message.word(2)));
+                grants.answers(xid, Some(message.word(2)));
             }
-            (Origin::Header, (2, ERROR, INVAL_OPTION, _)) => link.grants[end].refuses(xid),
-            (Origin::Header, (_, ERROR, ..)) => link.grants[end].answers(xid, None),
+            (Origin::Header, (2, ERROR, INVAL_OPTION, _)) => grants.refuses(xid),
+            (Origin::Header, (_, ERROR, ..)) => grants.answers(xid, None),
             _ => {}
         }
         let reports = matches!((origin, kind), (Origin::Header, (2, OPTIONAL, _, ROPT_REPTERR)));
