@@ -31,7 +31,7 @@ impl World {
                 let before = self.pairs[pair].ends[end].session.peer_properties().receive_buffer_size;
                 if self.session(pair, end, |session| session.ask(value)).is_ok() {
                     self.pairs[pair].ends[end].asked = match value {
-                        Basic::ReceiveBufferSize(size) if size < before => Some((size.max(4096), false, before)),
+                        Basic::ReceiveBufferSize(size) if size < before => Some((size.max(4096), false)),
                         _ => None,
                     };
                     self.note(pair, end, || format!("asks for {value:?}"));
@@ -183,12 +183,7 @@ impl World {
                 }
             }
             Event::CallFailed { xid, why } => self.call_done(pair, end, xid, Some(why)),
-            Event::PropertiesChanged => {
-                // An update to another size that is larger ends what was asked for (decision D17).
-                let this = &mut self.pairs[pair].ends[end];
-                let size = this.session.peer_properties().receive_buffer_size;
-                this.asked = this.asked.filter(|(asked, _, before)| size == *before || size <= *asked);
-            }
+            Event::PropertiesChanged => {}
             Event::PropertyAnswered { .. } => self.pairs[pair].ends[end].asked = None,
             Event::Broken { report, ours } => self.told_broken(pair, end, report, ours),
             Event::PeerError { .. } => self.pairs[pair].ends[end].peer_errors += 1,

@@ -62,8 +62,8 @@ pub(crate) struct End {
     pub(crate) tamper: Option<(Fault, u32)>,
     /// Octets of the first segment of each receive buffer.
     pub(crate) head: usize,
-    /// The size of the peer's receives that this end has asked for, whether the question was sent, and the size until then.
-    pub(crate) asked: Option<(u32, bool, u32)>,
+    /// The size of the peer's receives that this end has asked for, and whether the question was sent.
+    pub(crate) asked: Option<(u32, bool)>,
 }
 
 /// A call of this end.

@@ -139,7 +139,7 @@ impl World {
         };
         // What was asked for binds at once.
         let most = match this.asked {
-            Some((size, true, _)) if message.word(1) == 2 => most.min(size),
+            Some((size, true)) if message.word(1) == 2 => most.min(size),
             _ => most,
         };
         // What a forged message tells, or in which version it is answered, is not what the peer takes.

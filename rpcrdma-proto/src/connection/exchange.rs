@@ -13,10 +13,9 @@ use crate::continuation::{Abilities, Rtr};
 use crate::credit::Requester;
 use crate::property::{ABILITIES, Ability, Answer, Basic, Decision, Disposition, Values, dispositions};
 use crate::v2::properties::{
-    Connprop, PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop,
-    Updprop,
+    Connprop, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
 };
-use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_RTRSUPP};
+use crate::v2::rtr::XPROP_RTRSUPP;
 use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::{THRESHOLD_TWO, Version};
 use crate::xdr::{self, Decode, Encode};
@@ -246,11 +245,7 @@ impl Exchange {
                 let updprop = Updprop::from_bytes(info)?;
                 link.peer.updated(&updprop)?;
                 self.keep(updprop.now.iter());
-                // An update to a larger size ends what we have asked for (decision D17); one of something else does not.
-                let tells_size = |which| which == PROP_RBSIZ || (self.abilities.is_some() && which == XPROP_RBSTRUCT);
-                let of_size = updprop.now.iter().any(|value| tells_size(value.which));
-                let size = link.peer.values().receive_buffer_size;
-                link.asked_size = link.asked_size.filter(|asked| !of_size || size <= *asked);
+                // What we have asked for binds until it is answered: this may have crossed it (decision D17).
                 Ok(Told::Changed)
             }
             _ => Ok(Told::Nothing),
