@@ -30,6 +30,8 @@ pub(crate) struct Link {
     /// Transmissions of each end that a fault holds back, and until when.
     pub(crate) held: [Vec<usize>; 2],
     pub(crate) until: [Until; 2],
+    /// The XID of the message of which a transmission was dropped last: of one that nobody hears of there is no report.
+    pub(crate) dropped: Option<u32>,
     /// The client's last call, after all faults are healed.
     pub(crate) last_call: Option<u32>,
     /// Calls that each end has told its consumer of.

@@ -15,6 +15,9 @@
 //! close for `Overrun`, `Invalidated` or `NoVersion`, a call that hangs until the connection is lost. All else holds: nothing
 //! panics or leaks, each call ends once, its memory is fenced and its Sends are done before, there is a receive for each call
 //! that waits for its reply, no call goes back before its peer is ready, and each close has its reason.
+//!
+//! Transmissions that are dropped, exchanged or interleaved, and nothing else, excuse less: no call is served twice, what is
+//! put together is what was sent, and once a later call is answered none before it hangs.
 
 pub(crate) mod chart;
 mod check;

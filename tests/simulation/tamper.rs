@@ -14,7 +14,7 @@ const XMPTYPE_TBSN: u32 = 2;
 impl World {
     /// Puts a message on its way, unless a fault waits for such a one.
     pub(crate) fn tamper(&mut self, pair: usize, end: usize, at: usize) {
-        let share = self.messages.get(at).share;
+        let (xid, share) = (self.messages.get(at).word(0), self.messages.get(at).share);
         let is_part = share.is_some_and(|share| share.number > 0 || !share.last);
         let link = &mut self.pairs[pair].link;
         if !link.held[end].is_empty() {
@@ -25,11 +25,12 @@ impl World {
             self.send(pair, end, at);
             return held.into_iter().for_each(|at| self.send(pair, end, at));
         }
+        let (was_dropped, number) = (link.dropped == Some(xid), link.number);
         let this = &mut self.pairs[pair].ends[end];
-        let current = this.link != 0 && this.link == self.pairs[pair].link.number;
-        let this = &mut self.pairs[pair].ends[end];
+        let current = this.link == number;
         let wanted = match this.tamper {
             Some((Fault::PartField, how)) => suits(self.messages.get(at), how),
+            Some((Fault::PartDropped, _)) => is_part && !was_dropped,
             Some(_) => is_part,
             None => false,
         };
@@ -42,12 +43,17 @@ impl World {
 
     fn inflict(&mut self, pair: usize, end: usize, at: usize, fault: Fault, how: u32) {
         self.stats.fault(fault);
+        self.note(pair, end, || format!("{fault:?}"));
         self.taint(pair);
+        let xid = self.messages.get(at).word(0);
         let link = &mut self.pairs[pair].link;
         // What is lost or out of order does not make a call be served twice.
         link.again |= matches!(fault, Fault::PartDoubled | Fault::PartField);
         match fault {
-            Fault::PartDropped => self.messages.free(at),
+            Fault::PartDropped => {
+                link.dropped = Some(xid);
+                self.messages.free(at);
+            }
             Fault::PartsExchanged | Fault::PartsInterleaved => {
                 let exchanged = fault == Fault::PartsExchanged;
                 link.until[end] = if exchanged { Until::Next } else { Until::Another };
