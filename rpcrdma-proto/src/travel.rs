@@ -22,6 +22,7 @@ use core::ops::Range;
 use crate::version::Version;
 
 pub use cost::Cost;
+#[cfg(feature = "alloc")]
 pub(crate) use group::laid as group_laid;
 pub use group::{Direct, Direction, GroupAnswer, GroupReturn, Grouped, Groups, Prefer, group_reply};
 
