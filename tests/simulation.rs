@@ -15,7 +15,10 @@ mod simulation;
 use std::time::Instant;
 
 use rpcrdma_proto::connection::Config;
-use simulation::fault::{Fault, Stats};
+use rpcrdma_proto::continuation::Rtr;
+use rpcrdma_proto::placement::{Segment, Structure};
+use rpcrdma_proto::travel::{Direct, Prefer};
+use simulation::fault::{Counts, Fault, Stats};
 use simulation::runner;
 use simulation::script::{Act, CLIENT, Plan, SERVER, Sabotage, Step};
 use simulation::spec::Spec;
@@ -24,6 +27,8 @@ use simulation::spec::Spec;
 const FEW: u64 = 1_000_000;
 const MANY: u64 = 100_000_000;
 const OFTEN: u64 = 1000;
+/// Some of what faults lead to takes several things to meet.
+const SELDOM: u64 = 100;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} is no number")))
@@ -43,8 +48,11 @@ fn rules_hold_whatever_happens() {
     let stats = runner::many(0, steps).unwrap_or_else(|report| panic!("{report}"));
     print(&stats, start);
     let (faults, seen) = stats.counts();
-    let rare: Vec<_> = faults.iter().chain(&seen).filter(|(_, count)| *count < OFTEN).collect();
+    let rare = |all: &Counts, least| all.iter().filter(|(_, count)| *count < least).cloned().collect::<Counts>();
+    let rare = [rare(&faults, OFTEN), rare(&seen, SELDOM)].concat();
     assert!(steps < MANY || rare.is_empty(), "too rare: {rare:?}");
+    let never: Vec<_> = faults.iter().chain(&seen).filter(|(_, count)| *count == 0).collect();
+    assert!(steps < FEW || never.is_empty(), "never: {never:?}");
 }
 
 fn print(stats: &Stats, start: Instant) {
@@ -89,13 +97,42 @@ fn all_kinds() -> Plan {
     ])
 }
 
+/// Messages in several transmissions, in both directions, with items and results that are placed, read and written.
+fn all_groups(structure: Option<Structure>, direct: Direct) -> Plan {
+    let rtr = Rtr { structure, direct, prefer: Prefer::Groups, place_from: 100, ..Rtr::ALL };
+    let call = |items: &[u32], tail, results: &[u32], reply| Act::Call(Spec::new(items, tail, results, reply), 0);
+    let plan = plan(&[
+        (600, CLIENT, call(&[], 9000, &[], 100)),
+        (620, CLIENT, call(&[], 0, &[], 9000)),
+        (640, CLIENT, call(&[9001, 2], 0, &[], 0)),
+        (660, CLIENT, call(&[], 0, &[5000, 9, 6001], 0)),
+        (700, SERVER, call(&[5000], 9000, &[6001], 9000)),
+        (800, CLIENT, Act::Cancel(1)),
+        (900, CLIENT, call(&[70_000, 3000], 3, &[0, 70_000], 5000)),
+        (1300, CLIENT, Act::Drain),
+    ]);
+    let pairs = plan.pairs.into_iter().map(|ends| ends.map(|config| config.with_rtr(rtr))).collect();
+    Plan { pairs, lazy: true, ..plan }
+}
+
 #[test]
 fn a_connection_may_break_at_any_moment() {
-    let events = runner::run_cut(&all_kinds(), None).unwrap();
+    let segments = [(4096, false), (4096, true), (1024, true)];
+    let segments = segments.map(|(length, target)| Segment { length, align: 8, target });
+    let structure = Structure::new(&segments).ok();
+    breaks_anywhere(all_kinds());
+    for direct in [Direct::Cheaper, Direct::Explicit] {
+        breaks_anywhere(all_groups(None, direct));
+        breaks_anywhere(all_groups(structure, direct));
+    }
+}
+
+fn breaks_anywhere(plan: Plan) {
+    let events = runner::run_cut(&plan, None).unwrap();
     assert!(events > 60);
     for cut in 0..events {
         for seed in 0..4 {
-            let plan = Plan { seed, ..all_kinds() };
+            let plan = Plan { seed, ..plan.clone() };
             if let Err(why) = runner::run_cut(&plan, Some(cut)) {
                 panic!("cut before event {cut} of seed {seed}: {why}");
             }

@@ -23,6 +23,8 @@ use core::ops::Range;
 use crate::version::Version;
 
 pub use cost::Cost;
+#[cfg(feature = "alloc")]
+pub(crate) use group::laid as group_laid;
 pub use group::{Direct, Direction, GroupAnswer, GroupReturn, Grouped, Groups, Prefer, group_reply};
 
 /// Arguments of one call that can be moved apart: further ones stay in place.

@@ -1,13 +1,15 @@
 //! Messages in transmissions of rtrext-02: how they go, what arrives, and what becomes of those that are broken.
 
-use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Served};
+use rpcrdma_proto::chunk::{Fault, Limits, Segment};
+use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Sent, Served};
 use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::placement::{self, Structure};
+use rpcrdma_proto::property::Basic;
 use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
+use rpcrdma_proto::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, ROPT_UPDPROP};
 
-use crate::pair::{End, Packet, exchange, octet, pass, settled, works};
+use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, settled, words, works};
 
 /// Receive buffers of 4 KiB and one target of 64 KiB.
 pub(crate) fn structure() -> Structure {
@@ -195,6 +197,61 @@ fn results_that_are_short_or_missing_are_told_so() {
     let items: Vec<_> = message.items.iter().map(|item| (item.position, item.length, item.how.clone())).collect();
     assert_eq!(items, [(100, 100, How::TooShort), (0, 0, How::NoItem)]);
     assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 204));
+}
+
+/// A direction is for the result that it stands for, whatever the results before are worth.
+#[test]
+fn a_result_is_placed_as_itself_behind_one_that_is_not_worth_it() {
+    let directed = [Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(32_768)];
+    for direct in directed {
+        let rtr = Rtr { direct, prefer: Prefer::Groups, ..Rtr::ALL };
+        let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
+        let both = Call { largest_reply: 67_900, results: &[2_000, 65_536, 100], ..SHORT };
+        let results =
+            [(100, 2_000), (2_104, 65_536), (67_644, 100)].map(|(position, length)| Item { position, length });
+        let (call, xid, _) = sent(&mut client, &mut server, &both);
+        server.session.reply(call, 67_744, &results).unwrap();
+        exchange(&mut client, &mut server);
+        let reply = client.replies(xid).pop().unwrap();
+        let message = reply.gathered.unwrap();
+        let items: Vec<_> = message.items.iter().map(|item| (item.result, item.position, item.length)).collect();
+        assert_eq!(items, [(Some(0), 100, 2_000), (Some(1), 2_104, 65_536)], "{direct:?}");
+        assert_eq!(message.items[0].how, How::TooShort);
+        assert!(!matches!(message.items[1].how, How::TooShort | How::NoItem));
+        assert_eq!((message.length, reply.results.len()), (67_744, 3));
+    }
+}
+
+/// What is taken of a peer's own is no limit to what we have asked it for.
+#[test]
+fn a_reply_may_be_as_long_as_was_asked_for() {
+    for direct in [Direct::Cheaper, Direct::Explicit] {
+        let rtr = Rtr { direct, prefer: Prefer::Groups, ..Rtr::ALL };
+        let limits = Limits { octets: 16_384, segments: 0 };
+        let client = Config { limits, ..placing(rtr, Config::client()) };
+        let (mut client, mut server) = warm(client, placing(Rtr::ALL, Config::server()));
+        let (call, xid, _) = sent(&mut client, &mut server, &READ);
+        let result = [Item { position: 100, length: 65_536 }];
+        answered(&mut client, &mut server, (call, xid), 65_640, &result);
+    }
+}
+
+/// Memory that a request directs to is no Write list: a reply without rtrext-02 has used none of it.
+#[test]
+fn a_plain_reply_returns_nothing_that_was_directed() {
+    let rtr = Rtr { direct: Direct::Explicit, prefer: Prefer::Groups, ..Rtr::ALL };
+    for returns in [false, true] {
+        let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
+        let both = Call { largest_reply: 67_900, results: &[100, 65_536], ..SHORT };
+        let (_, xid, _) = sent(&mut client, &mut server, &both);
+        let chunk = [1, 1, key(xid, 1), 65_536, 0, u32::try_from(OFFSET).unwrap()];
+        let writes = if returns { &chunk[..] } else { &[] };
+        client.receive(&words(&[&[xid, 2, 32, 0, 1, 0], writes, &[0, 0, xid, 1, 0, 0]].concat()));
+        let results: Vec<_> = client.replies(xid).iter().map(|reply| reply.results.len()).collect();
+        let (wanted, failed) =
+            if returns { (vec![], vec![Failure::Reply(Fault::NotAsOffered)]) } else { (vec![0], vec![]) };
+        assert_eq!((results, client.failures(xid)), (wanted, failed));
+    }
 }
 
 // spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d
@@ -396,6 +453,45 @@ fn the_buffers_of_a_group_that_is_given_up_are_free() {
     }
 }
 
+/// A reply that nobody waits for any more takes no buffers either.
+#[test]
+fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    server.session.reply(call, 16_384, &[]).unwrap();
+    assert!(pass(&mut server, &mut client));
+    client.session.cancel(xid);
+    assert!(exchange(&mut client, &mut server) > 1);
+    assert_eq!((client.failures(xid), client.forgotten()), (vec![Failure::Cancelled], 0));
+}
+
+/// The peer is told of the first transmission, and of the others nothing more is to be told.
+#[test]
+fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
+    let limits = Limits { octets: 8_192, ..Limits::DEFAULT };
+    let server = Config { limits, ..plain(Rtr { request_limit: 3, ..Rtr::ALL }, Config::server()) };
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), server);
+    let (xid, mut packets) = transmissions(&mut client, &Call { length: 9_000, ..SHORT });
+    // It says that there are more than are taken.
+    packets[0].octets[39] = 9;
+    packets.iter().for_each(|packet| server.receive(&packet.octets));
+    let counters = server.session.counters();
+    assert_eq!((counters.refused, counters.dropped), (1, 0));
+    exchange(&mut client, &mut server);
+    assert_eq!(client.failures(xid), [Failure::Peer(PeerError::Header)]);
+}
+
+/// What a peer breaks at will is told as long as the consumer listens.
+#[test]
+fn broken_groups_do_not_silence_what_is_told_later() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (_, packets) = transmissions(&mut client, &LONG);
+    for _ in 0..100 {
+        server.receive(&packets[1].octets);
+    }
+    assert_eq!(reports(&server).len(), 100);
+}
+
 // spec: rtr-4.2-d, rtr-9.5-e
 #[test]
 fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
@@ -500,6 +596,74 @@ fn a_reply_is_kept_for_a_while() {
     answered(&mut client, &mut server, (call, xid), 16_384, &[]);
     works(&mut client, &mut server);
     assert_eq!(server.session.open(), (0, 0));
+}
+
+/// A reply whose Send is still to be released when the connection is lost is for nobody any more.
+#[test]
+fn a_reply_is_not_kept_beyond_its_connection() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    server.holds.releasing = true;
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    server.lose(1);
+    assert!(!server.session.is_settled());
+    server.session.released(Sent::Reply { call });
+    server.act();
+    assert!(server.session.is_settled());
+    assert!(server.events.contains(&Event::CallEnded { call, answered: true }));
+}
+
+/// That it was kept when the connection was lost does not make it unsent.
+#[test]
+fn a_reply_that_was_kept_was_sent() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    server.lose(1);
+    assert!(server.events.contains(&Event::CallEnded { call, answered: true }));
+}
+
+/// Who keeps replies for no time keeps none: no timer is due at once.
+#[test]
+fn a_reply_is_not_kept_for_no_time() {
+    let rtr = Rtr { keep: 0, ..Rtr::ALL };
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(rtr, Config::server()));
+    server.now = 5;
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    assert_eq!((server.session.open(), server.session.poll_timeout()), ((0, 0), None));
+}
+
+/// A ROPT_UPDPROP of one property, with a word.
+fn update(which: u32, value: u32) -> Vec<u8> {
+    words(&[77, 2, 1, 5, 0, ROPT_UPDPROP, 16, 1, which, 4, value])
+}
+
+/// A reply is laid out when the consumer answers, and the requester's buffers may be others when it goes.
+#[test]
+fn a_reply_goes_as_the_buffers_are_when_it_goes() {
+    let sizes = |config| Config { receive_size: 8_192, ..plain(Rtr::ALL, config) };
+    for lowers in [false, true] {
+        let (mut client, mut server) = warm(sizes(Config::client()), plain(Rtr::ALL, Config::server()));
+        let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+        server.session.reply(call, 16_384, &[]).unwrap();
+        if lowers {
+            server.session.ask(Basic::ReceiveBufferSize(5_000)).unwrap();
+            server.receive(&update(PROP_REQREMINV, 1));
+        } else {
+            server.receive(&update(PROP_RBSIZ, 16_000));
+        }
+        exchange(&mut client, &mut server);
+        // If it takes more transmissions than were reserved, the call ends by an error.
+        let found = (client.replies(xid), client.failures(xid));
+        match (found.0.first().and_then(|reply| reply.gathered.as_ref()), found.1.as_slice()) {
+            (Some(message), []) => assert_eq!(whole(&client, message, xid, true), expected(xid, true, 16_384)),
+            (None, [Failure::Peer(PeerError::Header)]) if lowers => {}
+            other => panic!("{lowers}: {other:?}"),
+        }
+        client.events.clear();
+        works(&mut client, &mut server);
+    }
 }
 
 /// What is exposed of a call that goes in transmissions is what it directs, and no more.

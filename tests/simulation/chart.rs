@@ -7,6 +7,7 @@ use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::header::{Body, Chunks, Header};
 use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
+use rpcrdma_proto::v2::rtr::{ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP};
 use rpcrdma_proto::version::Version;
 
 use super::message::Message;
@@ -125,6 +126,10 @@ fn operation(code: u32) -> String {
         ROPT_REQPROP => "ROPT_REQPROP".to_owned(),
         ROPT_RESPROP => "ROPT_RESPROP".to_owned(),
         ROPT_UPDPROP => "ROPT_UPDPROP".to_owned(),
+        ROPT_XMTREQ => "ROPT_XMTREQ".to_owned(),
+        ROPT_XMTRESP => "ROPT_XMTRESP".to_owned(),
+        ROPT_XMTCONT => "ROPT_XMTCONT".to_owned(),
+        ROPT_REPTERR => "ROPT_REPTERR".to_owned(),
         other => format!("operation {other}"),
     }
 }

@@ -35,7 +35,7 @@ impl World {
         let takes = end == SERVER || !one || (this.config().serve > 0 && this.config().backward_one);
         // Beside what was granted, the peer may send one message that needs no credit.
         let granted = if takes { link.grants[end].receives() + 1 } else { 0 };
-        let (posted, calls) = (link.posted(end), link.credits[end].calls());
+        let (posted, calls) = (link.posted(end), link.credits[end].replies());
         if posted < calls + granted && !link.tainted {
             self.fail(format!("{posted} receives are posted, for {calls} replies and {granted} other messages"));
         }
@@ -50,6 +50,12 @@ impl World {
 
     /// Holds a reply against what its responder has sent.
     pub(crate) fn check_reply(&mut self, pair: usize, end: usize, xid: u32, reply: &Reply) {
+        if reply.results.iter().any(|octets| *octets > 0) {
+            self.seen(Seen::WriteList);
+        }
+        if reply.gathered.is_some() {
+            return self.check_group_reply(pair, end, xid, reply);
+        }
         let message = self.messages.get(reply.buffer.0 as usize);
         let Origin::Reply { xid: of, answer, .. } = message.origin else {
             if message.origin != Origin::Forged {
@@ -65,15 +71,12 @@ impl World {
             && (inline == 0
                 || (reply.inline.end as usize == message.length && reply.inline.start as usize == message.header))
             && lengths(&message.written, reply, &spec)
-            && tiles(&message.parts, &message.written, &answer);
+            && tiles(message.parts.iter().map(|part| &part.octets), &message.written, &answer);
         if !fits {
             let (written, parts) = (message.written.clone(), message.parts.clone());
             self.fail(format!(
                 "the reply to {xid:#x}, {answer:?}, is told as {reply:?}; parts {parts:?}, written {written:?}"
             ));
-        }
-        if reply.results.iter().any(|octets| *octets > 0) {
-            self.seen(Seen::WriteList);
         }
         if reply.long.is_some_and(|octets| octets > 0) {
             self.seen(Seen::ReplyChunk);
@@ -132,6 +135,54 @@ impl World {
             return self.fail("calls are served that nobody has begun".to_owned());
         }
         self.check_properties(pair);
+        self.check_credits(pair);
+    }
+
+    /// After transmissions were lost or out of order the next call that is answered has brought an end to all before it. Where it
+    /// is not, since they have all credits, the connection is lost at last.
+    pub(crate) fn check_recovered(&mut self, pair: usize) {
+        if !self.pairs[pair].link.tainted || !self.pairs[pair].link.up {
+            return;
+        }
+        let [client, server] = &self.pairs[pair].ends;
+        let last = self.pairs[pair].link.last_call;
+        let stuck = last.is_none_or(|last| client.calls.iter().any(|call| call.xid == last || call.sent == 0));
+        // Nobody may take the server's any more.
+        let backward = server.calls.iter().filter(|_| server.session.is_peer_ready());
+        let open = client.calls.iter().chain(backward).find(|call| call.sent_on == self.pairs[pair].link.number);
+        if let Some(open) = open.filter(|_| !stuck && !client.over && !server.over) {
+            let open = format!("{open:?} has no end, though messages go");
+            self.fail(open);
+        }
+        self.disconnect(pair);
+    }
+
+    /// All credits and all receives are there again.
+    fn check_credits(&mut self, pair: usize) {
+        for end in [CLIENT, SERVER] {
+            let (link, this) = (&self.pairs[pair].link, &self.pairs[pair].ends[end]);
+            if this.link != link.number || !this.calls.is_empty() {
+                continue;
+            }
+            let (session, config) = (&this.session, this.session.config());
+            let credits = &link.credits[end];
+            let left = credits.granted().min(config.credits.max(1)).saturating_sub(credits.used());
+            let wanted = if config.calls == 0 { 1 } else { config.credits };
+            let receives = link.grants[end].highest() + config.reserve + wanted;
+            let (available, posted) = (session.available(), session.posted());
+            // A call that had its credits before such a message was sent does not give that one's back.
+            let least = left.saturating_sub(credits.one_way_sent());
+            if posted != link.posted(end) {
+                let really = link.posted(end);
+                return self.fail(format!("{really} receives are posted, for {posted} that the session knows"));
+            }
+            if !(least..=left).contains(&available) || posted < receives {
+                self.fail(format!(
+                    "the {} has {available} credits of {left}, and {posted} receives of {receives}",
+                    super::link::name(end)
+                ));
+            }
+        }
     }
 
     /// Both ends know what the other has told.
@@ -197,7 +248,7 @@ impl World {
 }
 
 /// Whether the lengths that a reply tells are those that were written.
-fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) -> bool {
+pub(crate) fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) -> bool {
     let octets = |wanted: Region| -> Option<u32> {
         let mut sum = 0;
         for (_, at, octets) in written.iter().filter(|(region, ..)| *region == wanted) {
@@ -214,10 +265,21 @@ fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec: &Spec) ->
     results && offered && octets(Region::Reply) == Some(reply.long.unwrap_or(0))
 }
 
+/// Whether what was written is of the result for which it was.
+pub(crate) fn is_of_result((region, at, octets): &(Region, u32, Range<u32>), answer: &Answer) -> bool {
+    let Region::Result(number) = region else { return false };
+    let item = answer.results()[*number];
+    octets.start == item.position + at && octets.end <= item.position + item.length
+}
+
 /// Whether what came inline and what was written are all of a reply, each octet once and in its place, but for the padding of
 /// results that went apart.
-fn tiles(parts: &[Range<u32>], written: &[(Region, u32, Range<u32>)], answer: &Answer) -> bool {
-    let mut all: Vec<(u32, u32, Option<usize>)> = parts.iter().map(|part| (part.start, part.end, None)).collect();
+fn tiles<'a>(
+    parts: impl Iterator<Item = &'a Range<u32>>,
+    written: &[(Region, u32, Range<u32>)],
+    answer: &Answer,
+) -> bool {
+    let mut all: Vec<(u32, u32, Option<usize>)> = parts.map(|part| (part.start, part.end, None)).collect();
     all.extend(written.iter().map(|(region, _, octets)| {
         let result = if let Region::Result(number) = region { Some(*number) } else { None };
         (octets.start, octets.end, result)

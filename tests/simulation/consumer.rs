@@ -1,6 +1,6 @@
 //! The consumers at both ends: what they begin, and what they do about events.
 
-use rpcrdma_proto::connection::{CallError, Event, Failure, Message as Place, Properties, ReplyError, Served, Session};
+use rpcrdma_proto::connection::{CallError, Event, Failure, Message as Place, ReplyError, Served, Session};
 use rpcrdma_proto::property::Basic;
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
@@ -17,7 +17,7 @@ impl World {
         let step = self.plan.script[number];
         let (pair, end) = (step.pair, step.end);
         match step.act {
-            Act::Call(spec, deadline) => self.call(pair, end, spec, deadline),
+            Act::Call(spec, deadline) => drop(self.call(pair, end, spec, deadline)),
             Act::Cancel(which) => {
                 let calls = &self.pairs[pair].ends[end].calls;
                 let open: Vec<_> = calls.iter().filter(|call| !call.cancelled).map(|call| call.xid).collect();
@@ -31,7 +31,7 @@ impl World {
                 let before = self.pairs[pair].ends[end].session.peer_properties().receive_buffer_size;
                 if self.session(pair, end, |session| session.ask(value)).is_ok() {
                     self.pairs[pair].ends[end].asked = match value {
-                        Basic::ReceiveBufferSize(size) if size < before => Some((size.max(4096), false, before)),
+                        Basic::ReceiveBufferSize(size) if size < before => Some((size.max(4096), false)),
                         _ => None,
                     };
                     self.pairs[pair].ends[end].wishes += 1;
@@ -90,11 +90,16 @@ impl World {
             Fault::Corrupted => this.corrupt = Some(how),
             Fault::Truncated => this.truncate = Some(how),
             Fault::Credits => this.credits = Some(how),
+            Fault::PartDropped
+            | Fault::PartDoubled
+            | Fault::PartsExchanged
+            | Fault::PartsInterleaved
+            | Fault::PartField => this.tamper = Some((fault, how)),
         }
     }
 
     /// The consumer begins a call.
-    pub(crate) fn call(&mut self, pair: usize, end: usize, spec: Spec, ahead: u64) {
+    pub(crate) fn call(&mut self, pair: usize, end: usize, spec: Spec, ahead: u64) -> Option<u32> {
         let deadline = if ahead == 0 { u64::MAX } else { self.now + ahead };
         let wanted = (ahead > 0).then_some(deadline);
         let begun = self.session(pair, end, |session| spec.with(|call| session.call(call, wanted)));
@@ -109,6 +114,8 @@ impl World {
                     sending: false,
                     sent: 0,
                     sent_on: 0,
+                    grouped: false,
+                    reported: false,
                     replied: false,
                     keys: 0..0,
                     exposing: None,
@@ -124,6 +131,7 @@ impl World {
             Err(CallError::Full | CallError::Closed) => {}
         }
         self.poll(pair, end);
+        begun.ok()
     }
 
     pub(crate) fn cancel(&mut self, pair: usize, end: usize, xid: u32) {
@@ -167,21 +175,16 @@ impl World {
                 self.seen(Seen::Reply);
                 self.call_done(pair, end, xid, None);
                 let at = reply.buffer.0 as usize;
-                if self.pairs[pair].ends[end].named(at) {
+                if let Some(message) = reply.gathered {
+                    self.done_with(pair, end, message, false);
+                } else if self.pairs[pair].ends[end].named(at) {
                     self.messages.free(at);
                 } else {
                     self.fail(format!("the reply to {xid:#x} is in a buffer that was not kept for it"));
                 }
             }
             Event::CallFailed { xid, why } => self.call_done(pair, end, xid, Some(why)),
-            Event::PropertiesChanged => {
-                // An update to another size that is larger ends what was asked for (decision D17), where nothing can be pending.
-                let this = &mut self.pairs[pair].ends[end];
-                let size = this.session.peer_properties().receive_buffer_size;
-                if this.session.config().properties == Properties::Properties {
-                    this.asked = this.asked.filter(|(asked, _, before)| size == *before || size <= *asked);
-                }
-            }
+            Event::PropertiesChanged => {}
             Event::PropertyAnswered { asked, value } => {
                 if let Basic::ReceiveBufferSize(_) = asked {
                     self.pairs[pair].ends[end].asked = None;
@@ -192,7 +195,7 @@ impl World {
                     None => self.fail(format!("tells what has become of {asked:?}, for which nobody has asked")),
                 }
             }
-            Event::Broken { report, .. } => self.fail(format!("a group was broken: {report:?}")),
+            Event::Broken { report, ours } => self.told_broken(pair, end, report, ours),
             Event::PeerError { .. } => self.pairs[pair].ends[end].peer_errors += 1,
             Event::Operation { operation } => {
                 self.seen(Seen::Operation);
@@ -241,7 +244,7 @@ impl World {
                 }
                 self.pairs[pair].ends[end].serving.push(serving);
             }
-            Place::Gathered(_) => self.fail(format!("the call {xid:#x} came in transmissions")),
+            Place::Gathered(message) => self.group_arrived(pair, end, call, xid, message),
             Place::Placed { length } => {
                 let told = self.pairs[pair].ends[end].serving(call).map(|one| {
                     one.xid = xid;
@@ -255,6 +258,7 @@ impl World {
         }
         self.note(pair, end, || format!("call {xid:#x} arrived"));
         let spec = self.pairs[pair].ends[end].serving(call).and_then(|one| one.spec);
+        self.check_once(pair, end, xid, spec.is_some());
         if end == SERVER
             && spec.is_some_and(|spec| spec.ready)
             && self.pairs[pair].ends[CLIENT].session.config().serve > 0
@@ -270,6 +274,20 @@ impl World {
         self.at(at, What::Answer { pair, end, call });
     }
 
+    /// A call comes to its consumer once on a connection, unless something was forged.
+    fn check_once(&mut self, pair: usize, end: usize, xid: u32, genuine: bool) {
+        let current = self.pairs[pair].ends[end].link == self.pairs[pair].link.number;
+        let link = &mut self.pairs[pair].link;
+        if !genuine || !current {
+            return;
+        }
+        let before = link.served[end].contains(&xid);
+        link.served[end].push(xid);
+        if before && !link.again {
+            self.fail(format!("serves the call {xid:#x} again"));
+        }
+    }
+
     /// The consumer has its reply.
     pub(crate) fn answer(&mut self, pair: usize, end: usize, call: Served) {
         let healed = self.healed;
@@ -282,6 +300,11 @@ impl World {
         };
         let spec = this.serving[at].spec.unwrap_or(Spec::NULL);
         let current = this.link == this.serving[at].link;
+        // The reply may wait while other messages come.
+        if self.plan.lazy && !healed && this.random.one_in(4) {
+            this.late_until = self.now + u64::from(this.random.between(1, 20 * self.plan.pace));
+        }
+        let this = &mut self.pairs[pair].ends[end];
         let declines = this.random.one_in(50) && !healed;
         let wild = this.random.one_in(30) && !healed;
         let answer = Answer::draw(&spec, wild, &mut this.random);
@@ -316,6 +339,9 @@ impl World {
         }
         if answered && !one.announced {
             self.fail(format!("has answered {:#x}, which nobody knew", one.xid));
+        }
+        if !answered && one.answered > 0 {
+            self.fail(format!("has not answered {:#x}, to which the reply was sent", one.xid));
         }
     }
 

@@ -1,10 +1,13 @@
 //! One end: a session, and what its transport and its consumer know.
 
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Config, Served, Session};
+use rpcrdma_proto::connection::{Config, Sent, Served, Session, Transmit};
+use rpcrdma_proto::placement::Structure;
 use rpcrdma_proto::version::Version;
 
+use super::fault::{Fault, Seen};
 use super::memory::{Keys, Memory};
+use super::message::Origin;
 use super::random::Random;
 use super::spec::{Answer, Spec};
 
@@ -53,8 +56,14 @@ pub(crate) struct End {
     /// A promise of the engine's that was made: errors that were told as events.
     pub(crate) peer_errors: u64,
     pub(crate) registered: bool,
-    /// The size of the peer's receives that this end has asked for, whether the question was sent, and the size until then.
-    pub(crate) asked: Option<(u32, bool, u32)>,
+    /// The message of which some transmissions have gone, and the number of the next one.
+    pub(crate) group: Option<(Sent, u32)>,
+    /// A fault that waits for a transmission of a group.
+    pub(crate) tamper: Option<(Fault, u32)>,
+    /// Octets of the first segment of each receive buffer.
+    pub(crate) head: usize,
+    /// The size of the peer's receives that this end has asked for, and whether the question was sent.
+    pub(crate) asked: Option<(u32, bool)>,
     /// Changes that this end has asked for and of which nothing has become yet.
     pub(crate) wishes: u32,
     /// Whether it has answered on this connection that a change is pending, and has not told since that it is not.
@@ -73,6 +82,9 @@ pub(crate) struct Call {
     /// How often it was sent, and over which connection last.
     pub(crate) sent: u32,
     pub(crate) sent_on: u32,
+    /// Whether it went in transmissions of rtrext-02 last, and whether the peer has reported those.
+    pub(crate) grouped: bool,
+    pub(crate) reported: bool,
     /// Whether its reply has come, over a connection without forgeries.
     pub(crate) replied: bool,
     pub(crate) keys: Keys,
@@ -97,7 +109,50 @@ pub(crate) struct Serving {
     pub(crate) reading: bool,
     pub(crate) answer: Option<Answer>,
     pub(crate) sending: bool,
+    /// How often the whole reply was sent.
+    pub(crate) answered: u32,
     pub(crate) reads: Vec<Segment>,
+}
+
+/// What a message is that goes out, whether it may, and what is seen by it.
+pub(crate) type Going = (Origin, bool, [Option<Seen>; 2]);
+
+/// Whether a message begins with it.
+fn begins(transmit: &Transmit) -> bool {
+    transmit.share.is_none_or(|share| share.number == 0)
+}
+
+impl Call {
+    /// A message of it goes out, over this connection.
+    pub(crate) fn goes(&mut self, link: u32, transmit: &Transmit) -> Going {
+        let begins = begins(transmit);
+        // Between its transmissions its memory is not given back.
+        let may = std::mem::replace(&mut self.sending, true) != begins;
+        let again = begins && self.sent > 0;
+        let why = match (self.reported, self.grouped) {
+            _ if !again || self.sent_on != link => None,
+            (true, _) => Some(Seen::SentAgainAsReported),
+            (false, true) => Some(Seen::SentAgainAsUnknown),
+            (false, false) => None,
+        };
+        self.sent += u32::from(begins);
+        (self.sent_on, self.grouped, self.replied) = (link, transmit.share.is_some(), false);
+        (Origin::Call { xid: self.xid, spec: self.spec }, may, [again.then_some(Seen::SentAgain), why])
+    }
+}
+
+impl Serving {
+    /// A message of its reply goes out.
+    pub(crate) fn goes(&mut self, transmit: &Transmit) -> Going {
+        let begins = begins(transmit);
+        let may = std::mem::replace(&mut self.sending, true) != begins;
+        let again = (begins && self.answered > 0).then_some(Seen::ReplySentAgain);
+        self.answered += u32::from(transmit.is_last());
+        let (xid, call) = (self.xid, self.call);
+        let answer = self.answer.filter(|_| self.spec.is_some());
+        let origin = answer.map_or(Origin::Forged, |answer| Origin::Reply { xid, call, answer });
+        (origin, may, [again, None])
+    }
 }
 
 impl End {
@@ -137,6 +192,9 @@ impl End {
             kept: Vec::new(),
             peer_errors: 0,
             registered,
+            group: None,
+            tamper: None,
+            head: config.rtr.and_then(|rtr| rtr.structure).map_or(usize::MAX, head),
             asked: None,
             wishes: 0,
             pends: false,
@@ -154,7 +212,7 @@ impl End {
     /// Takes the faults away that wait.
     pub(crate) fn heal(&mut self) {
         (self.exposures_fail, self.more_segments, self.delay, self.connects_fail) = (false, false, false, 0);
-        (self.corrupt, self.truncate, self.credits) = (None, None, None);
+        (self.corrupt, self.truncate, self.credits, self.tamper) = (None, None, None, None);
         (self.late_until, self.slow_until) = (0, 0);
     }
 
@@ -168,4 +226,8 @@ impl End {
             None => false,
         }
     }
+}
+
+fn head(structure: Structure) -> usize {
+    structure.segments().first().map_or(usize::MAX, |segment| segment.length as usize)
 }

@@ -25,10 +25,20 @@ pub(crate) enum Fault {
     Truncated,
     /// A message grants, or asks for, another number of credits than it should.
     Credits,
+    /// A transmission of a group does not come.
+    PartDropped,
+    /// It comes twice.
+    PartDoubled,
+    /// It comes after the next message.
+    PartsExchanged,
+    /// The rest of a group comes after another message.
+    PartsInterleaved,
+    /// A field of its header is another.
+    PartField,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Disconnect,
         Self::ConnectFails,
         Self::Delay,
@@ -40,6 +50,11 @@ impl Fault {
         Self::Corrupted,
         Self::Truncated,
         Self::Credits,
+        Self::PartDropped,
+        Self::PartDoubled,
+        Self::PartsExchanged,
+        Self::PartsInterleaved,
+        Self::PartField,
     ];
     pub(crate) const ROUGH: [Self; 10] = [
         Self::Disconnect,
@@ -53,8 +68,33 @@ impl Fault {
         Self::LateActions,
         Self::LateCompletions,
     ];
-    pub(crate) const CORRUPTING: [Self; 5] =
-        [Self::Corrupted, Self::Corrupted, Self::Corrupted, Self::Truncated, Self::Credits];
+    pub(crate) const TEARING: [Self; 12] = [
+        Self::Disconnect,
+        Self::Delay,
+        Self::LateActions,
+        Self::PartDropped,
+        Self::PartDoubled,
+        Self::PartsExchanged,
+        Self::PartsInterleaved,
+        Self::PartField,
+        Self::PartField,
+        Self::PartField,
+        Self::PartField,
+        Self::PartField,
+    ];
+    pub(crate) const CORRUPTING: [Self; 11] = [
+        Self::Corrupted,
+        Self::Corrupted,
+        Self::Truncated,
+        Self::Credits,
+        Self::PartDropped,
+        Self::PartDoubled,
+        Self::PartsExchanged,
+        Self::PartsInterleaved,
+        Self::PartField,
+        Self::PartField,
+        Self::PartField,
+    ];
 }
 
 /// A message that no correct peer would send.
@@ -82,10 +122,18 @@ pub(crate) enum Hostile {
     Error,
     /// A reply that invalidates a key of nobody's, or of another call's.
     WrongInvalidation,
+    /// A request of rtrext-02, whole or begun.
+    GroupRequest,
+    /// A reply of rtrext-02.
+    GroupReply,
+    /// A transmission that continues something, or nothing.
+    Continuation,
+    /// A report of a broken group.
+    Report,
 }
 
 impl Hostile {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::WrongVersion,
         Self::UnknownProcedure,
         Self::Padded,
@@ -98,6 +146,10 @@ impl Hostile {
         Self::UnknownOperation,
         Self::Error,
         Self::WrongInvalidation,
+        Self::GroupRequest,
+        Self::GroupReply,
+        Self::Continuation,
+        Self::Report,
     ];
 }
 
@@ -129,10 +181,35 @@ pub(crate) enum Seen {
     AccessDenied,
     VersionOne,
     VersionTwo,
+    /// A call in transmissions of rtrext-02.
+    GroupRequest,
+    GroupReply,
+    PlacedItem,
+    PlacedResult,
+    /// Items of one message that are placed, and others that are read or written.
+    MixedExplicit,
+    TooShort,
+    NoItem,
+    /// An error of a group that was reported: one of each kind.
+    BadHeaderType,
+    BadOperation,
+    BadContinuation,
+    BadSequence,
+    BadXid,
+    BadTarget,
+    BadOffset,
+    BadPayload,
+    /// A call that went again on its connection, since the peer had reported it broken.
+    SentAgainAsReported,
+    /// And one since the peer did not know the operation.
+    SentAgainAsUnknown,
+    ReplySentAgain,
+    /// A group that ended with its connection.
+    CutGroup,
 }
 
 impl Seen {
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 44] = [
         Self::Call,
         Self::BackwardCall,
         Self::Reply,
@@ -158,6 +235,25 @@ impl Seen {
         Self::AccessDenied,
         Self::VersionOne,
         Self::VersionTwo,
+        Self::GroupRequest,
+        Self::GroupReply,
+        Self::PlacedItem,
+        Self::PlacedResult,
+        Self::MixedExplicit,
+        Self::TooShort,
+        Self::NoItem,
+        Self::BadHeaderType,
+        Self::BadOperation,
+        Self::BadContinuation,
+        Self::BadSequence,
+        Self::BadXid,
+        Self::BadTarget,
+        Self::BadOffset,
+        Self::BadPayload,
+        Self::SentAgainAsReported,
+        Self::SentAgainAsUnknown,
+        Self::ReplySentAgain,
+        Self::CutGroup,
     ];
 }
 
@@ -165,7 +261,7 @@ impl Seen {
 pub(crate) type Counts = Vec<(String, u64)>;
 
 /// Counts of many runs.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stats {
     pub(crate) steps: u64,
     pub(crate) runs: u64,
@@ -173,6 +269,19 @@ pub(crate) struct Stats {
     pub(crate) faults: [u64; Fault::ALL.len()],
     pub(crate) hostile: [u64; Hostile::ALL.len()],
     pub(crate) seen: [u64; Seen::ALL.len()],
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            steps: 0,
+            runs: 0,
+            connections: 0,
+            faults: [0; Fault::ALL.len()],
+            hostile: [0; Hostile::ALL.len()],
+            seen: [0; Seen::ALL.len()],
+        }
+    }
 }
 
 impl Stats {

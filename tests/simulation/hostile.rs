@@ -1,5 +1,7 @@
 //! Messages that no correct peer sends.
 
+use rpcrdma_proto::v2::rtr::{ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP};
+
 use super::end::End;
 use super::fault::Hostile;
 use super::message::{Message, Origin};
@@ -29,16 +31,15 @@ impl World {
         }
         let at = self.messages.take();
         let message = self.messages.get_mut(at);
-        message.parts.clear();
-        message.writes.clear();
-        message.written.clear();
-        (message.origin, message.invalidate, message.sent_at) = (Origin::Forged, None, self.now);
+        message.clear();
+        (message.origin, message.sent_at) = (Origin::Forged, self.now);
         let mut words = Words { message, count: 0 };
         compose(&mut words, what, &self.pairs[pair].ends[to], &mut Random::new(how.into()));
         let octets = 4 * words.count;
         let invalidate = words.message.invalidate;
         (message.length, message.header) = (octets, octets);
         self.taint(pair);
+        self.pairs[pair].link.again = true;
         self.stats.hostile(what);
         self.note(pair, to, || format!("forged: {what:?}"));
         let _ = self.pairs[pair].link.take(to);
@@ -90,7 +91,80 @@ fn compose(words: &mut Words<'_>, what: Hostile, to: &End, random: &mut Random) 
             message(words, open(to, random), version, 1);
             words.message.invalidate = Some(any);
         }
+        Hostile::GroupRequest => {
+            let xid = if random.one_in(2) { xid } else { served(to, random) };
+            begin(words, xid, 0, random);
+        }
+        Hostile::GroupReply => begin(words, xid, 1, random),
+        Hostile::Continuation => {
+            let direction = random.pick(&[0, 1]);
+            let xid = if random.one_in(2) { xid } else { served(to, random) };
+            words.add(&[xid, 2, 1, 5, direction, ROPT_XMTCONT, 12]);
+            words.add(&[random.pick(&[0, 1, 1, 2, any]), random.pick(&[ROPT_XMTREQ, ROPT_XMTRESP, any])]);
+            words.add(&[random.pick(&[0, 4, 8, 8, 12, any]), xid, direction]);
+        }
+        Hostile::Report => {
+            // Best of all about a reply that was sent.
+            let sent = to.serving.iter().find(|one| one.answered > 0).map(|one| (one.xid, 1));
+            let other = (if random.one_in(2) { xid } else { served(to, random) }, random.pick(&[0, 1]));
+            report(words, sent.filter(|_| !random.one_in(3)).unwrap_or(other), random);
+        }
     }
+}
+
+/// A call that an end serves, if there is one.
+fn served(end: &End, random: &mut Random) -> u32 {
+    let calls = &end.serving;
+    if calls.is_empty() { random.word() } else { calls[random.below(calls.len() as u64) as usize].xid }
+}
+
+/// The first transmission of a request or a reply, with an item or a direction.
+fn begin(words: &mut Words<'_>, xid: u32, direction: u32, random: &mut Random) {
+    let any = random.word();
+    let length = random.pick(&[4, 64, 1024, any]);
+    let item: &[u32] = match random.below(7) {
+        0 => &[1, 8, length, 2, 0, 1, 0],
+        1 => &[1, 8, length, 2, random.pick(&[0, 4, any]), 2, 0, random.pick(&[1, any])],
+        2 => &[1, 8, length, 1, 1, any, length, 0, 0],
+        3 => &[1, 8, length, random.pick(&[5, 6, any])],
+        _ => &[0],
+    };
+    let directed: &[u32] = match random.below(5) {
+        0 => &[1, 0, 100, 1, 4, 2],
+        1 => &[1, 0, 100, 1, 4, 3, 1, any, length, 0, 0],
+        2 => &[1, 0, 100, 1, 4, 4, 64, 1, any, length, 0, 0],
+        _ => &[0],
+    };
+    let count = random.pick(&[0, 1, 1, 2, 3, any]);
+    let section = random.pick(&[0, 4, 8, 8, 8, 12, any]);
+    let (code, directed, reserve): (_, _, &[u32]) =
+        if direction == 0 { (ROPT_XMTREQ, directed, &[1]) } else { (ROPT_XMTRESP, &[], &[]) };
+    let info = item.len() + directed.len() + reserve.len() + 2;
+    words.add(&[xid, 2, 1, 5, direction, code, 4 * info as u32]);
+    words.add(item);
+    words.add(directed);
+    words.add(&[count]);
+    words.add(reserve);
+    words.add(&[section, xid, direction]);
+}
+
+/// A report about any message.
+fn report(words: &mut Words<'_>, (xid, direction): (u32, u32), random: &mut Random) {
+    let any = random.word();
+    let which = random.pick(&[1, 2, 3, 4, 5, 6, 7, 8, any]);
+    let part = [xid, direction, random.pick(&[0, 1, any])];
+    let lead: &[u32] = if random.one_in(3) { &[1, xid, 1 - direction, 0] } else { &[0] };
+    let info: &[u32] = match which {
+        3 => &[],
+        1 | 2 | 4 | 5 => &[any, 1],
+        _ => &[any, 0, 4],
+    };
+    let length = part.len() + lead.len() + 1 + info.len();
+    words.add(&[xid, 2, 1, 5, 1 - direction, ROPT_REPTERR, 4 * length as u32]);
+    words.add(&part);
+    words.add(lead);
+    words.add(&[which]);
+    words.add(info);
 }
 
 /// A call or a reply without chunks.

@@ -27,6 +27,27 @@ pub(crate) struct Link {
     pub(crate) grants: [Grants; 2],
     /// Whether the first message is swallowed.
     pub(crate) deaf: bool,
+    /// Transmissions of each end that a fault holds back, and until when.
+    pub(crate) held: [Vec<usize>; 2],
+    pub(crate) until: [Until; 2],
+    /// The XID of the message of which a transmission was dropped last: of one that nobody hears of there is no report.
+    pub(crate) dropped: Option<u32>,
+    /// The client's last call, after all faults are healed.
+    pub(crate) last_call: Option<u32>,
+    /// Calls that each end has told its consumer of.
+    pub(crate) served: [Vec<u32>; 2],
+    /// Whether something came over it that may let a call be served twice.
+    pub(crate) again: bool,
+}
+
+/// What lets transmissions go that are held back.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Until {
+    /// The next message has gone.
+    #[default]
+    Next,
+    /// A message has gone that is not of their group.
+    Another,
 }
 
 impl Link {
@@ -61,37 +82,62 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Credits {
     granted: u32,
-    /// Calls without an answer: the XID, and how many one-way messages went before.
-    calls: Vec<(u32, u32)>,
+    calls: Vec<Open>,
     one_way: u32,
     one_way_done: u32,
+    /// Errors that may still come of the transmissions of one call, of which the first was an error already.
+    stale: Vec<u32>,
+}
+
+/// A call without an answer.
+#[derive(Debug)]
+struct Open {
+    xid: u32,
+    /// How many one-way messages went before.
+    before: u32,
+    /// Its transmissions.
+    messages: u32,
+    /// Receives that its reply may take.
+    replies: u32,
 }
 
 impl Default for Credits {
     fn default() -> Self {
-        Self { granted: 1, calls: Vec::new(), one_way: 0, one_way_done: 0 }
+        Self { granted: 1, calls: Vec::new(), one_way: 0, one_way_done: 0, stale: Vec::new() }
     }
 }
 
 impl Credits {
     pub(crate) fn used(&self) -> u32 {
-        self.calls.len() as u32 + self.one_way - self.one_way_done
+        self.calls.iter().map(|call| call.messages).sum::<u32>() + self.one_way - self.one_way_done
     }
 
-    pub(crate) fn calls(&self) -> u32 {
-        self.calls.len() as u32
+    /// Receives that replies may take.
+    pub(crate) fn replies(&self) -> u32 {
+        self.calls.iter().map(|call| call.replies).sum()
     }
 
     pub(crate) fn granted(&self) -> u32 {
         self.granted
     }
 
-    /// A call goes out: whether it may.
-    pub(crate) fn call(&mut self, xid: u32) -> bool {
-        // One call may always be under way (decision D9).
-        let may = self.used() < self.granted || self.calls.is_empty();
-        self.calls.push((xid, self.one_way));
+    /// Messages that had no answer.
+    pub(crate) fn one_way_sent(&self) -> u32 {
+        self.one_way
+    }
+
+    /// A call goes out, in so many messages: whether it may. Its reply may take so many beyond one.
+    pub(crate) fn call(&mut self, xid: u32, messages: u32, reserve: u32) -> bool {
+        // One call may always be under way (decision D9), unless it takes several credits.
+        let alone = messages == 1 && self.calls.is_empty();
+        let may = self.used() + messages <= self.granted || alone;
+        self.calls.push(Open { xid, before: self.one_way, messages, replies: 1 + reserve });
         may
+    }
+
+    /// Receives that are reserved for the reply to a call, beyond one.
+    pub(crate) fn reserve(&self, xid: u32) -> Option<u32> {
+        self.calls.iter().find(|call| call.xid == xid).map(|call| call.replies - 1)
     }
 
     /// The message that tells the properties of a connection: it needs no credit.
@@ -108,12 +154,25 @@ impl Credits {
 
     /// An answer comes; with a grant, if it is one that tells.
     pub(crate) fn answered(&mut self, xid: u32, grant: Option<u32>) {
-        let Some(at) = self.calls.iter().position(|(call, _)| *call == xid) else { return };
-        let (_, before) = self.calls.swap_remove(at);
-        self.one_way_done = self.one_way_done.max(before);
+        let Some(at) = self.calls.iter().position(|call| call.xid == xid) else { return };
+        let call = self.calls.swap_remove(at);
+        // Of several transmissions some may still be under way.
+        self.one_way += if grant.is_none() { call.messages - 1 } else { 0 };
+        self.one_way_done = self.one_way_done.max(call.before);
         if let Some(grant) = grant {
             self.granted = grant.max(1);
         }
+    }
+
+    /// The operation of a call is not known: each of its transmissions is told so.
+    pub(crate) fn unknown(&mut self, xid: u32) {
+        if let Some(at) = self.stale.iter().position(|stale| *stale == xid) {
+            self.stale.swap_remove(at);
+            return;
+        }
+        let messages = self.calls.iter().find(|call| call.xid == xid).map_or(1, |call| call.messages);
+        self.stale.extend(std::iter::repeat_n(xid, messages as usize - 1));
+        self.answered(xid, None);
     }
 }
 
@@ -138,10 +197,20 @@ impl Grants {
 
     /// An answer goes out; with a grant, if it is one that tells.
     pub(crate) fn answers(&mut self, xid: u32, grant: Option<u32>) {
+        self.pending.retain(|pending| *pending != xid);
+        self.highest = self.highest.max(grant.unwrap_or(0));
+    }
+
+    /// A transmission is told to be of an operation that is not known: the others are told so by themselves.
+    pub(crate) fn refuses(&mut self, xid: u32) {
         if let Some(at) = self.pending.iter().position(|pending| *pending == xid) {
             self.pending.swap_remove(at);
         }
-        self.highest = self.highest.max(grant.unwrap_or(0));
+    }
+
+    /// The most that was granted.
+    pub(crate) fn highest(&self) -> u32 {
+        self.highest
     }
 
     /// Receives for calls that may still come.

@@ -15,12 +15,16 @@
 //! close for `Overrun`, `Invalidated` or `NoVersion`, a call that hangs until the connection is lost. All else holds: nothing
 //! panics or leaks, each call ends once, its memory is fenced and its Sends are done before, there is a receive for each call
 //! that waits for its reply, no call goes back before its peer is ready, and each close has its reason.
+//!
+//! Transmissions that are dropped, exchanged or interleaved, and nothing else, excuse less: no call is served twice, what is
+//! put together is what was sent, and once a later call is answered none before it hangs.
 
 pub(crate) mod chart;
 mod check;
 mod consumer;
 mod end;
 pub(crate) mod fault;
+mod groups;
 mod hostile;
 mod link;
 mod memory;
@@ -28,7 +32,9 @@ mod message;
 pub(crate) mod random;
 pub(crate) mod runner;
 pub(crate) mod script;
+mod settings;
 pub(crate) mod spec;
+mod tamper;
 mod transport;
 mod wire;
 mod world;

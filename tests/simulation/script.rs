@@ -3,13 +3,11 @@
 
 use std::fmt;
 
-use rpcrdma_proto::chunk::Limits;
-use rpcrdma_proto::connection::{Config, Properties, Role};
-use rpcrdma_proto::v2::properties::Bkreqsup;
-use rpcrdma_proto::version::Version;
+use rpcrdma_proto::connection::Config;
 
 use super::fault::{Fault, Hostile};
 use super::random::{Random, mix};
+use super::settings::{self, pair};
 use super::spec::{Spec, Style};
 
 /// Which end of a pair.
@@ -91,21 +89,26 @@ pub(crate) enum Weather {
     Rough,
     /// And messages are corrupt or hostile.
     Hostile,
+    /// Connections are lost, and transmissions of groups are, or come in another order.
+    Torn,
 }
 
 impl Plan {
     /// The plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let weather = random.pick(&[Weather::Fair, Weather::Rough, Weather::Rough, Weather::Hostile]);
+        const ALL: [Weather; 5] = [Weather::Fair, Weather::Rough, Weather::Rough, Weather::Hostile, Weather::Torn];
+        let weather = random.pick(&ALL);
         Self::in_weather(seed, weather, &mut random)
     }
 
     pub(crate) fn in_weather(seed: u64, weather: Weather, random: &mut Random) -> Self {
         let count = random.pick(&[1, 1, 1, 2, 3]);
-        let pairs: Vec<_> = (0..count).map(|_| pair(random)).collect();
+        // Else messages in several transmissions would be rare, which take much at both ends.
+        let devoted = weather == Weather::Torn || random.one_in(3);
+        let pairs: Vec<_> = (0..count).map(|_| if devoted { settings::groups(random) } else { pair(random) }).collect();
         let span = u64::from(random.pick(&[300u32, 3000, 20_000, 100_000]));
-        let taste = Taste::draw(weather, random);
+        let taste = Taste::draw(weather, devoted, random);
         let mut script = Vec::new();
         for _ in 0..random.between(4, 30) * count {
             let (at, pair) = (random.below(span), random.below(u64::from(count)) as usize);
@@ -143,6 +146,7 @@ enum Kind {
     Rough,
     Corrupt,
     Hostile,
+    Tear,
 }
 
 /// What one run likes: some kinds of acts it never has, and some often. So rare things meet each other.
@@ -153,7 +157,7 @@ struct Taste {
 }
 
 impl Taste {
-    fn draw(weather: Weather, random: &mut Random) -> Self {
+    fn draw(weather: Weather, devoted: bool, random: &mut Random) -> Self {
         const FAIR: [Kind; 7] =
             [Kind::Cancel, Kind::Set, Kind::Ask, Kind::Operate, Kind::Unready, Kind::Keep, Kind::Grant];
         let mut kinds = vec![Kind::Call; random.pick(&[2, 10, 30])];
@@ -170,7 +174,15 @@ impl Taste {
             kinds.extend(std::iter::repeat_n(Kind::Corrupt, random.pick(&[0, 2, 4])));
             kinds.extend(std::iter::repeat_n(Kind::Hostile, random.pick(&[0, 2, 6])));
         }
-        Self { kinds, calls: random.pick(&Style::ALL) }
+        if weather == Weather::Torn {
+            kinds.extend(std::iter::repeat_n(Kind::Tear, random.pick(&[4, 8, 16])));
+        }
+        if devoted && random.one_in(3) {
+            // Buffers that change while messages are laid out for them.
+            kinds.extend([Kind::Set, Kind::Ask].into_iter().cycle().take(kinds.len() / 4));
+        }
+        let calls = random.pick(if devoted { &Style::DEVOTED } else { &Style::ALL });
+        Self { kinds, calls }
     }
 
     fn act(&self, random: &mut Random) -> Act {
@@ -191,58 +203,7 @@ impl Taste {
             Kind::Rough => Act::Fault(random.pick(&Fault::ROUGH), random.word()),
             Kind::Corrupt => Act::Fault(random.pick(&Fault::CORRUPTING), random.word()),
             Kind::Hostile => Act::Hostile(random.pick(&Hostile::ALL), random.word()),
+            Kind::Tear => Act::Fault(random.pick(&Fault::TEARING), random.word()),
         }
-    }
-}
-
-/// The settings of two ends.
-fn pair(random: &mut Random) -> [Config; 2] {
-    // Now and then each end speaks another draft: then little is told, and all else goes on.
-    let draft = random.pick(&[Properties::Properties, Properties::Characteristics]);
-    let other =
-        if random.one_in(10) { random.pick(&[Properties::Properties, Properties::Characteristics]) } else { draft };
-    [config(Role::Client, draft, random), config(Role::Server, other, random)]
-}
-
-fn config(role: Role, draft: Properties, random: &mut Random) -> Config {
-    let highest = random.pick(&[Version::One, Version::Two, Version::Two, Version::Two]);
-    let calls = random.pick(&[1u16, 2, 3, 8, 16, 64]);
-    let credits = random.between(1, calls.into());
-    let serve = random.pick(&[1u16, 2, 4, 8, 32]);
-    let (calls, credits, serve) = match role {
-        Role::Client if random.one_in(3) => (calls, credits, 0),
-        Role::Server if random.one_in(3) => (0, 0, serve),
-        _ => (calls, credits, serve),
-    };
-    let least = if highest == Version::One { 1024 } else { 4096 };
-    let receive_size = least + random.pick(&[0, 0, 100, 1024, 4096, 12_288]);
-    Config {
-        role,
-        highest,
-        calls,
-        credits,
-        serve,
-        reserve: random.between(1, 4),
-        receive_size,
-        receive_size_most: receive_size + random.pick(&[0, 1000, 4096, 12_288]),
-        send_size: random.pick(&[1024, 1500, 4096, 8192, 16_384]),
-        limits: Limits {
-            segments: random.pick(&[4, 16, 64, 64]),
-            octets: random.pick(&[1 << 14, 1 << 24, 1 << 24, 1 << 24]),
-        },
-        segments: random.pick(&[1, 4, 16, 64, 64]),
-        segment: random.pick(&[512, 4096, 1 << 16, 1 << 20, 1 << 20]),
-        read_chunks: random.pick(&[0, 1, u32::MAX, u32::MAX]),
-        properties: if random.one_in(4) { Properties::None } else { draft },
-        rtr: None,
-        backward: random.pick(&[Bkreqsup::None, Bkreqsup::Inline, Bkreqsup::Genl, Bkreqsup::Genl]),
-        backward_one: random.one_in(2),
-        remote_invalidation: random.one_in(2),
-        invalidates: random.one_in(2),
-        negotiation_timeout: u64::from(random.between(2_000, 20_000)),
-        memory: u64::from(random.pick(&[1_000u32, 100_000, 10_000_000])),
-        retry: u64::from(random.between(1, 2_000)),
-        retry_most: 100_000,
-        seed: random.word(),
     }
 }

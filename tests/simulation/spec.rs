@@ -51,10 +51,14 @@ pub(crate) enum Style {
     Inline,
     /// Around what fits, both ways.
     Long,
+    /// With items and results of which some buffers hold one, and others several.
+    Bulk,
 }
 
 impl Style {
-    pub(crate) const ALL: [Self; 6] = [Self::Any, Self::Any, Self::Any, Self::Null, Self::Inline, Self::Long];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Any, Self::Any, Self::Any, Self::Null, Self::Inline, Self::Long, Self::Bulk];
+    pub(crate) const DEVOTED: [Self; 4] = [Self::Any, Self::Long, Self::Bulk, Self::Bulk];
 }
 
 fn padded(octets: u32) -> u32 {
@@ -69,6 +73,16 @@ fn length(random: &mut Random) -> u32 {
         5..8 => random.between(200, 5000),
         8 => random.between(4000, 20_000),
         _ => random.between(20_000, 200_000),
+    }
+}
+
+/// A length around what a target or a buffer holds.
+fn bulk(random: &mut Random) -> u32 {
+    match random.below(8) {
+        0 => random.between(0, 64),
+        1 => random.pick(&[512, 1024, 2048, 4096, 8192]),
+        2 => random.between(8000, 40_000),
+        _ => random.between(500, 9000),
     }
 }
 
@@ -107,6 +121,7 @@ impl Spec {
             let (length, reply) = (random.between(800, 12_000), random.between(800, 12_000));
             return Self { ready: random.one_in(2), ..Self::new(&[], length, &[], reply) };
         }
+        let length = if style == Style::Bulk { bulk } else { length };
         let few = if style == Style::Inline { [0; 6] } else { [0, 0, 1, 1, 2, MOST] };
         let (items, results) = (random.pick(&few), random.pick(&few));
         let (mut of_items, mut of_results) = ([0; MOST], [0; MOST]);
@@ -164,8 +179,12 @@ pub(crate) struct Answer {
 impl Answer {
     /// A reply to such a call; one that may not fit, if `wild`.
     pub(crate) fn draw(spec: &Spec, wild: bool, random: &mut Random) -> Self {
-        let mut answer = Self { length: REPLY, count: spec.result_count, ..Self::default() };
-        for (place, most) in answer.results.iter_mut().zip(spec.results()) {
+        // Some results may be missing: the last ones, since they have no numbers.
+        let several = spec.result_count > 1;
+        let missing = if several && random.one_in(8) { random.below(MOST as u64) as usize } else { 0 };
+        let count = spec.result_count.saturating_sub(missing);
+        let mut answer = Self { length: REPLY, count, ..Self::default() };
+        for (place, most) in answer.results.iter_mut().zip(&spec.results()[..count]) {
             let octets = match random.below(4) {
                 0 => 0,
                 1 => random.between(0, *most),
@@ -187,5 +206,11 @@ impl Answer {
 
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Whether octets are padding of a result.
+    pub(crate) fn is_padding(&self, at: u32, length: u32) -> bool {
+        let mut results = self.results[..self.count].iter();
+        results.any(|(position, octets)| at == position + octets && length == padded(*octets) - octets && length > 0)
     }
 }

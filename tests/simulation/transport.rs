@@ -35,20 +35,25 @@ impl World {
             return;
         }
         loop {
-            while let Some(action) = self.pairs[pair].ends[end].session.poll_action() {
-                self.stats.steps += 1;
-                self.act(pair, end, action);
-            }
-            while let Some(event) = self.pairs[pair].ends[end].session.poll_event() {
-                self.stats.steps += 1;
-                self.tell(pair, end, event);
-            }
+            self.take_actions(pair, end);
             if self.failed.is_some() || !self.transmit(pair, end) {
                 break;
             }
         }
         self.check_polled(pair, end);
         self.set_timer(pair, end);
+    }
+
+    /// Does what is to be done before the next message.
+    pub(crate) fn take_actions(&mut self, pair: usize, end: usize) {
+        while let Some(action) = self.pairs[pair].ends[end].session.poll_action() {
+            self.stats.steps += 1;
+            self.act(pair, end, action);
+        }
+        while let Some(event) = self.pairs[pair].ends[end].session.poll_event() {
+            self.stats.steps += 1;
+            self.tell(pair, end, event);
+        }
     }
 
     fn set_timer(&mut self, pair: usize, end: usize) {
@@ -96,9 +101,8 @@ impl World {
             Action::Expose { xid } => self.expose(pair, end, xid),
             Action::Fence { xid, invalidated } => self.fence(pair, end, xid, invalidated),
             Action::Read { call, buffer, .. } => self.read(pair, end, call, buffer),
-            // Its buffers are numbers.
-            Action::Free { message } => self.pairs[pair].ends[end].session.recycle(message),
-            Action::Gather { .. } => self.fail("puts a message together that did not come in parts".to_owned()),
+            Action::Gather { call, message } => self.gather(pair, end, call, message),
+            Action::Free { message } => self.freed(pair, end, message),
             Action::Close { why } => self.close(pair, end, why),
         }
     }
@@ -148,6 +152,7 @@ impl World {
             return self.at(at, What::Accepted { pair, attempt, fails });
         }
         let (number, deaf) = (self.pairs[pair].link.number + 1, std::mem::take(&mut self.pairs[pair].deaf_next));
+        self.forget_held(pair);
         self.pairs[pair].link = Link::new(number, deaf);
         let private = self.pairs[pair].ends[CLIENT].session.config().private_data();
         let now = self.now;
@@ -229,6 +234,7 @@ impl World {
         }
         let now = self.now;
         self.note(pair, end, || "lost".to_owned());
+        self.cut(pair, end);
         self.session(pair, end, |session| session.lost(now, Reason::Lost));
         self.poll(pair, end);
     }
@@ -358,6 +364,11 @@ impl World {
         if !self.pairs[pair].ends[end].named(message) {
             self.fail(format!("names the buffer {message}, which was not kept for it"));
         }
+        self.serving_of(pair, end, call, message)
+    }
+
+    /// What is known of a call that came in a message.
+    pub(crate) fn serving_of(&self, pair: usize, end: usize, call: Served, message: usize) -> Serving {
         let (xid, spec) = match self.messages.get(message).origin {
             Origin::Call { xid, spec } => (xid, Some(spec)),
             _ => (0, None),
@@ -372,6 +383,7 @@ impl World {
             reading: false,
             answer: None,
             sending: false,
+            answered: 0,
             reads: Vec::new(),
         }
     }

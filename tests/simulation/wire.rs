@@ -2,8 +2,10 @@
 
 use rpcrdma_proto::connection::{Buffer, Held, Properties, Sent, Transmit};
 use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
+use rpcrdma_proto::v2::rtr::ROPT_REPTERR;
 use rpcrdma_proto::version::{THRESHOLD_ONE, Version};
 
+use super::end::Going;
 use super::fault::{Fault, Seen};
 use super::link::{name, other};
 use super::message::{Message, Origin};
@@ -17,6 +19,11 @@ const NOMSG: u32 = 1;
 const ERROR: u32 = 4;
 const OPTIONAL: u32 = 5;
 const CALL: u32 = 0;
+/// The error of an operation that is not known.
+const INVAL_OPTION: u32 = 3;
+
+/// A message of a call that is not known.
+const NOBODYS: Going = (Origin::Forged, true, [None; 2]);
 
 impl World {
     /// Takes the next message of a session; false if there is none.
@@ -28,21 +35,40 @@ impl World {
             return false;
         };
         self.stats.steps += 1;
+        self.check_order(pair, end, &transmit);
         self.describe(pair, end, at, &transmit);
         self.check_sent(pair, end, at);
         let released = self.soon(pair, end);
         let this = &mut self.pairs[pair].ends[end];
         this.sends_until = this.sends_until.max(released);
-        self.at(released, What::Released { pair, end, what: transmit.what });
-        if self.plan.sabotage == Some(Sabotage::EarlyRelease) {
-            self.session(pair, end, |session| session.released(transmit.what));
+        if transmit.is_last() {
+            let released = this.sends_until;
+            self.at(released, What::Released { pair, end, what: transmit.what });
+            if self.plan.sabotage == Some(Sabotage::EarlyRelease) {
+                self.session(pair, end, |session| session.released(transmit.what));
+            }
         }
-        self.send(pair, end, at);
-        true
+        self.tamper(pair, end, at);
+        transmit.is_last() || !self.pauses(pair, end)
+    }
+
+    /// Whether the transport takes a rest between two transmissions of a message, with which it has done nothing wrong.
+    fn pauses(&mut self, pair: usize, end: usize) -> bool {
+        let (now, pace) = (self.now, self.plan.pace);
+        let this = &mut self.pairs[pair].ends[end];
+        let pauses = self.plan.lazy && !self.healed && this.random.one_in(4);
+        if pauses {
+            self.take_actions(pair, end);
+            let this = &mut self.pairs[pair].ends[end];
+            let at = now + u64::from(this.random.between(1, 3 * pace));
+            (this.late_until, this.wake_at) = (at, at);
+            self.at(at, What::Wake { pair, end });
+        }
+        pauses
     }
 
     /// Puts a message on its way.
-    fn send(&mut self, pair: usize, end: usize, at: usize) {
+    pub(crate) fn send(&mut self, pair: usize, end: usize, at: usize) {
         let arrives = self.soon(pair, end) + 1;
         let delay = std::mem::take(&mut self.pairs[pair].ends[end].delay);
         let first = self.pairs[pair].link.sent[end] == 0;
@@ -74,54 +100,25 @@ impl World {
     fn describe(&mut self, pair: usize, end: usize, at: usize, transmit: &Transmit) {
         let this = &mut self.pairs[pair].ends[end];
         let (link, message) = (this.link, self.messages.get_mut(at));
+        message.clear();
         message.header = transmit.header;
-        message.invalidate = transmit.invalidate;
+        (message.invalidate, message.share) = (transmit.invalidate, transmit.share);
         message.sent_at = self.now;
-        message.parts.clear();
-        message.writes.clear();
-        message.written.clear();
-        message.parts.extend(this.session.parts(transmit.what));
-        message.length = message.header + message.inline() as usize;
-        let mut wrong = false;
-        let mut again = false;
-        message.origin = match transmit.what {
-            Sent::Header => Origin::Header,
-            Sent::Call { xid } => match this.calls.iter_mut().find(|call| call.xid == xid) {
-                Some(call) => {
-                    wrong = std::mem::replace(&mut call.sending, true);
-                    call.sent += 1;
-                    call.sent_on = link;
-                    call.replied = false;
-                    again = call.sent > 1;
-                    Origin::Call { xid, spec: call.spec }
-                }
-                None => Origin::Forged,
-            },
-            Sent::Reply { call } => {
-                message.writes.extend(this.session.writes(call));
-                match this.serving.iter_mut().find(|one| one.call == call) {
-                    Some(one) => {
-                        wrong = std::mem::replace(&mut one.sending, true);
-                        let xid = one.xid;
-                        one.answer.filter(|_| one.spec.is_some()).map_or(Origin::Forged, |answer| Origin::Reply {
-                            xid,
-                            call,
-                            answer,
-                        })
-                    }
-                    None => Origin::Forged,
-                }
-            }
+        message.lay(this.session.laid(transmit));
+        let begins = transmit.share.is_none_or(|share| share.number == 0);
+        if let (Sent::Reply { call }, true) = (transmit.what, begins) {
+            message.writes.extend(this.session.writes(call));
+        }
+        let (origin, may, seen) = match transmit.what {
+            Sent::Header => (Origin::Header, true, [None; 2]),
+            Sent::Call { xid } => this.call(xid).map_or(NOBODYS, |call| call.goes(link, transmit)),
+            Sent::Reply { call } => this.serving(call).map_or(NOBODYS, |one| one.goes(transmit)),
         };
-        if message.inline() >= 8 {
-            let (xid, reply) = (message.word(0), matches!(transmit.what, Sent::Reply { .. }));
-            message.set_word(message.header / 4, xid);
-            message.set_word(message.header / 4 + 1, u32::from(reply));
-        }
-        if again {
-            self.seen(Seen::SentAgain);
-        }
-        if wrong {
+        let message = self.messages.get_mut(at);
+        message.origin = origin;
+        message.fill(message.word(0), matches!(transmit.what, Sent::Reply { .. }));
+        seen.into_iter().flatten().for_each(|seen| self.seen(seen));
+        if !may {
             self.fail(format!("sends {:?} while its last Send has its memory", transmit.what));
         }
     }
@@ -142,13 +139,14 @@ impl World {
         };
         // What was asked for binds at once.
         let most = match this.asked {
-            Some((size, true, _)) if message.word(1) == 2 => most.min(size),
+            Some((size, true)) if message.word(1) == 2 => most.min(size),
             _ => most,
         };
         // What a forged message tells, or in which version it is answered, is not what the peer takes.
         let most = if self.pairs[pair].link.tainted { ours.send_size.max(THRESHOLD_ONE) } else { most };
         let length = message.length;
-        let rpc_call = matches!(message.origin, Origin::Call { .. });
+        let begins = message.share.is_none_or(|share| share.number == 0);
+        let rpc_call = matches!(message.origin, Origin::Call { .. }) && begins;
         let unready = rpc_call && end != CLIENT && !self.pairs[pair].link.ready && self.is_up(pair, end);
         if length > most as usize {
             self.fail(format!("sends {length} octets, and {most} are taken"));
@@ -193,14 +191,25 @@ impl World {
             self.pairs[pair].ends[end].asked.iter_mut().for_each(|asked| asked.1 = true);
         }
         let kind = (message.word(1), procedure, message.word(4), message.word(5));
-        let origin = message.origin;
+        let (origin, begins) = (message.origin, message.share.is_none_or(|share| share.number == 0));
+        if begins {
+            self.check_group(pair, end, at);
+        }
+        let message = self.messages.get(at);
+        let (messages, reserve) = super::groups::outline(message);
         if self.pairs[pair].ends[end].link != self.pairs[pair].link.number {
             return;
         }
         let link = &mut self.pairs[pair].link;
         let credits = &mut link.credits[end];
         let may = match (origin, kind) {
-            (Origin::Call { .. }, _) | (Origin::Header, (2, OPTIONAL, CALL, ROPT_REQPROP)) => credits.call(xid),
+            // What continues a message has its credit already.
+            _ if !begins => true,
+            (Origin::Call { .. }, _) | (Origin::Header, (2, OPTIONAL, CALL, ROPT_REQPROP)) => {
+                credits.call(xid, messages, reserve)
+            }
+            // Only what was broken is reported, and that only a fault does.
+            (Origin::Header, (2, OPTIONAL, _, ROPT_REPTERR)) => true,
             (Origin::Header, (2, OPTIONAL, CALL, ROPT_CONNPROP)) => {
                 credits.first();
                 true
@@ -209,17 +218,23 @@ impl World {
             _ => true,
         };
         let (granted, used, tainted) = (credits.granted(), credits.used(), link.tainted);
+        let grants = &mut link.grants[end];
         match (origin, kind) {
             (Origin::Reply { .. }, _) | (Origin::Header, (2, OPTIONAL, _, ROPT_RESPROP)) => {
-                link.grants[end].answers(xid, Some(message.word(2)));
+                grants.answers(xid, Some(message.word(2)));
             }
-            (Origin::Header, (_, ERROR, ..)) => link.grants[end].answers(xid, None),
+            (Origin::Header, (2, ERROR, INVAL_OPTION, _)) => grants.refuses(xid),
+            (Origin::Header, (_, ERROR, ..)) => grants.answers(xid, None),
             _ => {}
+        }
+        let reports = matches!((origin, kind), (Origin::Header, (2, OPTIONAL, _, ROPT_REPTERR)));
+        if reports && !tainted {
+            self.fail("reports a group that nothing has broken".to_owned());
         }
         if !may && !tainted {
             self.fail(format!("has {used} messages under way and {granted} credits"));
         }
-        if matches!(origin, Origin::Call { .. }) {
+        if matches!(origin, Origin::Call { .. }) && begins {
             self.seen(if end == CLIENT { Seen::Call } else { Seen::BackwardCall });
         }
     }
@@ -255,7 +270,9 @@ impl World {
         let message = self.messages.get(at);
         let this = &mut self.pairs[pair].ends[to];
         self.stats.steps += 1;
-        match this.session.received(Buffer(at as u64), message.octets(), message.invalidate) {
+        let (buffer, length) = (Buffer(at as u64), message.length as u32);
+        let shown = message.shown(this.head, |head| this.session.is_shown(head));
+        match this.session.received_in_segments(buffer, shown, length, message.invalidate) {
             Held::Kept => this.kept.push(at),
             Held::Free => self.messages.free(at),
         }
@@ -311,13 +328,18 @@ impl World {
         if asks || matches!(message.origin, Origin::Call { .. }) {
             self.pairs[pair].link.grants[to].called(xid);
         }
+        let unknown = message.word(4) == INVAL_OPTION;
+        let last = message.share.is_none_or(|share| share.last);
         let credits = &mut self.pairs[pair].link.credits[to];
         match message.origin {
+            Origin::Reply { .. } if !last => {}
             Origin::Reply { .. } => {
                 credits.answered(xid, Some(granted).filter(|_| certain));
                 self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.replied = true);
             }
             Origin::Header if answers => credits.answered(xid, Some(granted)),
+            // What goes again has no reply yet.
+            Origin::Header if procedure == ERROR && unknown => credits.unknown(xid),
             Origin::Header if procedure == ERROR => {
                 credits.answered(xid, None);
                 self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.replied = true);
@@ -348,6 +370,7 @@ impl World {
         }
         message.origin = Origin::Forged;
         self.taint(pair);
+        self.pairs[pair].link.again = true;
     }
 
     /// From now on this connection may do what no correct one does.
@@ -357,10 +380,11 @@ impl World {
     }
 
     /// The client's consumer tells that it takes backward calls.
-    pub(crate) fn say_ready(&mut self, pair: usize) {
-        if self.pairs[pair].ends[CLIENT].session.config().serve > 0 {
-            self.call(pair, CLIENT, Spec::NULL, 0);
+    pub(crate) fn say_ready(&mut self, pair: usize, anyhow: bool) -> Option<u32> {
+        if anyhow || self.pairs[pair].ends[CLIENT].session.config().serve > 0 {
+            return self.call(pair, CLIENT, Spec::NULL, 0);
         }
+        None
     }
 }
 

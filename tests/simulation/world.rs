@@ -102,6 +102,11 @@ pub(crate) struct World {
     pub(crate) exposures: Vec<Exposure>,
 }
 
+/// Half of the pairs, whichever.
+const fn pair_is_even(now: u64, pair: usize) -> bool {
+    (now + pair as u64).is_multiple_of(2)
+}
+
 impl World {
     pub(crate) fn new(plan: &Plan) -> Self {
         let pairs = plan.pairs.iter().enumerate().map(|(number, configs)| {
@@ -221,13 +226,16 @@ impl World {
             self.pairs[pair].link.deaf = false;
             self.pairs[pair].ends.iter_mut().for_each(End::heal);
             // What was forged may have left calls at one end that the other does not know.
-            if self.pairs[pair].link.tainted && self.pairs[pair].link.up {
+            let link = &self.pairs[pair].link;
+            // What is lost, or out of order, is found out by what comes next.
+            let recovers = !link.again && pair_is_even(self.now, pair);
+            if link.tainted && link.up && !recovers {
                 self.disconnect(pair);
             }
             for end in [CLIENT, SERVER] {
                 self.poll(pair, end);
             }
-            self.say_ready(pair);
+            self.pairs[pair].link.last_call = self.say_ready(pair, recovers);
         }
         self.at(self.now + BOUND, What::Rest);
     }
@@ -235,7 +243,10 @@ impl World {
     /// Every call that could end has ended.
     fn rest(&mut self) {
         for pair in 0..self.pairs.len() {
-            self.check_rest(pair);
+            self.check_recovered(pair);
+            if !self.pairs[pair].link.tainted {
+                self.check_rest(pair);
+            }
             for end in [CLIENT, SERVER] {
                 // What is left waits for a peer that will not come.
                 while let Some(xid) = self.pairs[pair].ends[end].calls.iter().find(|call| !call.cancelled) {
@@ -260,6 +271,7 @@ impl World {
     fn done(&mut self) {
         for pair in 0..self.pairs.len() {
             self.check_done(pair);
+            self.forget_held(pair);
             let counters = self.pairs[pair].ends[CLIENT].session.counters();
             self.stats.connections += counters.connections;
         }

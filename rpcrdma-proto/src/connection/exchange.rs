@@ -26,7 +26,7 @@ use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_RTRSUPP};
 use crate::version::{THRESHOLD_TWO, Version};
 use crate::xdr;
 pub(super) use pending::Ended;
-use pending::{Changes, Wish, Wishes};
+use pending::{Changes, Wish, Wishes, lifts};
 use wire::{Draft, Operation, Response, Update};
 
 /// Properties and operations of others that may be registered.
@@ -289,14 +289,14 @@ impl Exchange {
                 Ok(told)
             }
             Some(Operation::Answer(response)) => self.answered(xid, &response, link),
-            Some(Operation::Update(update)) => self.updated(draft, &update, link),
+            Some(Operation::Update(update)) => self.updated(&update, link),
             None => Ok(Told::Nothing),
         }
     }
 
     /// The peer's properties have changed.
     // spec: xc2-4.4-a, xc2-4.4-d, xc2-4.4-g, xc2-4.4-n, xc2-4.4-o, xc2-4.4-p
-    fn updated(&mut self, draft: Draft, update: &Update<'_>, link: &mut Link) -> xdr::Result<Told> {
+    fn updated(&mut self, update: &Update<'_>, link: &mut Link) -> xdr::Result<Told> {
         let now = update.now();
         link.peer.updated(&Updprop { now })?;
         self.keep(now.iter());
@@ -304,9 +304,9 @@ impl Exchange {
         // An update of something else does not end what we have asked for.
         let tells_size = |which| which == PROP_RBSIZ || (self.abilities.is_some() && which == XPROP_RBSTRUCT);
         if now.iter().any(|value| tells_size(value.which)) {
-            let is_pending = self.wanted.is_some_and(Wish::is_size) || self.pending.has(PROP_RBSIZ);
+            let is_open = self.wanted.is_some_and(Wish::is_size) || self.pending.has(PROP_RBSIZ);
             let size = link.peer.values().receive_buffer_size;
-            link.asked_size = link.asked_size.filter(|asked| !draft.lifts(size, *asked, is_pending));
+            link.asked_size = link.asked_size.filter(|asked| !lifts(size, *asked, is_open));
         }
         Ok(Told::Changed(ended))
     }

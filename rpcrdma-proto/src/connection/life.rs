@@ -129,7 +129,7 @@ impl Service {
             (Self::Reading | Self::Given | Self::Replying, Step::Lost) => Self::Done,
             // The Send was flushed, and says so by itself.
             (Self::Sending, Step::Lost) => Self::Sending,
-            (Self::Given | Self::Kept, Step::Dropped) => Self::Done,
+            (Self::Given | Self::Replying | Self::Kept, Step::Dropped) => Self::Done,
             (Self::Sending, Step::Kept) => Self::Kept,
             (Self::Kept, Step::Again) => Self::Replying,
             (Self::Kept, Step::Lost) => Self::Done,

@@ -42,7 +42,10 @@ impl Queues {
     #[inline]
     pub(super) fn next_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        let notice = matches!(event, Event::PropertiesChanged | Event::PeerError { .. } | Event::Operation { .. });
+        let notice = matches!(
+            event,
+            Event::PropertiesChanged | Event::PeerError { .. } | Event::Operation { .. } | Event::Broken { .. }
+        );
         self.notices -= usize::from(notice);
         Some(event)
     }

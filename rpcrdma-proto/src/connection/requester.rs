@@ -680,7 +680,9 @@ fn chunks_returned(
     }
     let mut writes = chunks.writes(&ALL);
     let mut long = chunks.reply(&ALL).map_err(Failure::Reply)?;
-    for (region, offered) in request.regions(segments) {
+    // A request of rtrext-02 has directed, and offered no chunks.
+    let has_offered = request.grouped().is_none();
+    for (region, offered) in request.regions(segments).filter(|_| has_offered) {
         let offered = offered.iter().copied();
         match region {
             Region::Result(_) => {

@@ -324,8 +324,12 @@ impl Serving {
 
     /// Ends a call without a reply: its version, XID, and whether it was there.
     pub(super) fn end(&mut self, served: Served, answered: bool, out: &mut Queues) -> Option<(u32, Version)> {
-        let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        let open = |call: &&mut Call| matches!(call.life, Service::Given | Service::Replying);
+        let call = self.slots.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
+        if call.life == Service::Replying {
+            self.replies.retain(|key| *key != served.0);
+        }
         call.step(Step::Dropped);
         let parts = call.parts;
         self.credits.drop_all(parts);
@@ -409,15 +413,17 @@ impl Serving {
     /// The connection is gone: no reply will reach the peer, but for those that the Send has already.
     pub(super) fn lost(&mut self, out: &mut Queues) {
         self.replies.clear();
-        self.kept.clear();
+        self.forget_sending();
         let mut from = 0;
         while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {
             from = next;
+            let mut answered = false;
             if let Some(call) = self.slots.get_mut(key) {
+                answered = call.life == Service::Kept || call.again;
                 call.step(Step::Lost);
             }
             self.forget(key);
-            self.remove(Served(key), false, out);
+            self.remove(Served(key), answered, out);
         }
         self.credits = Responder::new(self.grant, self.reserve);
     }

@@ -372,7 +372,7 @@ impl Session {
     /// # Errors
     /// The call has ended.
     pub fn decline(&mut self, call: Served) -> Result<(), ReplyError> {
-        if self.refuse_served(call) { Ok(()) } else { Err(ReplyError::Ended) }
+        if self.serving.is_given(call) && self.refuse_served(call) { Ok(()) } else { Err(ReplyError::Ended) }
     }
 
     fn refuse_served(&mut self, call: Served) -> bool {

@@ -123,8 +123,9 @@ fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> 
     let results =
         [(explicit & !send, 1), (send & explicit, if by_size.is_some() { 2 } else { 1 }), (send & !explicit, 0)];
     let directed: u64 = results.iter().map(|(bits, words)| u64::from(bits.count_ones()) * (8 + 4 * words)).sum();
-    let directed = directed + 16 * segments(explicit);
     let all = send | explicit;
+    // Directions count: a result before the last that is directed has one, too.
+    let directed = directed + 8 * u64::from(skipped(all)) + 16 * segments(explicit);
     let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + u32::try_from(directed).ok()?;
     let most = groups.requests.min(link.room);
     let (placed, read, header, count) = items(call, link, groups, fixed, most)?;
@@ -184,6 +185,7 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
         let sent = send & !explicit;
         let lengths: ArrayVec<u32, RESULTS> = chosen(call.results, sent).copied().collect();
         let fixed = headers::REPLY + headers::EXPLICIT * (send | explicit).count_ones();
+        let fixed = fixed + headers::NOTHING * skipped(send | explicit);
         let segments: u64 = chosen(call.results, explicit).map(|most| link.segments(*most)).sum();
         let fixed = fixed.checked_add(u32::try_from(16 * segments).ok()?)?;
         let stream = u32::try_from(u64::from(call.largest_reply).saturating_sub(apart)).ok()?;
@@ -206,6 +208,11 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
 /// A set as it is kept.
 fn small(set: u64) -> Option<u8> {
     u8::try_from(set).ok()
+}
+
+/// How many results before the last one of a set are not in it: they are directed to stay in the message.
+const fn skipped(set: u64) -> u32 {
+    u64::BITS - set.leading_zeros() - set.count_ones()
 }
 
 /// A set of those that are true.
@@ -298,7 +305,7 @@ pub fn group_reply(answer: &GroupAnswer<'_>) -> Result<GroupReturn, Cannot> {
 }
 
 /// The header and the transmissions of a reply that travels so; none if it does not fit.
-fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupReturn> {
+pub(crate) fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Option<GroupReturn> {
     let apart = octets(answer.results, placed | written);
     let stream = u32::try_from(u64::from(answer.length).saturating_sub(apart)).ok()?;
     let lengths: ArrayVec<u32, RESULTS> = chosen(answer.results, placed).map(|item| item.length).collect();

@@ -4,7 +4,6 @@
 
 use arrayvec::ArrayVec;
 
-use super::wire::Draft;
 use crate::property::{Basic, Values};
 use crate::v2::properties::{Propid, Propvalset};
 
@@ -71,16 +70,11 @@ impl Wishes {
     }
 }
 
-impl Draft {
-    /// Whether an update of the peer's receive buffers to `size` ends that we send no more than the size we have asked for.
-    // spec: xc3-3.1-j, xc2-3.1-j
-    pub(super) const fn lifts(self, size: u32, asked: u32, is_pending: bool) -> bool {
-        match self {
-            // Nothing is pending there (decision D17).
-            Self::Properties => size > asked,
-            Self::Characteristics => size > asked && !is_pending,
-        }
-    }
+/// Whether an update of the peer's receive buffers to `size` ends that we send no more than the size we have asked for: not while
+/// that is open, since the update may have crossed what was asked (decision D17), and not while it is pending.
+// spec: xc3-3.1-j, xc2-3.1-j
+pub(super) const fn lifts(size: u32, asked: u32, is_open: bool) -> bool {
+    size > asked && !is_open
 }
 
 /// A property of ours that has changed.

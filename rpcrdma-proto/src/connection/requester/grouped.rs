@@ -72,7 +72,7 @@ impl Request {
                 _ => 0,
             }
         };
-        let directed: u32 = (0..RESULTS).filter(|at| all >> at & 1 == 1).map(|at| 8 + 4 * words(at)).sum();
+        let directed: u32 = (0..RESULTS).filter(|at| all >> at != 0).map(|at| 8 + 4 * words(at)).sum();
         let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + directed;
         let fixed = fixed + headers::EXPLICIT * grouped.read.count_ones();
         let fixed = fixed.checked_add(u32::try_from(segments.len()).ok()?.checked_mul(16)?)?;
@@ -278,7 +278,8 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
         };
         items.try_push(Mitem { disp: item.position, length: item.length, r#where }).ok()?;
     }
-    for at in (0..request.results.len()).filter(|at| (grouped.send | grouped.explicit) >> at & 1 == 1) {
+    // They are for the reply's results one after the other: those before the last one that is worth it are directed, too.
+    for at in (0..request.results.len()).take_while(|at| (grouped.send | grouped.explicit) >> at != 0) {
         let send = grouped.send >> at & 1 == 1;
         let memory = if grouped.explicit >> at & 1 == 1 { Some(regions.next()?.1) } else { None };
         let loc = match (memory, send, grouped.by_size) {
@@ -287,7 +288,8 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
             (Some(mine), true, None) => Rsdloc::Choice(mine.into()),
             (Some(mine), true, Some(from)) => Rsdloc::Bysize(RsdlocBysize { dsdov: from, bsex: mine.into() }),
         };
-        directions.try_push(Rsditem { minlen: LEAST, loc }).ok()?;
+        let stays = (grouped.send | grouped.explicit) >> at & 1 == 0;
+        directions.try_push(Rsditem { minlen: if stays { u32::MAX } else { LEAST }, loc }).ok()?;
     }
     let range = Rsdrange { begin: 0, end: request.length };
     let set = [Rsdset { range, items: directions.as_slice().into() }];
@@ -312,9 +314,10 @@ fn returned(request: &Request, segments: &[Segment], message: &mut Gathered, rep
     let mut items = message.items.iter_mut();
     let mut regions = request.regions(segments).filter(|(region, _)| matches!(region, Region::Result(_)));
     for (at, most) in request.results.iter().enumerate() {
+        let directed = (send | explicit) >> at != 0;
         let (send, explicit) = (send >> at & 1 == 1, explicit >> at & 1 == 1);
         let mut octets = 0;
-        if send || explicit {
+        if directed {
             let item = items.next().ok_or(not_so)?;
             let offered = if explicit { regions.next().map(|(_, offered)| offered) } else { None };
             item.result = Some(at);

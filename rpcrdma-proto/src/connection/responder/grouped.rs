@@ -222,6 +222,18 @@ impl Serving {
         }
     }
 
+    /// The connection is gone: no reply is kept for it, or sent again, when its Send gives back its memory.
+    pub(super) fn forget_sending(&mut self) {
+        self.kept.clear();
+        let mut from = 0;
+        while let Some((key, next)) = self.slots.find_from(from, |call| call.life == Service::Sending) {
+            from = next;
+            if let Some(call) = self.slots.get_mut(key) {
+                (call.keeps, call.again) = (false, false);
+            }
+        }
+    }
+
     /// When the first of the replies that are kept is so no more.
     pub(in crate::connection) fn kept_until(&self) -> Option<u64> {
         self.kept.front().map(|(_, until)| *until)
@@ -233,6 +245,26 @@ impl Serving {
             call.keeps = false;
         }
         self.released(call, out);
+    }
+
+    /// Lays the next reply again, if it goes in transmissions: the requester's buffers may be others than when it was given. The
+    /// call, if there is no way any more.
+    pub(in crate::connection) fn stranded<'a>(&mut self, terms: impl Fn(Version) -> Terms<'a>) -> Option<Served> {
+        let key = *self.replies.front()?;
+        let place = self.slots.index(key);
+        let call = self.slots.get_mut(key).filter(|call| call.life == Service::Replying)?;
+        let (before, reserve) = (call.answer.group?, call.reserve?);
+        let laid = terms(call.version).groups.and_then(|(theirs, most)| {
+            let (length, results) = (call.answer.length, call.answer.results.as_slice());
+            let (directions, most) = (self.directions.get(place), reserve.max(1).min(most));
+            let answer = GroupAnswer { length, results, directions, theirs, most };
+            travel::group_laid(&answer, before.placed.into(), before.written.into())
+        });
+        match laid {
+            Some(laid) => call.answer.group = Some(laid),
+            None => return Some(Served(key)),
+        }
+        None
     }
 
     /// Writes the header of a reply that goes in transmissions.

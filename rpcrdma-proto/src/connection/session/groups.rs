@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::incoming::Notice;
 use super::{Held, Session};
+use crate::chunk::Limits;
 use crate::connection::arriving::{Bounds, Came, Group, Wrong, between};
 use crate::connection::extension::Extension;
 use crate::connection::headers::write as write_header;
@@ -111,8 +112,11 @@ impl Session {
         let reply_limit = self.requests.reply_limit(came.xid);
         let Extension { arriving, ours, settings, .. } = &mut **extension;
         let held = arriving.held();
-        let limits = &self.config.limits;
-        let most = if came.direction == MsgType::Call { settings.request_limit } else { reply_limit };
+        // What a reply has was asked for.
+        let (limits, most) = match came.direction {
+            MsgType::Call => (&self.config.limits, settings.request_limit),
+            MsgType::Reply => (&Limits { segments: u32::MAX, octets: u32::MAX }, reply_limit),
+        };
         let bounds = Bounds { structure: ours, most, limits };
         let lead = arriving.waits();
         let whole = match told {
@@ -128,9 +132,8 @@ impl Session {
                 return held;
             }
             Ok(None) if extension.waits().is_some() => return Held::Kept,
-            // It is passed over, and what it had taken is free.
+            // It is passed over, and what it had taken is free: the peer was told of its group.
             Ok(None) => {
-                self.counters.dropped += 1;
                 self.not_taken(came, 0);
             }
             Err(wrong) => {

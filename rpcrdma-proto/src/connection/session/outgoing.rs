@@ -111,6 +111,9 @@ impl Session {
         {
             return Some(transmit);
         }
+        if self.extension.is_some() && self.refuses_stranded() {
+            return self.transmit_error(buffer);
+        }
         let Self { config, link, requests, serving, out, peer_ready, extension, .. } = self;
         let parts = extension.as_deref_mut().map_or_else(Parts::default, Extension::parts);
         let Parts { calls, replies, keep, mut sending } = parts;
@@ -130,6 +133,15 @@ impl Session {
             return None;
         };
         requests.transmit(buffer, &calls, sending, out)
+    }
+
+    /// Ends the call of the next reply by an error, if that has no way any more.
+    fn refuses_stranded(&mut self) -> bool {
+        let Self { config, link, serving, extension, .. } = self;
+        let groups = extension.as_deref().and_then(Extension::replies);
+        let terms = |version| Terms { groups, ..link.replies(config, version) };
+        let stranded = if serving.has_replies() { serving.stranded(terms) } else { None };
+        stranded.is_some_and(|call| self.refuse_served(call))
     }
 
     #[cold]
