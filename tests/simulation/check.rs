@@ -227,9 +227,9 @@ impl World {
                 ));
             }
             let errors = this.peer_errors;
-            // A consumer that takes no events loses operations: it may have so many waiting.
-            let dropped = counters.dropped > 0 && !this.registered;
-            if !tainted && (dropped || counters.twice > 0 || counters.unexpected > errors) {
+            // A consumer that takes no events loses operations, and the errors that answer them: it may have so many waiting.
+            let lost = (counters.dropped > 0 || counters.unexpected > errors) && !this.registered;
+            if !tainted && (lost || counters.twice > 0) {
                 return self.fail(format!("{}: {counters:?}, though all was in order", super::link::name(end)));
             }
         }
