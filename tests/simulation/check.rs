@@ -176,7 +176,9 @@ impl World {
                 let really = link.posted(end);
                 return self.fail(format!("{really} receives are posted, for {posted} that the session knows"));
             }
-            if !(least..=left).contains(&available) || posted < receives {
+            // Ends of different drafts can't read each other's answers, nor what these grant.
+            let known = self.is_mixed(pair) || (least..=left).contains(&available);
+            if !known || posted < receives {
                 self.fail(format!(
                     "the {} has {available} credits of {left}, and {posted} receives of {receives}",
                     super::link::name(end)
