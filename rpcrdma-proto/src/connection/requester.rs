@@ -604,9 +604,9 @@ impl Requests {
 
     #[inline]
     fn remove(&mut self, xid: u32) {
-        if let Some(request) = self.slots.remove(xid) {
-            self.open -= u16::from(request.kind == Kind::Rpc);
-        }
+        let is_rpc = self.slots.get(xid).is_some_and(|request| request.kind == Kind::Rpc);
+        self.slots.remove(xid);
+        self.open -= u16::from(is_rpc);
     }
 
     /// The oldest call goes first; one for the properties before all.
