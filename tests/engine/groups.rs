@@ -10,6 +10,7 @@ use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
 use rpcrdma_proto::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, ROPT_UPDPROP};
 
 use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, settled, words, works};
+use crate::properties::DRAFTS;
 
 /// Receive buffers of 4 KiB and one target of 64 KiB.
 pub(crate) fn structure() -> Structure {
@@ -182,6 +183,25 @@ fn the_data_of_a_read_land_in_their_target() {
         assert_eq!((reply.results.as_slice(), exposes(&client)), ([0].as_slice(), 0));
         assert_eq!(whole(&client, &message, xid, true), expected(xid, true, 104 + length.next_multiple_of(4)));
         client.events.clear();
+    }
+}
+
+/// What rtrext-02 adds is told by the operations of either draft.
+#[test]
+fn messages_go_in_transmissions_over_properties_and_over_characteristics() {
+    for properties in DRAFTS {
+        let client = Config { properties, ..placing(Rtr::ALL, Config::client()) };
+        let server = Config { properties, ..placing(Rtr::ALL, Config::server()) };
+        let (mut client, mut server) = warm(client, server);
+        let items = [Item { position: 120, length: 65_536 }];
+        for call in [&write(&items), &LONG, &READ] {
+            let (served, xid, went) = sent(&mut client, &mut server, call);
+            assert_eq!((went, exposes(&client)), (1, 0), "{properties:?}");
+            let results = [Item { position: 100, length: call.results.iter().sum() }];
+            let results = if call.results.is_empty() { &[] } else { &results[..] };
+            let length = 200 + results.iter().map(|result| result.length).sum::<u32>();
+            assert_eq!(answered(&mut client, &mut server, (served, xid), length, results), 1, "{properties:?}");
+        }
     }
 }
 
