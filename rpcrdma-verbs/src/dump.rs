@@ -1,24 +1,21 @@
 //! Transport headers, to be read by people.
 
 mod groups;
+mod operations;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use rpcrdma_proto::chunk::{Limits, Segment};
+use rpcrdma_proto::connection::Properties;
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::header::{Body, Chunks, Header};
-use rpcrdma_proto::property::{Ability, Basic};
 use rpcrdma_proto::v2::MsgType;
-use rpcrdma_proto::v2::properties::{
-    Connprop, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
-};
-use rpcrdma_proto::v2::rtr::{ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP};
 use rpcrdma_proto::version::Version;
-use rpcrdma_proto::xdr::Decode;
 
 /// Shows the header of a message: one line, or with `{:#}` its chunks and properties on lines of their own.
 ///
-/// Properties are read as xcharext-03 has them. Of xcharext-02, which has the same codes, updates and what is pending are not shown.
+/// Nothing in a message tells which draft of properties its connection speaks: [`Dump::speaking`] says so.
 ///
 /// ```
 /// use rpcrdma_verbs::dump::Dump;
@@ -29,17 +26,34 @@ use rpcrdma_proto::xdr::Decode;
 ///     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,
 ///     0, 0, 0, 7,  0, 0, 0, 0,
 /// ];
-/// assert_eq!(Dump(&message).to_string(), "RDMA2_MSG call 0x00000007, 32 credits, 8 octets inline");
+/// assert_eq!(Dump::new(&message).to_string(), "RDMA2_MSG call 0x00000007, 32 credits, 8 octets inline");
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Dump<'a>(pub &'a [u8]);
+pub struct Dump<'a> {
+    message: &'a [u8],
+    draft: Properties,
+}
+
+impl<'a> Dump<'a> {
+    /// Of a message, from its transport header on. Properties are read as those of xcharext-03.
+    #[must_use]
+    pub const fn new(message: &'a [u8]) -> Self {
+        Self { message, draft: Properties::Properties }
+    }
+
+    /// Of a connection with these settings: xcharext-02 has the same codes for other shapes.
+    #[must_use]
+    pub const fn speaking(self, draft: Properties) -> Self {
+        Self { draft, ..self }
+    }
+}
 
 /// Whatever is offered, it is shown.
 const ALL: Limits = Limits { segments: u32::MAX, octets: u32::MAX };
 
 impl fmt::Display for Dump<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = match Header::parse(self.0, Version::Two) {
+        let header = match Header::parse(self.message, Version::Two) {
             Ok(header) => header,
             Err(refusal) => return refusal.fmt(f),
         };
@@ -57,8 +71,9 @@ impl fmt::Display for Dump<'_> {
                 show(&chunks, f)
             }
             Body::Operation { direction, code, info, payload } => {
-                write!(f, "{} {} {xid:#010x}, {credits} credits", operation(code), word(direction))?;
-                properties(code, info, f)?;
+                write!(f, "{} {} {xid:#010x}, {credits} credits", operation(code, self.draft), word(direction))?;
+                operations::show(code, self.draft, info, f)?;
+                groups::show(code, info, f)?;
                 if payload.is_empty() { Ok(()) } else { write!(f, ", {} octets inline", payload.len()) }
             }
             Body::Error(error) => {
@@ -77,18 +92,9 @@ fn word(direction: MsgType) -> &'static str {
     if direction == MsgType::Call { "call" } else { "reply" }
 }
 
-fn operation(code: u32) -> String {
-    match code {
-        ROPT_CONNPROP => "ROPT_CONNPROP".to_owned(),
-        ROPT_REQPROP => "ROPT_REQPROP".to_owned(),
-        ROPT_RESPROP => "ROPT_RESPROP".to_owned(),
-        ROPT_UPDPROP => "ROPT_UPDPROP".to_owned(),
-        ROPT_XMTREQ => "ROPT_XMTREQ".to_owned(),
-        ROPT_XMTRESP => "ROPT_XMTRESP".to_owned(),
-        ROPT_XMTCONT => "ROPT_XMTCONT".to_owned(),
-        ROPT_REPTERR => "ROPT_REPTERR".to_owned(),
-        other => format!("operation {other}"),
-    }
+fn operation(code: u32, draft: Properties) -> Cow<'static, str> {
+    let name = operations::name(code, draft).or_else(|| groups::name(code));
+    name.map_or_else(|| format!("operation {code}").into(), Cow::Borrowed)
 }
 
 fn show(chunks: &Chunks<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,48 +133,4 @@ fn segment(segment: &Segment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     } else {
         write!(f, "{length}")
     }
-}
-
-fn properties(code: u32, info: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match code {
-        ROPT_CONNPROP => Connprop::from_bytes(info).map_or(Ok(()), |told| values("", told.start.iter(), f)),
-        ROPT_REQPROP => Reqprop::from_bytes(info).map_or(Ok(()), |asked| values("", asked.want.iter(), f)),
-        ROPT_UPDPROP => Updprop::from_bytes(info).map_or(Ok(()), |told| values("", told.now.iter(), f)),
-        ROPT_RESPROP => Resprop::from_bytes(info).map_or(Ok(()), |answer| {
-            subset("done", answer.done.iter(), f)?;
-            subset("rejected", answer.rej.iter(), f)?;
-            values("instead ", answer.other.iter(), f)
-        }),
-        _ => groups::show(code, info, f),
-    }
-}
-
-fn values<'a>(what: &str, values: impl Iterator<Item = Propval<'a>>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for value in values {
-        separate(f)?;
-        match Basic::of(&value) {
-            Ok(Some(Basic::ReceiveBufferSize(size))) => write!(f, "{what}receive buffers of {size} octets")?,
-            Ok(Some(Basic::RemoteInvalidation(on))) => {
-                write!(f, "{what}remote invalidation {}", if on { "wanted" } else { "not wanted" })?;
-            }
-            Ok(Some(Basic::BackwardSupport(support))) => write!(f, "{what}backward calls {support}")?,
-            Ok(None) => match Ability::of(&value) {
-                Ok(Some(ability)) => groups::ability(what, &ability, f)?,
-                _ => write!(f, "{what}property {} of {} octets", value.which, value.data.len())?,
-            },
-            Err(error) => write!(f, "{what}property {}: {error}", value.which)?,
-        }
-    }
-    Ok(())
-}
-
-fn subset(what: &str, words: impl Iterator<Item = u32>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (at, word) in words.enumerate().filter(|(_, word)| *word != 0) {
-        separate(f)?;
-        write!(f, "{what}")?;
-        for bit in (0..32).filter(|bit| word >> bit & 1 == 1) {
-            write!(f, " {}", 32 * at + bit)?;
-        }
-    }
-    Ok(())
 }

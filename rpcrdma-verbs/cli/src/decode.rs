@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::Read;
 use std::path::PathBuf;
 
+use rpcrdma_proto::connection::Properties;
 use rpcrdma_verbs::dump::Dump;
 
 #[derive(clap::Args)]
@@ -11,6 +12,9 @@ pub(crate) struct Options {
     /// The message is given in hexadecimal: digits, and whatever stands between them.
     #[arg(long)]
     hex: bool,
+    /// The connection speaks transport characteristics (xcharext-02), not properties, which have the same codes.
+    #[arg(long)]
+    characteristics: bool,
     /// The file with the message, from its transport header on; standard input if there is none.
     file: Option<PathBuf>,
 }
@@ -25,7 +29,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         }
     };
     let octets = if options.hex { from_hex(&octets)? } else { octets };
-    println!("{:#}", Dump(&octets));
+    let draft = if options.characteristics { Properties::Characteristics } else { Properties::Properties };
+    println!("{:#}", Dump::new(&octets).speaking(draft));
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::rc::Rc;
 
-use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::connection::{Config, Properties};
 use rpcrdma_proto::continuation::Rtr;
 use rpcrdma_proto::placement::{Segment, Structure};
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientError, ClientEvent};
@@ -35,6 +35,7 @@ pub(crate) struct World<D: Device> {
     pub(crate) far: Driver<D>,
     pub(crate) server: Server<Block>,
     pub(crate) chart: Chart,
+    properties: Properties,
 }
 
 /// How a call has ended.
@@ -49,17 +50,21 @@ impl<D: Device> World<D> {
         let mut near = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
         let mut far = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
         let block = Block::new(&far, 1)?;
+        let properties = client.properties;
         let server = Server::bind(&mut far, ground.address(), server, block)?;
         let client = Client::connect(&mut near, server.address(), client, Credentials::none())?;
-        Ok(Self { client, near, far, server, chart: Chart::default() })
+        Ok(Self { client, near, far, server, chart: Chart::default(), properties })
     }
 
     /// Draws every message that is sent.
     pub(crate) fn draw(&mut self, chart: &Chart) {
         self.chart = chart.clone();
         for (driver, arrow) in [(&mut self.near, "client ---->"), (&mut self.far, "<---- server")] {
-            let chart = chart.clone();
-            driver.watch(move |_, message| chart.borrow_mut().push(format!("{arrow}  {}", Dump(message))));
+            let (chart, properties) = (chart.clone(), self.properties);
+            driver.watch(move |_, message| {
+                let message = Dump::new(message).speaking(properties);
+                chart.borrow_mut().push(format!("{arrow}  {message}"));
+            });
         }
     }
 

@@ -11,7 +11,18 @@ use rpcrdma_proto::xdr::Decode;
 
 use super::{separate, word};
 
-/// What an operation of rtrext-02 says.
+/// The name of an operation; none if it is of another draft.
+pub(super) const fn name(code: u32) -> Option<&'static str> {
+    Some(match code {
+        ROPT_XMTREQ => "ROPT_XMTREQ",
+        ROPT_XMTRESP => "ROPT_XMTRESP",
+        ROPT_XMTCONT => "ROPT_XMTCONT",
+        ROPT_REPTERR => "ROPT_REPTERR",
+        _ => return None,
+    })
+}
+
+/// What an operation says, if it can be read.
 pub(super) fn show(code: u32, info: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match code {
         ROPT_XMTREQ => Req::from_bytes(info).map_or(Ok(()), |told| {
@@ -148,9 +159,9 @@ mod tests {
         let info = OptrInfo::Badseq(OptrInfoMismatch { expect: 1, current: 2 });
         let report = OptreptErr { bad: id(2), lead: Some(id(0)), info };
         let shown = [
-            Dump(&message(ROPT_XMTREQ, MsgType::Call, &request)).to_string(),
-            Dump(&message(ROPT_XMTCONT, MsgType::Call, &Cont { xnum: 1, itype: 5, pslen: 96 })).to_string(),
-            Dump(&message(ROPT_REPTERR, MsgType::Reply, &report)).to_string(),
+            Dump::new(&message(ROPT_XMTREQ, MsgType::Call, &request)).to_string(),
+            Dump::new(&message(ROPT_XMTCONT, MsgType::Call, &Cont { xnum: 1, itype: 5, pslen: 96 })).to_string(),
+            Dump::new(&message(ROPT_REPTERR, MsgType::Reply, &report)).to_string(),
         ];
         assert_eq!(
             shown,

@@ -35,7 +35,7 @@ impl Caller {
         let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
         let sent = Rc::new(RefCell::new(Vec::new()));
         let watched = sent.clone();
-        driver.watch(move |_, octets| watched.borrow_mut().push(Dump(octets).to_string()));
+        driver.watch(move |_, octets| watched.borrow_mut().push(Dump::new(octets).to_string()));
         let client = Client::connect(&mut driver, linux.nfsd, config, credentials).unwrap();
         Self { driver, client, sent }
     }

@@ -88,7 +88,7 @@ impl Wire {
         let lost = transmit.share.is_some_and(|share| Some(share.number) == self.loses);
         let arrow = if from == CLIENT { "client ---->" } else { "<---- server" };
         let end = if lost { "   (lost)" } else { "" };
-        self.chart.borrow_mut().push(format!("{arrow}  {}{end}", Dump(&octets)));
+        self.chart.borrow_mut().push(format!("{arrow}  {}{end}", Dump::new(&octets)));
         if lost {
             self.loses = None;
         } else {
