@@ -1,7 +1,7 @@
 //! Messages in transmissions of rtrext-02: how they go, what arrives, and what becomes of those that are broken.
 
 use rpcrdma_proto::chunk::{Fault, Limits, Segment};
-use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Region, Sent, Served};
+use rpcrdma_proto::connection::{Action, Config, Event, Failure, Message, Reason, Region, Sent, Served};
 use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, Rtr, Source};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::placement::{self, Structure};
@@ -561,6 +561,85 @@ fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() 
         works(&mut client, &mut server);
         assert_eq!(client.session.open(), (0, 0));
     }
+}
+
+/// That it was sent once already is what counts against the replies that may be under way.
+#[test]
+fn a_reply_goes_again_where_no_other_may() {
+    let server = Config { serve: 1, ..placing(Rtr::ALL, Config::server()) };
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), server);
+    let call = Call { largest_reply: 70_000, results: &[65_536], ..SHORT };
+    let (served, xid, _) = sent(&mut client, &mut server, &call);
+    server.session.reply(served, 69_596, &[Item { position: 4_056, length: 65_536 }]).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = server.send() {
+        packets.push(packet);
+    }
+    packets.swap(0, 1);
+    packets.iter().for_each(|packet| client.receive(&packet.octets));
+    exchange(&mut client, &mut server);
+    assert_eq!((client.replies(xid).len(), client.failures(xid)), (1, vec![]));
+    client.events.clear();
+    works(&mut client, &mut server);
+}
+
+/// A key that was not the call's ends the connection, and yet the buffers of its transmissions are free again.
+#[test]
+fn the_buffers_of_a_reply_that_invalidates_what_it_may_not_are_free() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (call, _, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    server.session.reply(call, 16_384, &[]).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = server.send() {
+        packets.push(packet.octets);
+    }
+    let (last, others) = packets.split_last().unwrap();
+    others.iter().for_each(|octets| client.receive(octets));
+    assert!(client.forgotten() > 0);
+    client.receive_with(last, Some(99));
+    assert_eq!(client.closing(), Some(Reason::Invalidated));
+    assert_eq!(client.forgotten(), 0);
+}
+
+/// The peer can't know of a call what was not sent.
+#[test]
+fn an_unknown_operation_is_none_of_a_call_that_waits() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let before = client.session.available();
+    let xid = client.session.call(&LONG, None).unwrap();
+    client.act();
+    client.receive(&words(&[xid, 2, 32, 4, 3]));
+    assert_eq!(client.session.counters().unexpected, 1);
+    exchange(&mut client, &mut server);
+    let (call, _, message) = arrived(&mut server);
+    assert!(message.is_some(), "it goes in transmissions");
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+    assert_eq!((client.session.available(), client.failures(xid)), (before, vec![]));
+}
+
+/// Of an item without octets there is nothing in its target, where another may be.
+#[test]
+fn an_item_of_no_octets_takes_no_target() {
+    let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
+    let (xid, mut packets) = transmissions(&mut client, &write(&[Item { position: 120, length: 65_536 }]));
+    let [mut packet] = <[Packet; 1]>::try_from(packets.split_off(0)).unwrap();
+    // One more item before the one that there is, of 24 octets, in place of as many zeros before the target.
+    let word = |at: usize| u32::from_be_bytes(packet.octets[at..at + 4].try_into().unwrap());
+    let (info, count) = (word(24), word(28));
+    assert_eq!((count, word(32), word(36)), (1, 120, 65_536));
+    let item: Vec<u8> = words(&[120, 0]).into_iter().chain(packet.octets[40..56].iter().copied()).collect();
+    assert_eq!(item.len(), 24);
+    packet.octets.splice(32..32, item);
+    packet.octets[24..28].copy_from_slice(&(info + 24).to_be_bytes());
+    packet.octets[28..32].copy_from_slice(&2u32.to_be_bytes());
+    let zeros = 4096;
+    packet.octets.drain(zeros..zeros + 24);
+    server.receive(&packet.octets);
+    let (_, found, message) = arrived(&mut server);
+    let message = message.unwrap();
+    assert_eq!((found, message.items.len(), message.places.len()), (xid, 2, 1));
+    assert_eq!(message.items[0].how, How::Placed(0..0));
+    assert_eq!(whole(&server, &message, xid, false), expected(xid, false, message.length));
 }
 
 #[test]

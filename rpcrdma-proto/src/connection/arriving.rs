@@ -20,7 +20,7 @@ use crate::v2::{self, MsgType};
 /// The operation that expects others: RDMA2_OPTIONAL.
 pub(super) const OPTIONAL: u32 = 5;
 
-/// What has come in the group that is not whole yet. A connection has one at most in each direction.
+/// What has come in the group that is not whole yet. A connection has one at most.
 #[derive(Debug, Default)]
 pub(super) struct Arriving {
     group: Option<Box<Group>>,
@@ -397,7 +397,10 @@ impl Group {
             let octets = offset..offset + (length - offset).min(left);
             left -= octets.end - octets.start;
             offset = 0;
-            self.message.places.push(Octets { buffer: Buffer(target.into()), octets });
+            // What has no octets is nowhere: another item may be there.
+            if !octets.is_empty() {
+                self.message.places.push(Octets { buffer: Buffer(target.into()), octets });
+            }
         }
         if left > 0 {
             // Another target would be needed, whose number nobody knows: its octets tell what is wrong.

@@ -348,14 +348,16 @@ impl Serving {
         terms: impl Fn(Version) -> Terms<'a>,
     ) -> Option<Transmit> {
         let key = *self.replies.front()?;
-        if self.slots.len() - self.index.len() >= usize::from(self.most) {
-            return None;
-        }
         let place = self.slots.index(key);
+        let with_sends = self.slots.len() - self.index.len();
         let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
             self.replies.pop_front();
             return None;
         };
+        // One that goes again is counted already: it is the first of all, so that it holds up nothing.
+        if with_sends >= usize::from(self.most) && !call.again {
+            return None;
+        }
         if call.answer.group.is_some() {
             let terms = terms(call.version);
             return self.transmit_group(key, terms, (until, sending?), buffer);

@@ -16,7 +16,7 @@ use super::Scratch;
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
 use super::told::{Counters, GivenBack, Items, Memory, Payload, Refused, Request, Told, Unanswered};
-use crate::memory::{Buf, Lent, Pool};
+use crate::memory::{Buf, Lent, MemoryError, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{Done, Endpoint, Received, SLICES, Tail};
 use receiving::Kept;
@@ -334,8 +334,7 @@ impl<D: Device> Connection<D> {
         match pool.take(octets) {
             Ok(buf) => Some(buf),
             Err(error) => {
-                warn!(%error, "a connection is given up for want of memory");
-                self.wish = Some(Wish::Close(Reason::Lost));
+                self.wish = Some(given_up(&error));
                 None
             }
         }
@@ -466,6 +465,13 @@ impl<D: Device> Connection<D> {
         self.wish = None;
         self.session.lost(now, why);
     }
+}
+
+/// What becomes of a connection that has no memory to go on with.
+#[cold]
+fn given_up(error: &MemoryError) -> Wish {
+    warn!(%error, "a connection is given up for want of memory");
+    Wish::Close(Reason::Lost)
 }
 
 /// Buffers that nothing uses any more.

@@ -146,8 +146,8 @@ impl Requests {
         (written == laid.header as usize).then_some(sending)
     }
 
-    /// The reply to a call has come in transmissions: whether its buffers are kept. None if it invalidated a key that is not
-    /// the call's.
+    /// The reply to a call has come in transmissions. Where its buffers are not kept, its message is given back, and whether it
+    /// invalidated a key that is not the call's.
     pub(in crate::connection) fn gathered(
         &mut self,
         xid: u32,
@@ -155,13 +155,13 @@ impl Requests {
         invalidated: Option<u32>,
         mut message: Box<Gathered>,
         out: &mut Queues,
-    ) -> Option<Result<(), Box<Gathered>>> {
+    ) -> Result<(), (Box<Gathered>, bool)> {
         let index = self.slots.index(xid);
-        let request = self.slots.get_mut(xid)?;
+        let Some(request) = self.slots.get_mut(xid) else { return Err((message, false)) };
         let segments = request.own(self.segments.get(index));
         if let Some(key) = invalidated {
             if !segments.iter().any(|segment| segment.handle == key) {
-                return None;
+                return Err((message, true));
             }
             request.invalidated = Some(key);
         }
@@ -177,12 +177,12 @@ impl Requests {
             Ok(()) if kept => {
                 reply.gathered = Some(message);
                 self.answered(xid, Some(grant), Outcome::Reply(reply), out);
-                Some(Ok(()))
+                Ok(())
             }
             found => {
                 let outcome = found.err().map_or(Outcome::None, Outcome::Failed);
                 self.answered(xid, Some(grant), outcome, out);
-                Some(Err(message))
+                Err((message, false))
             }
         }
     }
@@ -217,7 +217,9 @@ impl Requests {
             request.stale_errors -= 1;
             return Some(0);
         }
-        let count = request.grouped().filter(|_| request.credit.is_some() && !request.by_base_means)?.count;
+        // One that was not sent yet is not meant: the peer can't know it.
+        let went = matches!(request.life, Life::Sent | Life::Settling | Life::Orphaned) && request.credit.is_some();
+        let count = request.grouped().filter(|_| went && !request.by_base_means)?.count;
         (request.stale_errors, request.by_base_means) = (count - 1, true);
         self.answered(xid, None, Outcome::Again, out);
         Some(count)

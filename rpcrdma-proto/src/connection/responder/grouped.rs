@@ -196,7 +196,7 @@ impl Serving {
         if let Some(call) = self.slots.get_mut(key) {
             call.answer.group = None;
             call.answer.way = Return { moved: 0, long: false };
-            self.replies.push_back(key);
+            self.replies.push_front(key);
         }
     }
 

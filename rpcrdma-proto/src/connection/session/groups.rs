@@ -247,11 +247,12 @@ impl Session {
         }
         self.spoken(Version::Two);
         match self.requests.gathered(group.xid, group.credits, group.invalidated, message, &mut self.out) {
-            Some(Ok(())) => (Held::Kept, None),
-            Some(Err(message)) => (Held::Free, Some(message)),
-            None => {
-                self.close(Reason::Invalidated);
-                (Held::Free, None)
+            Ok(()) => (Held::Kept, None),
+            Err((message, invalidates)) => {
+                if invalidates {
+                    self.close(Reason::Invalidated);
+                }
+                (Held::Free, Some(message))
             }
         }
     }

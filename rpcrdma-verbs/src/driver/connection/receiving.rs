@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rpcrdma_proto::chunk::{Piece, Segment};
-use rpcrdma_proto::connection::{Buffer, Held, Message as Place, Reply, Served};
+use rpcrdma_proto::connection::{Buffer, Failure, Held, Message as Place, Reply, Served};
 use rpcrdma_proto::continuation::{Excised, Gathered, How, Octets, Source};
 use rpcrdma_proto::placement::{self, Structure};
 use rpcrdma_proto::travel::ITEMS;
@@ -50,8 +50,8 @@ impl Kept {
         None
     }
 
-    /// Copies octets, whichever segments they are in.
-    fn copy(&mut self, octets: &Range<u32>, structure: Option<&Structure>, out: &mut [u8]) {
+    /// Copies octets, whichever segments they are in. None if they are not all there.
+    fn copy(&mut self, octets: &Range<u32>, structure: Option<&Structure>, out: &mut [u8]) -> Option<()> {
         let lengths = self.lengths(structure);
         let (mut from, mut begin) = (octets.start, 0u32);
         for (number, buf) in self.segments().enumerate() {
@@ -67,6 +67,7 @@ impl Kept {
             }
             begin = begin.saturating_add(length);
         }
+        (from >= octets.end).then_some(())
     }
 }
 
@@ -184,9 +185,13 @@ impl<D: Device> Connection<D> {
         Some(Told::Arrived { call, xid, message })
     }
 
-    /// Whether each part of an item has a segment of a receive buffer to itself: then the segment can be given away.
+    /// Whether each part of an item has a segment of a receive buffer to itself: then the segment can be given away. An item of no
+    /// octets has none.
     fn has_own_targets(&mut self, message: &Gathered) -> bool {
         let structure = self.structure();
+        if message.items.iter().any(|item| matches!(&item.how, How::Placed(places) if places.is_empty())) {
+            return false;
+        }
         message.places.iter().all(|place| {
             let kept = usize::try_from(place.buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
             let found = kept.and_then(|kept| kept.find(&place.octets, structure.as_ref()));
@@ -202,7 +207,7 @@ impl<D: Device> Connection<D> {
             let mut whole = self.take_rarely(message.length, &pool)?;
             whole.set_len(message.length);
             let mut whole = Whole { buf: whole, begin: 0 };
-            self.put_together(message, &mut whole);
+            self.put_together(message, &mut whole)?;
             return Some(Payload { buf: whole.buf, octets: 0..message.length as usize, items: None });
         }
         let mut items = None;
@@ -215,23 +220,22 @@ impl<D: Device> Connection<D> {
         self.stream(message).map(|payload| Payload { items, ..payload })
     }
 
-    /// Copies what has come of a message to its place.
-    fn put_together(&mut self, message: &Gathered, whole: &mut Whole) {
+    /// Copies what has come of a message to its place. None if not all of it is there.
+    fn put_together(&mut self, message: &Gathered, whole: &mut Whole) -> Option<()> {
         let structure = self.structure();
         for source in message.sources() {
             match source {
                 Source::Octets { at, from: Octets { buffer, octets } } => {
                     let length = octets.end - octets.start;
-                    let kept = usize::try_from(buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
-                    if let Some(kept) = kept {
-                        kept.copy(&octets, structure.as_ref(), whole.part(at, length).unwrap_or_default());
-                        self.counters.copied += u64::from(length);
-                    }
+                    let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
+                    kept.copy(&octets, structure.as_ref(), whole.part(at, length)?)?;
+                    self.counters.copied += u64::from(length);
                 }
-                Source::Padding { at, length } => whole.part(at, length).unwrap_or_default().fill(0),
+                Source::Padding { at, length } => whole.part(at, length)?.fill(0),
                 Source::Read { .. } => {}
             }
         }
+        Some(())
     }
 
     /// The Payload stream of a message that came in transmissions: in its receive buffer, if it is in one segment of one.
@@ -252,17 +256,10 @@ impl<D: Device> Connection<D> {
 
     /// A buffer with a copy of these octets.
     fn copied(&mut self, length: u32, from: &[Octets]) -> Option<Buf> {
-        let (pool, structure) = (self.pool.clone(), self.structure());
+        let pool = self.pool.clone();
         let mut buf = self.take_rarely(length, &pool)?;
         buf.set_len(length);
-        let mut at = 0;
-        for Octets { buffer, octets } in from {
-            let end = at + (octets.end - octets.start) as usize;
-            let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
-            kept.copy(octets, structure.as_ref(), buf.get_mut(at..end)?);
-            at = end;
-        }
-        self.counters.copied += u64::from(length);
+        self.copy_places(from, &mut buf)?;
         Some(buf)
     }
 
@@ -308,13 +305,15 @@ impl<D: Device> Connection<D> {
         let mut written = reply.results.clone();
         if let Some(message) = reply.gathered {
             let own = self.has_own_targets(&message);
+            let mut all = true;
             for item in &message.items {
-                self.result((place, own), item, &message, &mut written);
+                all &= self.result((place, own), item, &message, &mut written);
             }
-            let payload = self.stream(&message);
+            let payload = self.stream(&message).filter(|_| all);
             self.done_with(message);
-            self.done(xid, &written);
-            return payload.map(|message| Told::Replied { xid, message });
+            self.done(xid, if payload.is_some() { &written } else { &[] });
+            let failed = Told::Failed { xid, why: Failure::Memory };
+            return Some(payload.map_or(failed, |message| Told::Replied { xid, message }));
         }
         let long = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
         let inline = self.payload(reply.buffer, reply.inline.clone());
@@ -330,36 +329,49 @@ impl<D: Device> Connection<D> {
         Some(Told::Replied { xid, message })
     }
 
-    /// A result that the Sends have placed: the buffer that it landed in becomes the result's, unless that is the caller's own
-    /// memory, or it is in several.
-    fn result(
+    /// Takes a result, if the Sends have placed it: false if there is no memory for it.
+    fn result(&mut self, to: (usize, bool), item: &Excised, message: &Gathered, written: &mut [u32]) -> bool {
+        let (How::Placed(range), Some(number)) = (&item.how, item.result) else { return true };
+        let places = message.places.get(range.clone()).unwrap_or_default();
+        let taken = self.take_result(to, number, places, item.length);
+        if let (Some(()), Some(written)) = (taken, written.get_mut(number)) {
+            *written = item.length;
+        }
+        taken.is_some()
+    }
+
+    /// The buffer that a result landed in becomes the result's, unless that is the caller's own memory, or it is in several.
+    fn take_result(
         &mut self,
         (place, own): (usize, bool),
-        item: &Excised,
-        message: &Gathered,
-        written: &mut [u32],
+        number: usize,
+        places: &[Octets],
+        length: u32,
     ) -> Option<()> {
-        let (How::Placed(range), Some(number)) = (&item.how, item.result) else { return None };
-        *written.get_mut(number)? = item.length;
-        let places = message.places.get(range.clone())?;
         let stays = self.calls.get(place)?.results.get(number)?.is_adopted();
         if let ([one], true, false) = (places, own, stays) {
             let buf = self.data(one)?;
             *self.calls.get_mut(place)?.results.get_mut(number)? = buf.into();
             return Some(());
         }
-        let structure = self.structure();
         let mut buf = self.calls.get_mut(place)?.results.remove(number).into_buf().ok()?;
-        buf.set_len(item.length);
+        buf.set_len(length);
+        let copied = self.copy_places(places, &mut buf);
+        self.calls.get_mut(place)?.results.insert(number, buf.into());
+        copied
+    }
+
+    /// Copies what was placed, one part after the other. None if not all of it is there.
+    fn copy_places(&mut self, places: &[Octets], out: &mut [u8]) -> Option<()> {
+        let structure = self.structure();
         let mut at = 0;
         for Octets { buffer, octets } in places {
             let end = at + (octets.end - octets.start) as usize;
             let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
-            kept.copy(octets, structure.as_ref(), buf.get_mut(at..end)?);
+            kept.copy(octets, structure.as_ref(), out.get_mut(at..end)?)?;
             at = end;
         }
-        self.counters.copied += u64::from(item.length);
-        self.calls.get_mut(place)?.results.insert(number, buf.into());
+        self.counters.copied += at as u64;
         Some(())
     }
 
@@ -401,10 +413,12 @@ impl<D: Device> Connection<D> {
         let mut all = std::mem::take(&mut self.reads);
         all.clear();
         all.extend(reads);
-        let Some(mut whole) = self.whole(call, &all, pool) else { return };
-        self.put_together(&message, &mut whole);
+        let whole = self.whole(call, &all, pool);
+        let whole = whole.and_then(|mut whole| self.put_together(&message, &mut whole).map(|()| whole));
         self.done_with(message);
-        self.read_all(call, whole, &all);
+        if let Some(whole) = whole {
+            self.read_all(call, whole, &all);
+        }
         self.reads = all;
     }
 

@@ -7,7 +7,7 @@ use rpcrdma_proto::connection::{Laid, Sent, Served, Share, Transmit};
 use rpcrdma_proto::travel::ITEMS;
 use tracing::debug;
 
-use super::{Connection, SIGNAL, Work};
+use super::{Connection, SIGNAL, Work, given_up};
 use crate::driver::message::Message;
 use crate::memory::{Buf, Lent, Pool};
 use crate::provider::{Device, Operation, Remote};
@@ -34,7 +34,14 @@ impl<D: Device> Connection<D> {
         let parts: ArrayVec<Range<u32>, { ITEMS + 1 }> = self.session.parts(what).collect();
         let inline: u32 = parts.iter().map(|part| part.end - part.start).sum();
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
-        let Some(mut buf) = self.take(total, pool) else { return };
+        let writes = match what {
+            Sent::Reply { call } if self.session.has_writes(call) => self.write(call, pool),
+            _ => Some(false),
+        };
+        let (Some(writes), Some(mut buf)) = (writes, self.take(total, pool)) else {
+            // The connection is closed; nothing has its memory.
+            return self.session.released(what);
+        };
         let out = buf.as_full_mut();
         if let (Some(out), Some(written)) = (out.get_mut(..header), scratch.get(..header)) {
             out.copy_from_slice(written);
@@ -51,10 +58,6 @@ impl<D: Device> Connection<D> {
         watch(&buf);
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
-        let writes = match what {
-            Sent::Reply { call } if self.session.has_writes(call) => self.write(call, pool),
-            _ => false,
-        };
         let part = Part { buf: buf.into(), from: 0, length: total };
         self.send(what, invalidate, &[part], writes);
         if !writes {
@@ -99,17 +102,22 @@ impl<D: Device> Connection<D> {
         watch: &mut impl FnMut(&[u8]),
     ) {
         let Transmit { what, header, invalidate, .. } = *transmit;
+        let mut written = Some(false);
         if share.number == 0 {
             self.trace(what);
-            self.holds = if let Sent::Reply { call } = what { self.write(call, pool) } else { false };
+            written = if let Sent::Reply { call } = what { self.write(call, pool) } else { Some(false) };
+            self.holds = written == Some(true);
         }
         let mut laid = std::mem::take(&mut self.laid);
         laid.clear();
         laid.extend(self.session.laid(transmit));
-        let gathers = slices(&laid) <= self.slices;
+        // What one transmission of a group sends from where it is, another can't copy meanwhile.
+        let is_alone = share.number == 0 && share.last;
+        let gathers = slices(&laid) <= self.slices && (is_alone || self.slices >= MOST);
         let first = laid.iter().position(|piece| gathers && matches!(piece, Laid::Data(_))).unwrap_or(laid.len());
         let (copied, data) = laid.split_at(first);
-        let sent = self.copy_head(what, scratch.get(..header).unwrap_or_default(), copied, pool).and_then(|head| {
+        let head = written.and_then(|_| self.copy_head(what, scratch.get(..header).unwrap_or_default(), copied, pool));
+        let sent = head.and_then(|head| {
             watch(&head);
             let mut parts = ArrayVec::<Part, SLICES>::new();
             parts.push(Part { from: 0, length: head.len() as u32, buf: head.into() });
@@ -117,7 +125,13 @@ impl<D: Device> Connection<D> {
         });
         self.holds |= !data.is_empty();
         self.laid = laid;
-        let Some(parts) = sent else { return };
+        let Some(parts) = sent else {
+            // The connection is closed: what is in the group still is given back with it.
+            if share.last {
+                self.session.released(what);
+            }
+            return;
+        };
         self.counters.sends += 1;
         let waits = share.last && self.holds;
         self.send(what, invalidate, &parts, waits);
@@ -192,10 +206,10 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Writes what of a reply goes to the peer's memory; whether there is any.
-    fn write(&mut self, call: Served, pool: &Pool<D>) -> bool {
-        let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return false };
-        let Some(endpoint) = &mut self.endpoint else { return false };
+    /// Writes what of a reply goes to the peer's memory; whether there is any. None if there is no memory for it.
+    fn write(&mut self, call: Served, pool: &Pool<D>) -> Option<bool> {
+        let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return Some(false) };
+        let Some(endpoint) = &mut self.endpoint else { return Some(false) };
         let mut any = false;
         for write in self.session.writes(call) {
             let length = write.octets.end - write.octets.start;
@@ -204,14 +218,13 @@ impl<D: Device> Connection<D> {
                 None => {
                     if theirs.long.is_none() {
                         let whole = theirs.reply.length();
-                        let Ok(mut buf) = pool.take(whole) else { continue };
+                        let mut buf = pool.take(whole).map_err(|error| self.wish = Some(given_up(&error))).ok()?;
                         theirs.reply.copy(0..whole, buf.as_full_mut());
                         buf.set_len(whole);
                         self.counters.copied += u64::from(whole);
                         theirs.long = Some(buf.into());
                     }
-                    let Some(long) = &theirs.long else { continue };
-                    Part { buf: long.clone(), from: write.octets.start, length }
+                    Part { buf: theirs.long.clone()?, from: write.octets.start, length }
                 }
             };
             let to = Remote { address: write.target.offset, key: write.target.handle };
@@ -219,9 +232,12 @@ impl<D: Device> Connection<D> {
             self.counters.writes += 1;
             any = true;
         }
-        any
+        Some(any)
     }
 }
+
+/// Slices that any one transmission of a group needs: header, three runs of data, and zeros before the second and the third.
+const MOST: usize = 6;
 
 /// Octets of a piece.
 const fn length(piece: &Laid) -> u32 {
