@@ -207,8 +207,8 @@ fn data_begin_at_their_offset_and_go_on_in_the_next_target() {
     let (_, found, message) = arrived(&mut server);
     let message = message.unwrap();
     let places: Vec<_> = message.places.iter().map(|place| (place.octets.start, place.octets.end)).collect();
-    assert_eq!((found, &places[..2]), (xid, &[(4096 + 128, 4096 + 65_536), (4096, 4096 + 34_593)][..]));
-    assert!(places[2..].iter().all(|(from, to)| from == to), "the others have nothing of it");
+    let of_it = vec![(4096 + 128, 4096 + 65_536), (4096, 4096 + 34_593)];
+    assert_eq!((found, places), (xid, of_it), "the other targets have nothing of it");
     assert_eq!(message.length, 200 + 100_004);
     let from: Vec<_> = message.sources().skip(1).take(2).map(source_length).collect();
     assert_eq!(from, [65_408, 34_593]);
@@ -246,6 +246,33 @@ fn backward_calls_and_their_replies_go_in_transmissions() {
     let (call, ..) = arrived(&mut server);
     assert_eq!(answered(&mut server, &mut client, (back, xid), 16_384, &[]), 5);
     answered(&mut client, &mut server, (call, forward), 16_384, &[]);
+}
+
+/// Where there are no chunks, a call that has not all its credits waits for them, as long as replies are to come.
+// spec: rtr-4.3-a
+#[test]
+fn without_all_its_credits_a_call_that_has_no_other_way_waits() {
+    let client = Config { backward: Bkreqsup::Inline, serve: 16, ..plain(Rtr::ALL, Config::client()) };
+    let (mut client, mut server) = settled(client, plain(Rtr::ALL, Config::server()));
+    (client.keeps, server.keeps) = (true, true);
+    client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = server.arrived()[0];
+    assert!(server.session.peer_ready(call));
+    server.session.reply(call, REPLY, &[]).unwrap();
+    exchange(&mut client, &mut server);
+    works(&mut server, &mut client);
+    let xids: Vec<_> = (0..9).map(|_| server.session.call(&LONG, None).unwrap()).collect();
+    exchange(&mut server, &mut client);
+    assert!(server.session.available() < 5, "the last of them find no credits");
+    for xid in xids {
+        let (back, found, message) = arrived(&mut client);
+        assert!(found == xid && message.is_some());
+        answered(&mut server, &mut client, (back, xid), 200, &[]);
+        assert!(xid == found && server.failures(xid).is_empty());
+        exchange(&mut server, &mut client);
+    }
+    assert_eq!(server.session.open().0, 0);
 }
 
 // spec: rtr-2-a

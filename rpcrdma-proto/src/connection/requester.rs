@@ -229,6 +229,7 @@ impl Requests {
             };
             request.travel = match travel::call(&request.as_call(), link) {
                 Ok(travel) => travel,
+                Err(_) if self.credits.calls() > 0 && has_way(request, link, self.credits.used()) => return,
                 Err(why) => {
                     self.end(xid, Outcome::Failed(Failure::Cannot(why)), out);
                     continue;
@@ -615,6 +616,13 @@ impl Requests {
         let rank = |xid: &u32| slots.get(*xid).map(|request| (request.kind == Kind::Rpc, request.age));
         self.waiting.make_contiguous().sort_unstable_by_key(rank);
     }
+}
+
+/// Whether a call has a way once the messages under way, of which a reply is still to come, have given back their credits.
+#[cold]
+fn has_way(request: &Request, link: &Link<'_>, used: u32) -> bool {
+    let later = Link { room: link.room.saturating_add(used), ..*link };
+    link.groups.is_some() && travel::call(&request.as_call(), &later).is_ok()
 }
 
 /// Writes the header of a call; none if the buffer is too small.
