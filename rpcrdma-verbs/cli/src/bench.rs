@@ -185,7 +185,7 @@ fn one_thread<G: Ground>(options: &Options, ground: &G, progress: bool) -> Resul
         eprint!("\r        \r");
     }
     let memory = (near.used() + far.used()) / options.connections as usize;
-    let costs = ends.costs()?;
+    let costs = ends.costs(Duration::from_secs(options.seconds) / SAMPLES)?;
     let latencies = ends.latencies(Duration::from_millis(200))?;
     Ok(Found { calls: least_median_most(samples), latencies, memory, costs })
 }

@@ -63,8 +63,9 @@ pub(super) struct Costs {
     pub(super) copied: f64,
 }
 
-/// Calls over which costs are counted.
+/// Calls over which costs are counted, and those of calls that take long.
 const CALLS: u64 = 1 << 12;
+const FEW: u64 = 1 << 5;
 
 /// The most that one driver is given room for.
 const COMPLETIONS: u32 = 1 << 22;
@@ -135,11 +136,11 @@ impl<D: Device> Ends<D> {
         Ok(elapsed.as_nanos() as f64 / done.max(1) as f64)
     }
 
-    /// What a call costs; none if the server is elsewhere.
-    pub(super) fn costs(&mut self) -> Result<Option<Costs>, Box<dyn Error>> {
+    /// What a call costs, found out in about this time; none if the server is elsewhere.
+    pub(super) fn costs(&mut self, time: Duration) -> Result<Option<Costs>, Box<dyn Error>> {
         let Some(before) = self.counters() else { return Ok(None) };
-        let mut done = 0;
-        while done < CALLS {
+        let (began, mut done) = (Instant::now(), 0);
+        while done < CALLS && (done < FEW || began.elapsed() < time) {
             done += self.round(true)?;
         }
         while self.clients.iter().any(|(_, open)| *open > 0) {
