@@ -224,10 +224,8 @@ fn source_length(source: Source) -> u32 {
 
 // ---- Who sends what -------------------------------------------------------------------------------------------------
 
-/// A server is a requester, too, and its client a responder: the one has calls and the other replies in transmissions.
-// spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c, rtr-1.4-d
-#[test]
-fn backward_calls_and_their_replies_go_in_transmissions() {
+/// A client that takes calls, none of them with chunks, and its server, which has sent one.
+fn backward() -> (End, End) {
     let client = Config { backward: Bkreqsup::Inline, serve: 16, ..plain(Rtr::ALL, Config::client()) };
     let (mut client, mut server) = settled(client, plain(Rtr::ALL, Config::server()));
     (client.keeps, server.keeps) = (true, true);
@@ -238,6 +236,14 @@ fn backward_calls_and_their_replies_go_in_transmissions() {
     server.session.reply(call, REPLY, &[]).unwrap();
     exchange(&mut client, &mut server);
     works(&mut server, &mut client);
+    (client, server)
+}
+
+/// A server is a requester, too, and its client a responder: the one has calls and the other replies in transmissions.
+// spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c, rtr-1.4-d
+#[test]
+fn backward_calls_and_their_replies_go_in_transmissions() {
+    let (mut client, mut server) = backward();
     // Forward calls are under way meanwhile.
     let forward = client.session.call(&LONG_REPLY, None).unwrap();
     let both = Call { largest_reply: 16_384, ..LONG };
@@ -252,16 +258,7 @@ fn backward_calls_and_their_replies_go_in_transmissions() {
 // spec: rtr-4.3-a
 #[test]
 fn without_all_its_credits_a_call_that_has_no_other_way_waits() {
-    let client = Config { backward: Bkreqsup::Inline, serve: 16, ..plain(Rtr::ALL, Config::client()) };
-    let (mut client, mut server) = settled(client, plain(Rtr::ALL, Config::server()));
-    (client.keeps, server.keeps) = (true, true);
-    client.session.call(&NULL, None).unwrap();
-    exchange(&mut client, &mut server);
-    let call = server.arrived()[0];
-    assert!(server.session.peer_ready(call));
-    server.session.reply(call, REPLY, &[]).unwrap();
-    exchange(&mut client, &mut server);
-    works(&mut server, &mut client);
+    let (mut client, mut server) = backward();
     let xids: Vec<_> = (0..9).map(|_| server.session.call(&LONG, None).unwrap()).collect();
     exchange(&mut server, &mut client);
     assert!(server.session.available() < 5, "the last of them find no credits");
