@@ -15,7 +15,7 @@ mod groups;
 mod raw;
 
 use cases::Case;
-use pair::{End, NULL, REPLY, exchange, reconnect, settled, word, words, works};
+use pair::{End, NULL, REPLY, both_ways, exchange, reconnect, word, words, works};
 use rpcrdma_proto::connection::{Config, Event, Role};
 use rpcrdma_proto::travel::Call;
 use rpcrdma_proto::v2::properties::Bkreqsup;
@@ -53,14 +53,7 @@ impl Joined {
     fn new(role: Role, version: Version) -> Self {
         let client = Config { backward: Bkreqsup::Inline, highest: version, backward_one: true, ..Config::client() };
         let server = Config { highest: version, backward_one: true, ..Config::server() };
-        let (mut client, mut server) = settled(client, server);
-        client.session.call(&NULL, None).unwrap();
-        exchange(&mut client, &mut server);
-        let call = server.arrived()[0];
-        assert!(server.session.peer_ready(call));
-        server.session.reply(call, REPLY, &[]).unwrap();
-        exchange(&mut client, &mut server);
-        works(&mut server, &mut client);
+        let (mut client, mut server) = both_ways(client, server);
         let [plain, result, long] = [NULL, RESULT, LONG].map(|call| client.session.call(&call, None).unwrap());
         let back = server.session.call(&NULL, None).unwrap();
         exchange(&mut client, &mut server);

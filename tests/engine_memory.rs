@@ -5,7 +5,7 @@
 mod pair;
 
 use allocation_counter::measure;
-use pair::{End, NULL, REPLY, exchange, one, pass, reconnect, settled};
+use pair::{End, NULL, REPLY, both_ways, exchange, one, pass, reconnect};
 use rpcrdma_proto::connection::{Config, Event};
 use rpcrdma_proto::travel::{Call, Item};
 use rpcrdma_proto::v2::properties::Bkreqsup;
@@ -35,19 +35,7 @@ fn versions(each: impl Fn(&mut End, &mut End)) {
     let (client, server) = config();
     let backward = |config: Config| Config { backward: Bkreqsup::Genl, backward_one: true, ..config };
     for (client, server) in [(client.clone(), server.clone()), (one(client), one(server))] {
-        let (mut client, mut server) = settled(backward(client), backward(server));
-        // One RPC more tells what is granted; and in it the client's consumer says that it takes calls.
-        client.session.call(&NULL, None).unwrap();
-        exchange(&mut client, &mut server);
-        let call = server.take_arrived().unwrap();
-        assert!(server.session.peer_ready(call));
-        server.session.reply(call, REPLY, &[]).unwrap();
-        exchange(&mut client, &mut server);
-        server.session.call(&NULL, None).unwrap();
-        exchange(&mut client, &mut server);
-        let call = client.take_arrived().unwrap();
-        client.session.reply(call, REPLY, &[]).unwrap();
-        exchange(&mut client, &mut server);
+        let (mut client, mut server) = both_ways(backward(client), backward(server));
         clear(&mut client, &mut server);
         each(&mut client, &mut server);
     }

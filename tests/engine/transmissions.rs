@@ -10,7 +10,7 @@ use crate::groups::{
     LONG, LONG_REPLY, READ, SHORT, answered, arrived, expected, exposes, placing, plain, reports, sent, transmissions,
     warm, whole, write,
 };
-use crate::pair::{End, NULL, Packet, REPLY, exchange, key, one, settled, words, works};
+use crate::pair::{End, Packet, REPLY, both_ways, exchange, key, one, settled, words, works};
 
 const CALL: u32 = 0;
 const XMTREQ: u32 = 5;
@@ -227,15 +227,8 @@ fn source_length(source: Source) -> u32 {
 /// A client that takes calls, none of them with chunks, and its server, which has sent one.
 fn backward() -> (End, End) {
     let client = Config { backward: Bkreqsup::Inline, serve: 16, ..plain(Rtr::ALL, Config::client()) };
-    let (mut client, mut server) = settled(client, plain(Rtr::ALL, Config::server()));
+    let (mut client, mut server) = both_ways(client, plain(Rtr::ALL, Config::server()));
     (client.keeps, server.keeps) = (true, true);
-    client.session.call(&NULL, None).unwrap();
-    exchange(&mut client, &mut server);
-    let call = server.arrived()[0];
-    assert!(server.session.peer_ready(call));
-    server.session.reply(call, REPLY, &[]).unwrap();
-    exchange(&mut client, &mut server);
-    works(&mut server, &mut client);
     (client, server)
 }
 

@@ -9,7 +9,7 @@ use rpcrdma_proto::version::Version;
 
 use crate::cases::Case;
 use crate::group_cases;
-use crate::pair::{End, NULL, Packet, REPLY, exchange, reconnect, settled, word, works};
+use crate::pair::{End, NULL, Packet, REPLY, both_ways, exchange, reconnect, word, works};
 use crate::raw::{BULK, REPTERR, TARGET, XMTREQ};
 use crate::{Joined, To, answer, told};
 
@@ -40,16 +40,9 @@ impl Joined {
         let of = |one| if role == one { lacks } else { Operations::NONE };
         let client = Config { backward: Bkreqsup::Inline, ..Config::client() };
         let (client, server) = (config(client, of(Role::Client)), config(Config::server(), of(Role::Server)));
-        let (mut client, mut server) = settled(client, server);
+        let (mut client, mut server) = both_ways(client, server);
         client.keeps = true;
         server.keeps = true;
-        client.session.call(&NULL, None).unwrap();
-        exchange(&mut client, &mut server);
-        let call = server.arrived()[0];
-        assert!(server.session.peer_ready(call));
-        server.session.reply(call, REPLY, &[]).unwrap();
-        exchange(&mut client, &mut server);
-        works(&mut server, &mut client);
         let forward = [NULL, PLACED, WRITTEN, LONG].map(|call| client.session.call(&call, None).unwrap());
         let backward = [NULL, PLACED, LONG].map(|call| server.session.call(&call, None).unwrap());
         exchange(&mut client, &mut server);

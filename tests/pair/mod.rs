@@ -337,6 +337,19 @@ pub(crate) fn settled(client: Config, server: Config) -> (End, End) {
     (client, server)
 }
 
+/// Two ends that have settled, of which the client has said that it takes calls, and the server has sent one.
+pub(crate) fn both_ways(client: Config, server: Config) -> (End, End) {
+    let (mut client, mut server) = settled(client, server);
+    client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = server.arrived()[0];
+    assert!(server.session.peer_ready(call));
+    server.session.reply(call, REPLY, &[]).unwrap();
+    exchange(&mut client, &mut server);
+    works(&mut server, &mut client);
+    (client, server)
+}
+
 /// A call from one end to the other, and its reply: it is answered, once.
 pub(crate) fn works(client: &mut End, server: &mut End) {
     let xid = client.session.call(&NULL, None).unwrap();

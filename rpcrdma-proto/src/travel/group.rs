@@ -119,16 +119,9 @@ pub(super) fn cheaper(
 fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> {
     let (send, explicit, reserve) = directions(call, link, groups)?;
     let by_size = if let Direct::BySize(from) = groups.direct { Some(from) } else { None };
-    let segments = |bits: u64| chosen(call.results, bits).map(|most| link.segments(*most)).sum::<u64>();
-    let results =
-        [(explicit & !send, 1), (send & explicit, if by_size.is_some() { 2 } else { 1 }), (send & !explicit, 0)];
-    let directed: u64 = results.iter().map(|(bits, words)| u64::from(bits.count_ones()) * (8 + 4 * words)).sum();
-    let all = send | explicit;
-    // Directions count: a result before the last that is directed has one, too.
-    let directed = directed + 8 * u64::from(skipped(all)) + 16 * segments(explicit);
-    let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + u32::try_from(directed).ok()?;
-    let most = groups.requests.min(link.room);
-    let (placed, read, header, count) = items(call, link, groups, fixed, most)?;
+    let segments = chosen(call.results, explicit).map(|most| link.segments(*most)).sum();
+    let told = headers::Contents { send, explicit, by_size: by_size.is_some(), read: 0, segments };
+    let (placed, read, header, count) = items(call, link, groups, told)?;
     let grouped = Grouped {
         placed: small(placed)?,
         read: small(read)?,
@@ -143,17 +136,16 @@ fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> 
 
 /// Which items are placed and which are read, the octets of the first header, and how many transmissions there are.
 // spec: rtr-3.3-d, rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-c, rtr-5.3-d, rtr-5.3-e, rtr-5.3-l, rtr-5.3-m
-fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, fixed: u32, most: u32) -> Option<(u64, u64, u32, u32)> {
+fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, told: headers::Contents) -> Option<(u64, u64, u32, u32)> {
+    let most = groups.requests.min(link.room);
     let items = call.items.get(..ITEMS).unwrap_or(call.items);
     let can_place = call.reducible && groups.theirs.target_count() > 0;
     let worth = |item: &Item| can_place && item.length >= groups.place_from.max(1);
     let (mut placed, mut read) = (set(items.iter().map(worth)), 0u64);
     loop {
         let stream = u32::try_from(u64::from(call.length).saturating_sub(octets(items, placed | read))).ok()?;
-        let segments: u64 = chosen(items, read).map(|item| link.segments(item.length)).sum();
-        let fixed = fixed
-            .checked_add(headers::EXPLICIT * read.count_ones())?
-            .checked_add(u32::try_from(16 * segments).ok()?)?;
+        let to_read: u64 = chosen(items, read).map(|item| link.segments(item.length)).sum();
+        let fixed = headers::Contents { read, segments: told.segments.checked_add(to_read)?, ..told }.octets()?;
         let lengths: ArrayVec<u32, ITEMS> = chosen(items, placed).map(|item| item.length).collect();
         if let Some((header, count)) = headers::opener(&groups.theirs, fixed, stream, &lengths, most) {
             return Some((placed, read, header, count));

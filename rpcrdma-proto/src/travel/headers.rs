@@ -7,15 +7,20 @@ use crate::placement::{Layout, Structure};
 /// Octets before what an operation says: the fixed words, the direction, the operation's number, and its length.
 const BEFORE: u32 = 28;
 /// A ROPT_XMTREQ that places and directs nothing.
-pub(crate) const REQUEST: u32 = BEFORE + 20;
+const REQUEST: u32 = BEFORE + 20;
 /// A ROPT_XMTRESP that places nothing.
 pub(crate) const REPLY: u32 = BEFORE + 12;
 /// A ROPT_XMTCONT.
 pub(crate) const MORE: u32 = BEFORE + 12;
 /// A set of directions, without its items.
-pub(crate) const SET: u32 = 12;
+const SET: u32 = 12;
 /// An item that is in memory of a peer's, without its segments.
 pub(crate) const EXPLICIT: u32 = 16;
+/// A direction, without the places that it offers; and each of those, without its segments.
+const DIRECTION: u32 = 8;
+const OFFER: u32 = 4;
+/// A segment.
+const SEGMENT: u64 = 16;
 /// An item that is placed, without the numbers of its targets.
 const PLACED: u32 = 20;
 /// A direction that came to nothing.
@@ -60,6 +65,34 @@ impl Targets {
         let from = item.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
         let range = from.zip(self.ends.get(item).copied());
         range.and_then(|(from, to)| self.numbers.get(from..to)).unwrap_or_default()
+    }
+}
+
+/// What a request says of its items and its results, as far as its header's length depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contents {
+    /// Sets of results: those that may be placed by Sends, and those that memory is offered for.
+    pub(crate) send: u64,
+    pub(crate) explicit: u64,
+    /// Whether a result in both says from which size on it is which.
+    pub(crate) by_size: bool,
+    /// Items that are to be read.
+    pub(crate) read: u64,
+    /// Segments of all of these.
+    pub(crate) segments: u64,
+}
+
+impl Contents {
+    /// Octets of a ROPT_XMTREQ without its placed items. Directions count: a result before the last that is directed has one,
+    /// too.
+    pub(crate) fn octets(self) -> Option<u32> {
+        let directed = self.send | self.explicit;
+        let both = self.send & self.explicit;
+        let offers = self.explicit.count_ones() + if self.by_size { both.count_ones() } else { 0 };
+        let directions = u64::BITS - directed.leading_zeros();
+        let set = if directed == 0 { 0 } else { SET };
+        let fixed = REQUEST + set + DIRECTION * directions + OFFER * offers + EXPLICIT * self.read.count_ones();
+        u32::try_from(self.segments.checked_mul(SEGMENT)?).ok()?.checked_add(fixed)
     }
 }
 

@@ -63,19 +63,14 @@ impl Request {
         let octets: u32 = apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
         let stream = self.length.saturating_sub(octets);
         let lengths: ArrayVec<u32, APART> = placed.iter().map(|item| item.length).collect();
-        let all = grouped.send | grouped.explicit;
-        let words = |at: usize| {
-            let both = (grouped.send & grouped.explicit) >> at & 1 == 1;
-            match (both && grouped.by_size.is_some(), grouped.explicit >> at & 1 == 1) {
-                (true, _) => 2,
-                (_, true) => 1,
-                _ => 0,
-            }
+        let told = headers::Contents {
+            send: grouped.send.into(),
+            explicit: grouped.explicit.into(),
+            by_size: grouped.by_size.is_some(),
+            read: grouped.read.into(),
+            segments: segments.len() as u64,
         };
-        let directed: u32 = (0..RESULTS).filter(|at| all >> at != 0).map(|at| 8 + 4 * words(at)).sum();
-        let fixed = headers::REQUEST + if all == 0 { 0 } else { headers::SET } + directed;
-        let fixed = fixed + headers::EXPLICIT * grouped.read.count_ones();
-        let fixed = fixed.checked_add(u32::try_from(segments.len()).ok()?.checked_mul(16)?)?;
+        let fixed = told.octets()?;
         let (header, count) = headers::opener(&groups.theirs, fixed, stream, &lengths, grouped.count)?;
         (count == grouped.count).then_some(Laid { header, apart, placed })
     }
