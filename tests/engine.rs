@@ -14,6 +14,8 @@ mod characteristics;
 mod groups;
 #[path = "engine/properties.rs"]
 mod properties;
+#[path = "engine/ranges.rs"]
+mod ranges;
 #[path = "engine/transmissions.rs"]
 mod transmissions;
 #[path = "engine/versions.rs"]
@@ -21,7 +23,7 @@ mod versions;
 
 use pair::{NULL, exchange, pair};
 use rpcrdma_proto::connection::{Action, Config, Event, Properties, Reason};
-use rpcrdma_proto::travel::{Call, Item};
+use rpcrdma_proto::travel::{Call, Item, Wanted};
 use rpcrdma_proto::version::Version;
 
 #[test]
@@ -66,7 +68,8 @@ fn items_and_results_are_moved_apart() {
     let (mut client, mut server) = pair(Config::client(), Config::server());
     let data = Item { position: 120, length: 65_535 };
     let write = Call { length: 65_656, items: &[data], largest_reply: 200, results: &[], reducible: true };
-    let read = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+    let read =
+        Call { length: 160, items: &[], largest_reply: 65_700, results: &[Wanted::of_call(65_536)], reducible: true };
     let long = Call { length: 9_000, items: &[], largest_reply: 9_000, results: &[], reducible: true };
     for call in [write, read, long] {
         client.session.call(&call, None).unwrap();
@@ -76,7 +79,7 @@ fn items_and_results_are_moved_apart() {
     let lengths: Vec<_> = calls.iter().map(|call| server.session.length(*call).unwrap()).collect();
     assert_eq!(lengths, [65_656, 160, 9_000]);
     server.session.reply(calls[0], 200, &[]).unwrap();
-    server.session.reply(calls[1], 65_664, &[Item { position: 128, length: 65_530 }]).unwrap();
+    server.session.reply(calls[1], 65_664, &[Item { position: 128, length: 65_530 }.into()]).unwrap();
     server.session.reply(calls[2], 9_000, &[]).unwrap();
     exchange(&mut client, &mut server);
     let replies = client.events.iter().filter_map(|event| match event {

@@ -8,7 +8,7 @@ use pair::{End, NULL, REPLY, connect, exchange, one, pair, pass, settled, works}
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{Action, Config, Event, Reason, Stage};
 use rpcrdma_proto::property::Basic;
-use rpcrdma_proto::travel::{Answer, Call, Cannot, Link, call, reply};
+use rpcrdma_proto::travel::{Answer, Call, Cannot, Link, Wanted, call, reply};
 use rpcrdma_proto::v2::properties::{Bkreqsup, ROPT_CONNPROP};
 use rpcrdma_proto::version::Version;
 
@@ -251,10 +251,17 @@ fn the_header_of_a_reply_fits() {
         groups: None,
         room: 32,
     };
-    let read = Call { length: 132, items: &[], largest_reply: 40_000, results: &[39_900], reducible: true };
+    let read =
+        Call { length: 132, items: &[], largest_reply: 40_000, results: &[Wanted::of_call(39_900)], reducible: true };
     assert_eq!(call(&read, &link), Err(Cannot::TooManySegments));
-    let read = Call { length: 132, items: &[], largest_reply: 30_000, results: &[14_000, 14_000], reducible: true };
-    let read = Call { largest_reply: 31_000, results: &[14_500, 14_500], ..read };
+    let read = Call {
+        length: 132,
+        items: &[],
+        largest_reply: 30_000,
+        results: &[Wanted::of_call(14_000), Wanted::of_call(14_000)],
+        reducible: true,
+    };
+    let read = Call { largest_reply: 31_000, results: &[Wanted::of_call(14_500), Wanted::of_call(14_500)], ..read };
     let travel = call(&read, &link).unwrap();
     assert_eq!((travel.writes, travel.reply_chunk), (false, Some(31_000)), "a Reply chunk has the smaller header");
 }

@@ -17,12 +17,13 @@ mod raw;
 use cases::Case;
 use pair::{End, NULL, REPLY, both_ways, exchange, reconnect, word, words, works};
 use rpcrdma_proto::connection::{Config, Event, Role};
-use rpcrdma_proto::travel::Call;
+use rpcrdma_proto::travel::{Call, Wanted};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
 /// A call with a Write chunk of one segment, and one with a Reply chunk of one.
-const RESULT: Call<'_> = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+const RESULT: Call<'_> =
+    Call { length: 160, items: &[], largest_reply: 65_700, results: &[Wanted::of_call(65_536)], reducible: true };
 const LONG: Call<'_> = Call { length: 160, items: &[], largest_reply: 9_000, results: &[], reducible: true };
 
 /// What comes to which end, and what is open there.

@@ -7,7 +7,7 @@ mod pair;
 use allocation_counter::measure;
 use pair::{End, NULL, REPLY, both_ways, exchange, one, pass, reconnect};
 use rpcrdma_proto::connection::{Config, Event};
-use rpcrdma_proto::travel::{Call, Item};
+use rpcrdma_proto::travel::{Call, Item, ResultItem, Wanted};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 
 /// RPCs of each kind that are counted.
@@ -17,7 +17,8 @@ const OUTSTANDING: u16 = 1024;
 
 const DATA: Item = Item { position: 120, length: 65_535 };
 const ITEMS: Call<'_> = Call { length: 65_656, items: &[DATA], largest_reply: 200, results: &[], reducible: true };
-const RESULTS: Call<'_> = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+const RESULTS: Call<'_> =
+    Call { length: 160, items: &[], largest_reply: 65_700, results: &[Wanted::of_call(65_536)], reducible: true };
 const LONG_CALL: Call<'_> = Call { length: 9_000, items: &[], largest_reply: 200, results: &[], reducible: true };
 const LONG_REPLY: Call<'_> = Call { length: 160, items: &[], largest_reply: 9_000, results: &[], reducible: true };
 /// What has no way: its header would be longer than any Send.
@@ -51,7 +52,7 @@ fn clear(client: &mut End, server: &mut End) {
 /// How one call of a batch ends.
 #[derive(Clone, Copy)]
 enum Ends {
-    Reply(u32, &'static [Item]),
+    Reply(u32, &'static [ResultItem]),
     /// The responder has no way for it, or declines it.
     Declined,
     /// Cancelled before it is sent, while it is under way, and after.
@@ -95,7 +96,11 @@ fn batch(caller: &mut End, peer: &mut End, call: &Call<'_>, end: Ends, count: us
 const BATCHES: [(&str, Call<'_>, Ends); 8] = [
     ("null", NULL, Ends::Reply(REPLY, &[])),
     ("items", ITEMS, Ends::Reply(200, &[])),
-    ("results", RESULTS, Ends::Reply(65_664, &[Item { position: 128, length: 65_530 }])),
+    (
+        "results",
+        RESULTS,
+        Ends::Reply(65_664, &[ResultItem { item: Item { position: 128, length: 65_530 }, asked: None }]),
+    ),
     ("long call", LONG_CALL, Ends::Reply(200, &[])),
     ("long reply", LONG_REPLY, Ends::Reply(9_000, &[])),
     ("declined", ITEMS, Ends::Declined),

@@ -16,6 +16,7 @@
 mod cost;
 mod group;
 pub(crate) mod headers;
+mod results;
 
 use core::fmt;
 use core::ops::Range;
@@ -26,6 +27,9 @@ pub use cost::Cost;
 #[cfg(feature = "alloc")]
 pub(crate) use group::laid as group_laid;
 pub use group::{Direct, Direction, GroupAnswer, GroupReturn, Grouped, Groups, Prefer, group_reply};
+pub use results::{Matched, ResultItem, Span, Wanted};
+#[cfg(feature = "alloc")]
+pub(crate) use results::{in_order, sets as result_sets};
 
 /// Arguments of one call that can be moved apart: further ones stay in place.
 pub const ITEMS: usize = 8;
@@ -54,9 +58,8 @@ pub struct Call<'a> {
     pub items: &'a [Item],
     /// Octets of the largest reply, with everything in place.
     pub largest_reply: u32,
-    /// The most octets of each result that may be moved apart, in their order. Those after the first [`RESULTS`] stay in
-    /// place.
-    pub results: &'a [u32],
+    /// The results that may be moved apart, in their order. Those after the first [`RESULTS`] stay in place.
+    pub results: &'a [Wanted],
     /// Whether anything may be moved apart at all: not if its octets are protected (RFC 8166, section 8.2.2.3).
     pub reducible: bool,
 }
@@ -244,7 +247,7 @@ pub fn call(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
 #[inline]
 fn by_base_means(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
     let (writes, reply_chunk) = offer(call, link)?;
-    let offered = if writes { call.results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };
+    let offered = if writes { call.results.iter().map(|result| link.write_chunk(result.most)).sum() } else { 0 };
     let base = link.base() + offered + reply_chunk.map_or(0, |octets| link.reply_chunk(octets));
     let (way, header) = arguments(call, link, base)?;
     // No more than the threshold, of 32 bits.
@@ -270,9 +273,9 @@ fn offer(call: &Call<'_>, link: &Link<'_>) -> Result<(bool, Option<u32>), Cannot
     if !call.reducible || call.results.is_empty() {
         return whole();
     }
-    let moved: u64 = call.results.iter().map(|most| padded(*most)).sum();
+    let moved: u64 = call.results.iter().map(|result| padded(result.most)).sum();
     let rest = largest.saturating_sub(moved);
-    let returned: u64 = call.results.iter().map(|most| link.write_chunk(*most)).sum();
+    let returned: u64 = call.results.iter().map(|result| link.write_chunk(result.most)).sum();
     if fits(returned + rest) {
         return Ok((true, None));
     }

@@ -2,7 +2,7 @@
 //! but the receives.
 
 use rpcrdma_proto::connection::{Action, Config, Failure, Properties, Role};
-use rpcrdma_proto::travel::{Call, Cannot, Item};
+use rpcrdma_proto::travel::{Call, Cannot, Item, Wanted};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -224,10 +224,16 @@ fn general_support_takes_chunks() {
         let (mut client, mut server) = ready(supporting(draft, Bkreqsup::Genl), server_of(draft));
         let data = Item { position: 120, length: 65_535 };
         let item = Call { length: 65_656, items: &[data], largest_reply: 200, results: &[], reducible: true };
-        let result = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+        let result = Call {
+            length: 160,
+            items: &[],
+            largest_reply: 65_700,
+            results: &[Wanted::of_call(65_536)],
+            reducible: true,
+        };
         for (call, length, results) in [
             (item, 200, vec![]),
-            (result, 65_664, vec![Item { position: 128, length: 65_530 }]),
+            (result, 65_664, vec![Item { position: 128, length: 65_530 }.into()]),
             (LONG_REPLY, 9_000, vec![]),
         ] {
             let xid = server.session.call(&call, None).unwrap();

@@ -6,14 +6,15 @@ use rpcrdma_proto::connection::{
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::property::Basic;
-use rpcrdma_proto::travel::{Call, Cannot, Item};
+use rpcrdma_proto::travel::{Call, Cannot, Item, Wanted};
 
 use crate::pair::{
     End, Holds, NULL, OFFSET, REPLY, connect, exchange, key, one, pair, reconnect, settled, words, works,
 };
 use crate::properties::{DRAFTS, client_of, server_of};
 
-const RESULT: Call<'_> = Call { length: 160, items: &[], largest_reply: 65_700, results: &[65_536], reducible: true };
+const RESULT: Call<'_> =
+    Call { length: 160, items: &[], largest_reply: 65_700, results: &[Wanted::of_call(65_536)], reducible: true };
 const LONG_REPLY: Call<'_> = Call { length: 160, items: &[], largest_reply: 9_000, results: &[], reducible: true };
 
 fn warm() -> (End, End) {
@@ -97,7 +98,7 @@ fn a_call_whose_memory_is_not_exposed_fails() {
 // spec: xc2-3.2-a, xc2-3.2-b, xc2-3.2-c
 #[test]
 fn one_key_is_invalidated_where_both_ends_have_agreed() {
-    let both = Call { largest_reply: 140_000, results: &[65_536, 65_536], ..RESULT };
+    let both = Call { largest_reply: 140_000, results: &[Wanted::of_call(65_536), Wanted::of_call(65_536)], ..RESULT };
     let item = Call { length: 9_000, items: &[Item { position: 40, length: 8_000 }], ..NULL };
     let mixed = Call { length: 9_000, items: &[Item { position: 40, length: 8_000 }], ..RESULT };
     for (version_one, draft) in [(false, DRAFTS[0]), (false, DRAFTS[1]), (true, DRAFTS[0])] {
@@ -291,7 +292,7 @@ fn a_reply_that_has_no_way_is_an_error() {
     let given = server.arrived();
     let too_long = Err(ReplyError::Cannot(Cannot::ReplyTooLong));
     assert_eq!(server.session.reply(given[0], 5_000, &[]), too_long);
-    let result = [Item { position: 100, length: 65_537 }];
+    let result = [Item { position: 100, length: 65_537 }.into()];
     assert_eq!(server.session.reply(given[1], 65_700, &result), Err(ReplyError::Cannot(Cannot::ResultTooLong)));
     assert_eq!(server.session.reply(given[0], REPLY, &[]), Err(ReplyError::Ended));
     exchange(&mut client, &mut server);

@@ -6,7 +6,7 @@ use rpcrdma_proto::continuation::{Broken, Gathered, How, Mismatch, Operations, R
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::placement::{self, Structure};
 use rpcrdma_proto::property::Basic;
-use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, Way};
+use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, ResultItem, Wanted, Way};
 use rpcrdma_proto::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, ROPT_UPDPROP};
 
 use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, settled, words, works};
@@ -42,7 +42,7 @@ pub(crate) const SHORT: Call<'_> = Call { length: 160, items: &[], largest_reply
 /// 16 KiB without bulk data.
 pub(crate) const LONG: Call<'_> = Call { length: 16_384, ..SHORT };
 pub(crate) const LONG_REPLY: Call<'_> = Call { largest_reply: 16_384, ..SHORT };
-pub(crate) const READ: Call<'_> = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+pub(crate) const READ: Call<'_> = Call { largest_reply: 65_700, results: &[Wanted::of_call(65_536)], ..SHORT };
 
 pub(crate) fn write(items: &[Item]) -> Call<'_> {
     let end = items.iter().map(|item| item.length.next_multiple_of(4)).sum::<u32>();
@@ -100,7 +100,7 @@ pub(crate) fn answered(
     server: &mut End,
     (call, xid): (Served, u32),
     length: u32,
-    results: &[Item],
+    results: &[ResultItem],
 ) -> usize {
     server.session.reply(call, length, results).unwrap();
     let messages = exchange(client, server);
@@ -174,7 +174,7 @@ fn the_data_of_a_read_land_in_their_target() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
     for length in [65_536u32, 5_001, 1_024] {
         let (call, xid, _) = sent(&mut client, &mut server, &READ);
-        server.session.reply(call, 104 + length.next_multiple_of(4), &[Item { position: 100, length }]).unwrap();
+        server.session.reply(call, 104 + length.next_multiple_of(4), &[Item { position: 100, length }.into()]).unwrap();
         assert_eq!(exchange(&mut client, &mut server), 1);
         let reply = client.replies(xid).pop().unwrap();
         let message = reply.gathered.unwrap();
@@ -197,9 +197,10 @@ fn messages_go_in_transmissions_over_properties_and_over_characteristics() {
         for call in [&write(&items), &LONG, &READ] {
             let (served, xid, went) = sent(&mut client, &mut server, call);
             assert_eq!((went, exposes(&client)), (1, 0), "{properties:?}");
-            let results = [Item { position: 100, length: call.results.iter().sum() }];
+            let length = call.results.iter().map(|result| result.most).sum();
+            let results = [Item { position: 100, length }.into()];
             let results = if call.results.is_empty() { &[] } else { &results[..] };
-            let length = 200 + results.iter().map(|result| result.length).sum::<u32>();
+            let length = 200 + results.iter().map(|result: &ResultItem| result.item.length).sum::<u32>();
             assert_eq!(answered(&mut client, &mut server, (served, xid), length, results), 1, "{properties:?}");
         }
     }
@@ -209,9 +210,10 @@ fn messages_go_in_transmissions_over_properties_and_over_characteristics() {
 #[test]
 fn results_that_are_short_or_missing_are_told_so() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
-    let both = Call { largest_reply: 65_700 + 8_192, results: &[65_536, 8_192], ..SHORT };
+    let both =
+        Call { largest_reply: 65_700 + 8_192, results: &[Wanted::of_call(65_536), Wanted::of_call(8_192)], ..SHORT };
     let (call, xid, _) = sent(&mut client, &mut server, &both);
-    server.session.reply(call, 204, &[Item { position: 100, length: 100 }]).unwrap();
+    server.session.reply(call, 204, &[Item { position: 100, length: 100 }.into()]).unwrap();
     exchange(&mut client, &mut server);
     let message = client.replies(xid).pop().unwrap().gathered.unwrap();
     let items: Vec<_> = message.items.iter().map(|item| (item.position, item.length, item.how.clone())).collect();
@@ -226,9 +228,13 @@ fn a_result_is_placed_as_itself_behind_one_that_is_not_worth_it() {
     for direct in directed {
         let rtr = Rtr { direct, prefer: Prefer::Groups, ..Rtr::ALL };
         let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
-        let both = Call { largest_reply: 67_900, results: &[2_000, 65_536, 100], ..SHORT };
+        let both = Call {
+            largest_reply: 67_900,
+            results: &[Wanted::of_call(2_000), Wanted::of_call(65_536), Wanted::of_call(100)],
+            ..SHORT
+        };
         let results =
-            [(100, 2_000), (2_104, 65_536), (67_644, 100)].map(|(position, length)| Item { position, length });
+            [(100, 2_000), (2_104, 65_536), (67_644, 100)].map(|(position, length)| Item { position, length }.into());
         let (call, xid, _) = sent(&mut client, &mut server, &both);
         server.session.reply(call, 67_744, &results).unwrap();
         exchange(&mut client, &mut server);
@@ -251,7 +257,7 @@ fn a_reply_may_be_as_long_as_was_asked_for() {
         let client = Config { limits, ..placing(rtr, Config::client()) };
         let (mut client, mut server) = warm(client, placing(Rtr::ALL, Config::server()));
         let (call, xid, _) = sent(&mut client, &mut server, &READ);
-        let result = [Item { position: 100, length: 65_536 }];
+        let result = [Item { position: 100, length: 65_536 }.into()];
         answered(&mut client, &mut server, (call, xid), 65_640, &result);
     }
 }
@@ -262,7 +268,7 @@ fn a_plain_reply_returns_nothing_that_was_directed() {
     let rtr = Rtr { direct: Direct::Explicit, prefer: Prefer::Groups, ..Rtr::ALL };
     for returns in [false, true] {
         let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
-        let both = Call { largest_reply: 67_900, results: &[100, 65_536], ..SHORT };
+        let both = Call { largest_reply: 67_900, results: &[Wanted::of_call(100), Wanted::of_call(65_536)], ..SHORT };
         let (_, xid, _) = sent(&mut client, &mut server, &both);
         let chunk = [1, 1, key(xid, 1), 65_536, 0, u32::try_from(OFFSET).unwrap()];
         let writes = if returns { &chunk[..] } else { &[] };
@@ -312,7 +318,7 @@ fn what_the_peer_has_not_told_is_not_used() {
                     assert!(grouped.count == 1 || (limit > 1 && operations.has(Operations::CONTINUATIONS)));
                     assert!(grouped.send == 0 || operations.has(Operations::RESPONSES));
                 }
-                let result = [Item { position: 100, length: 65_536 }];
+                let result = [Item { position: 100, length: 65_536 }.into()];
                 let (length, results) =
                     if call.results.is_empty() { (call.largest_reply, &[][..]) } else { (65_700, &result[..]) };
                 answered(&mut client, &mut server, (served, xid), length, results);
@@ -356,7 +362,7 @@ fn results_go_as_they_are_directed() {
         let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
         let (call, xid, _) = sent(&mut client, &mut server, &READ);
         assert_eq!(exposes(&client), usize::from(direct != Direct::Cheaper));
-        let result = [Item { position: 100, length }];
+        let result = [Item { position: 100, length }.into()];
         server.session.reply(call, 104 + length.next_multiple_of(4), &result).unwrap();
         let writes: Vec<_> = server.session.writes(call).map(|write| write.octets).collect();
         let expected = Some(100..100 + length).filter(|_| written);
@@ -377,7 +383,7 @@ fn a_call_may_have_items_that_are_placed_and_such_that_are_read() {
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), placing(Rtr::ALL, Config::server()));
     server.holds.reading = true;
     let items = [Item { position: 120, length: 65_536 }, Item { position: 65_660, length: 1_000_000 }];
-    let mixed = Call { largest_reply: 65_700, results: &[65_536], ..write(&items) };
+    let mixed = Call { largest_reply: 65_700, results: &[Wanted::of_call(65_536)], ..write(&items) };
     let xid = client.session.call(&mixed, None).unwrap();
     exchange(&mut client, &mut server);
     let Some(Way::Grouped(grouped)) = client.session.travel(xid).map(|travel| travel.call) else { panic!("grouped") };
@@ -537,9 +543,9 @@ fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
 #[test]
 fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() {
     // The second is more than one transmission for its data alone, and would fit one buffer without being placed.
-    let result = [Item { position: 4_056, length: 65_536 }];
-    let large = Call { largest_reply: 70_000, results: &[65_536], ..SHORT };
-    type Case<'a> = (fn(Rtr, Config) -> Config, Call<'a>, u32, &'a [Item], bool);
+    let result = [Item { position: 4_056, length: 65_536 }.into()];
+    let large = Call { largest_reply: 70_000, results: &[Wanted::of_call(65_536)], ..SHORT };
+    type Case<'a> = (fn(Rtr, Config) -> Config, Call<'a>, u32, &'a [ResultItem], bool);
     let cases: [Case<'_>; 2] = [(plain, LONG_REPLY, 16_384, &[], false), (placing, large, 69_596, &result, true)];
     for (config, call, length, results, fits) in cases {
         let (mut client, mut server) = warm(config(Rtr::ALL, Config::client()), config(Rtr::ALL, Config::server()));
@@ -568,9 +574,9 @@ fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() 
 fn a_reply_goes_again_where_no_other_may() {
     let server = Config { serve: 1, ..placing(Rtr::ALL, Config::server()) };
     let (mut client, mut server) = warm(placing(Rtr::ALL, Config::client()), server);
-    let call = Call { largest_reply: 70_000, results: &[65_536], ..SHORT };
+    let call = Call { largest_reply: 70_000, results: &[Wanted::of_call(65_536)], ..SHORT };
     let (served, xid, _) = sent(&mut client, &mut server, &call);
-    server.session.reply(served, 69_596, &[Item { position: 4_056, length: 65_536 }]).unwrap();
+    server.session.reply(served, 69_596, &[Item { position: 4_056, length: 65_536 }.into()]).unwrap();
     let mut packets = Vec::new();
     while let Some(packet) = server.send() {
         packets.push(packet);

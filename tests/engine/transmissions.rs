@@ -2,7 +2,7 @@
 
 use rpcrdma_proto::connection::{Action, Config, Failure, Region};
 use rpcrdma_proto::continuation::{Broken, How, Mismatch, Operations, Rtr, Source};
-use rpcrdma_proto::travel::{Call, Direct, Grouped, Item, Prefer, Way};
+use rpcrdma_proto::travel::{Call, Direct, Grouped, Item, Prefer, ResultItem, Wanted, Way};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -13,8 +13,8 @@ use crate::groups::{
 use crate::pair::{End, Packet, REPLY, both_ways, exchange, key, one, settled, words, works};
 
 const CALL: u32 = 0;
-const XMTREQ: u32 = 5;
-const XMTRESP: u32 = 6;
+pub(crate) const XMTREQ: u32 = 5;
+pub(crate) const XMTRESP: u32 = 6;
 const XMTCONT: u32 = 7;
 const REPTERR: u32 = 8;
 
@@ -30,13 +30,18 @@ fn grouped(end: &End, xid: u32) -> Option<Grouped> {
 }
 
 /// The messages of a reply, not delivered yet.
-fn replying(server: &mut End, call: rpcrdma_proto::connection::Served, length: u32, results: &[Item]) -> Vec<Packet> {
+pub(crate) fn replying(
+    server: &mut End,
+    call: rpcrdma_proto::connection::Served,
+    length: u32,
+    results: &[ResultItem],
+) -> Vec<Packet> {
     server.session.reply(call, length, results).unwrap();
     std::iter::from_fn(|| server.send()).collect()
 }
 
 /// The words of an operation: the fixed ones, the operation, and what it says.
-fn operation(xid: u32, credits: u32, direction: u32, code: u32, info: &[&[u32]]) -> Vec<u8> {
+pub(crate) fn operation(xid: u32, credits: u32, direction: u32, code: u32, info: &[&[u32]]) -> Vec<u8> {
     let info = info.concat();
     let octets = u32::try_from(4 * info.len()).unwrap();
     words(&[&[xid, 2, credits, 5, direction, code, octets][..], &info].concat())
@@ -53,7 +58,7 @@ fn a_call_says_where_its_items_are_and_where_its_results_belong() {
     let rtr = Rtr { direct: Direct::BySize(32_768), ..GROUPS };
     let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
     let items = [Item { position: 120, length: 65_536 }, Item { position: 65_660, length: 1_000_000 }];
-    let call = Call { largest_reply: 66_000, results: &[65_536], ..write(&items) };
+    let call = Call { largest_reply: 66_000, results: &[Wanted::of_call(65_536)], ..write(&items) };
     let (xid, packets) = transmissions(&mut client, &call);
     let [packet] = packets.as_slice() else { panic!("one transmission") };
     // Position, length, XMPTYPE_TBSN, its offset, and one target; and XMPTYPE_EXRW with one segment.
@@ -86,9 +91,14 @@ fn a_call_says_where_its_items_are_and_where_its_results_belong() {
 fn a_reply_says_what_became_of_each_direction() {
     let rtr = Rtr { direct: Direct::BySize(32_768), ..GROUPS };
     let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
-    let call = Call { largest_reply: 200_000, results: &[65_536, 16_384, 8_192, 8_192], ..SHORT };
+    let call = Call {
+        largest_reply: 200_000,
+        results: &[Wanted::of_call(65_536), Wanted::of_call(16_384), Wanted::of_call(8_192), Wanted::of_call(8_192)],
+        ..SHORT
+    };
     let (served, xid, _) = sent(&mut client, &mut server, &call);
-    let results = [(100, 40_000), (40_104, 5_001), (45_200, 100)].map(|(position, length)| Item { position, length });
+    let results =
+        [(100, 40_000), (40_104, 5_001), (45_200, 100)].map(|(position, length)| Item { position, length }.into());
     let packets = replying(&mut server, served, 45_400, &results);
     let [packet] = packets.as_slice() else { panic!("one transmission") };
     let written = [100, 40_000, 1, 1, key(xid, 1), 40_000, 0, 4096];
@@ -353,7 +363,7 @@ fn receives_that_a_short_reply_has_left_are_there_for_others() {
 #[test]
 fn data_are_placed_where_the_receiver_has_targets() {
     let items = [Item { position: 120, length: 65_536 }];
-    let both = Call { largest_reply: 65_700, results: &[65_536], ..write(&items) };
+    let both = Call { largest_reply: 65_700, results: &[Wanted::of_call(65_536)], ..write(&items) };
     type Ends = fn(Rtr, Config) -> Config;
     let ends: [Ends; 2] = [plain, placing];
     for (at, bt) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -370,7 +380,7 @@ fn data_are_placed_where_the_receiver_has_targets() {
             }
             way => assert_eq!((bt, way), (0, Way::Reduced(1))),
         }
-        let result = [Item { position: 100, length: 65_536 }];
+        let result = [Item { position: 100, length: 65_536 }.into()];
         answered(&mut client, &mut server, (call, xid), 65_700, &result);
     }
 }
@@ -395,10 +405,10 @@ fn directions_serve_those_who_place_and_continue_nothing() {
     let operations = Operations::REQUESTS.and(Operations::RESPONSES);
     let rtr = Rtr { operations, ..GROUPS };
     let (mut client, mut server) = warm(plain(rtr, Config::client()), plain(rtr, Config::server()));
-    let two = Call { largest_reply: 127_000, results: &[65_536, 60_000], ..SHORT };
+    let two = Call { largest_reply: 127_000, results: &[Wanted::of_call(65_536), Wanted::of_call(60_000)], ..SHORT };
     let (call, xid, _) = sent(&mut client, &mut server, &two);
     assert_eq!(grouped(&client, xid).unwrap().explicit, 0b11);
-    let results = [Item { position: 100, length: 500 }, Item { position: 600, length: 60_000 }];
+    let results = [Item { position: 100, length: 500 }, Item { position: 600, length: 60_000 }].map(ResultItem::from);
     server.session.reply(call, 60_700, &results).unwrap();
     exchange(&mut client, &mut server);
     let reply = client.replies(xid).pop().unwrap();
@@ -426,7 +436,7 @@ fn without_credits_data_are_read() {
 #[test]
 fn every_direction_may_come_to_nothing() {
     for direct in [Direct::Explicit, Direct::Cheaper, Direct::Choice, Direct::BySize(32_768)] {
-        for results in [&[Item { position: 100, length: 96 }][..], &[]] {
+        for results in [&[Item { position: 100, length: 96 }.into()][..], &[]] {
             let rtr = Rtr { direct, ..GROUPS };
             let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
             let (call, xid, _) = sent(&mut client, &mut server, &READ);
@@ -452,10 +462,10 @@ fn every_direction_may_come_to_nothing() {
 fn a_choice_is_the_responders() {
     let rtr = Rtr { direct: Direct::Choice, reserve: 1, ..GROUPS };
     let (mut client, mut server) = warm(placing(rtr, Config::client()), placing(Rtr::ALL, Config::server()));
-    let large = Call { largest_reply: 200_100, results: &[200_000], ..SHORT };
+    let large = Call { largest_reply: 200_100, results: &[Wanted::of_call(200_000)], ..SHORT };
     for (length, written) in [(65_536, false), (200_000, true)] {
         let (call, xid, _) = sent(&mut client, &mut server, &large);
-        server.session.reply(call, 100 + length, &[Item { position: 100, length }]).unwrap();
+        server.session.reply(call, 100 + length, &[Item { position: 100, length }.into()]).unwrap();
         exchange(&mut client, &mut server);
         let reply = client.replies(xid).pop().unwrap();
         assert_eq!(matches!(reply.gathered.unwrap().items[0].how, How::Explicit(_)), written, "{length}");

@@ -3,7 +3,7 @@
 use rpcrdma_proto::connection::{Config, Event, Role};
 use rpcrdma_proto::continuation::{Operations, Rtr};
 use rpcrdma_proto::placement::{Segment, Structure};
-use rpcrdma_proto::travel::{Call, Item, Prefer};
+use rpcrdma_proto::travel::{Call, Item, Prefer, Wanted};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -15,12 +15,12 @@ use crate::{Joined, To, answer, told};
 
 /// A call whose result the reply's Send may place, one whose result is written, and one whose reply may take several
 /// transmissions.
-const PLACED: Call<'_> = Call { largest_reply: 65_700, results: &[60_000], ..NULL };
-const WRITTEN: Call<'_> = Call { largest_reply: 2_000_100, results: &[2_000_000], ..NULL };
+const PLACED: Call<'_> = Call { largest_reply: 65_700, results: &[Wanted::of_call(60_000)], ..NULL };
+const WRITTEN: Call<'_> = Call { largest_reply: 2_000_100, results: &[Wanted::of_call(2_000_000)], ..NULL };
 const LONG: Call<'_> = Call { largest_reply: 90_000, ..NULL };
 
 /// A call whose reply takes two transmissions for its result alone, and fits one without.
-const KEPT: Call<'_> = Call { largest_reply: 70_000, results: &[BULK], ..NULL };
+const KEPT: Call<'_> = Call { largest_reply: 70_000, results: &[Wanted::of_call(BULK)], ..NULL };
 const RESULT: Item = Item { position: 4_056, length: BULK };
 
 fn config(config: Config, lacks: Operations) -> Config {
@@ -72,7 +72,7 @@ impl Joined {
             _ => None,
         });
         end.events.retain(|event| !matches!(event, Event::CallArrived { xid, .. } if *xid == kept));
-        end.session.reply(served.unwrap(), RESULT.position + BULK + 4, &[RESULT]).unwrap();
+        end.session.reply(served.unwrap(), RESULT.position + BULK + 4, &[RESULT.into()]).unwrap();
         assert_eq!(exchange(other, end), 2);
         assert_eq!(other.replies(kept).len(), 1);
         self.to.kept = kept;

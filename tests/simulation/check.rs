@@ -267,10 +267,10 @@ pub(crate) fn lengths(written: &[(Region, u32, Range<u32>)], reply: &Reply, spec
     results && offered && octets(Region::Reply) == Some(reply.long.unwrap_or(0))
 }
 
-/// Whether what was written is of the result for which it was.
-pub(crate) fn is_of_result((region, at, octets): &(Region, u32, Range<u32>), answer: &Answer) -> bool {
+/// Whether what was written is of the result that its direction is for.
+pub(crate) fn is_of_result((region, at, octets): &(Region, u32, Range<u32>), answer: &Answer, spec: &Spec) -> bool {
     let Region::Result(number) = region else { return false };
-    let item = answer.results()[*number];
+    let Some(item) = answer.directed(*number, spec) else { return false };
     octets.start == item.position + at && octets.end <= item.position + item.length
 }
 
@@ -287,17 +287,16 @@ fn tiles<'a>(
         (octets.start, octets.end, result)
     }));
     all.sort_unstable();
-    let results = answer.results();
     let mut next = 0;
     for (start, end, result) in all {
         if let Some(number) = result {
-            let item = results[number];
+            let Some(item) = answer.item(number) else { return false };
             if start < item.position || end > item.position + item.length {
                 return false;
             }
         }
         let padding =
-            results.iter().any(|item| next == item.position + item.length && start == next.next_multiple_of(4));
+            answer.items().any(|item| next == item.position + item.length && start == next.next_multiple_of(4));
         if start != next && !padding {
             return false;
         }

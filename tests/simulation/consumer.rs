@@ -129,6 +129,7 @@ impl World {
                 self.pairs[pair].ends[end].calls.push(call);
             }
             Err(CallError::Full | CallError::Closed) => {}
+            Err(CallError::Spans) => self.fail(format!("does not take the results of {spec:?}")),
         }
         self.poll(pair, end);
         begun.ok()
@@ -313,9 +314,8 @@ impl World {
             let _ = self.session(pair, end, |session| session.decline(call));
         } else {
             this.serving[at].answer = Some(answer);
-            let results = answer.results();
-            let told =
-                self.session(pair, end, |session| session.reply(call, answer.length, &results[..answer.count()]));
+            let told = answer
+                .with(&spec, |results| self.session(pair, end, |session| session.reply(call, answer.length, results)));
             match told {
                 Ok(()) => {}
                 // Its connection is gone, and nobody has heard of it yet.

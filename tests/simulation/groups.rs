@@ -2,7 +2,7 @@
 
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{Config, Properties, Reply, Sent, Served, Transmit};
-use rpcrdma_proto::continuation::{Broken, Gathered, How, Operations, Report, Rtr, Source};
+use rpcrdma_proto::continuation::{Broken, Excised, Gathered, How, Operations, Report, Rtr, Source};
 use rpcrdma_proto::header::{Body, Header};
 use rpcrdma_proto::v2::rtr::{Loc, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp};
 use rpcrdma_proto::version::Version;
@@ -13,7 +13,7 @@ use super::fault::Seen;
 use super::link::{name, other};
 use super::memory::{Denied, State};
 use super::message::{Message, Origin};
-use super::spec::Answer;
+use super::spec::{Answer, Spec};
 use super::world::{What, World};
 
 /// What begins a group, decoded.
@@ -275,8 +275,8 @@ impl World {
             && reply.inline.is_empty()
             && reply.long.is_none()
             && super::check::lengths(&part.written, reply, &spec)
-            && part.written.iter().all(|written| super::check::is_of_result(written, &answer))
-            && message.items.iter().all(|item| is_result(item.result, item.position, item.length, &item.how, &answer));
+            && part.written.iter().all(|written| super::check::is_of_result(written, &answer, &spec))
+            && message.items.iter().all(|item| is_result(item, &answer, &spec));
         if !fits {
             let written = part.written.clone();
             self.fail(format!("the reply to {xid:#x}, {answer:?}, came as {reply:?}: {found:?}, written {written:?}"));
@@ -327,15 +327,15 @@ impl World {
 
 /// Whether octets are of one result.
 fn is_within(answer: &Answer, at: u32, length: u32) -> bool {
-    answer.results().iter().any(|item| item.position <= at && at + length <= item.position + item.length)
+    answer.items().any(|item| item.position <= at && at + length <= item.position + item.length)
 }
 
 /// Whether what is told of a result is so.
-fn is_result(number: Option<usize>, position: u32, length: u32, how: &How, answer: &Answer) -> bool {
-    let Some(number) = number else { return false };
-    if number >= answer.count() {
-        return *how == How::NoItem && (position, length) == (0, 0);
+fn is_result(told: &Excised, answer: &Answer, spec: &Spec) -> bool {
+    let Some(number) = told.result else { return false };
+    let (how, place) = (&told.how, (told.position, told.length));
+    match answer.directed(number, spec) {
+        None => *how == How::NoItem && place == (0, 0),
+        Some(item) => *how != How::NoItem && place == (item.position, item.length),
     }
-    let item = answer.results()[number];
-    *how != How::NoItem && (position, length) == (item.position, item.length)
 }

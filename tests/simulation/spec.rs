@@ -1,6 +1,6 @@
 //! Calls and replies as their consumers know them: lengths and positions, without a single octet.
 
-use rpcrdma_proto::travel::{Call, Item};
+use rpcrdma_proto::travel::{Call, Item, ResultItem, Span, Wanted};
 
 use super::random::Random;
 
@@ -20,6 +20,8 @@ pub(crate) struct Spec {
     pub(crate) largest_reply: u32,
     results: [u32; MOST],
     result_count: usize,
+    /// Which operation of the call each result is of, if the call tells.
+    operations: Option<[u32; MOST]>,
     pub(crate) reducible: bool,
     /// Whether it tells that its consumer takes backward calls.
     pub(crate) ready: bool,
@@ -34,6 +36,7 @@ impl std::fmt::Debug for Spec {
         write!(f, ", reply up to {}", self.largest_reply)?;
         if self.result_count > 0 {
             write!(f, " with results up to {:?}", self.results())?;
+            self.operations.map_or(Ok(()), |operations| write!(f, " of {operations:?}"))?;
         }
         if !self.reducible {
             f.write_str(", not reducible")?;
@@ -94,6 +97,7 @@ impl Spec {
         largest_reply: REPLY,
         results: [0; MOST],
         result_count: 0,
+        operations: None,
         reducible: true,
         ready: true,
     };
@@ -131,12 +135,30 @@ impl Spec {
         Self {
             reducible: !random.one_in(8),
             ready: random.one_in(2),
+            operations: random.one_in(2).then(|| Self::some_operations(random)),
             ..Self::new(&of_items[..items], tail, &of_results[..results], reply_tail)
         }
     }
 
     fn tail(random: &mut Random) -> u32 {
         if random.one_in(4) { length(random) } else { random.between(0, 100) }
+    }
+
+    /// One after the other: several results may be of one.
+    fn some_operations(random: &mut Random) -> [u32; MOST] {
+        let mut operation = 0;
+        [(); MOST].map(|()| {
+            operation += random.pick(&[0, 1, 1, 2]);
+            operation
+        })
+    }
+
+    /// What of the call a result answers.
+    fn span(&self, number: usize) -> Span {
+        self.operations.map_or(Span::CALL, |operations| {
+            let begin = 8 + 4 * operations[number];
+            Span { begin, end: begin + 4 }
+        })
     }
 
     pub(crate) fn results(&self) -> &[u32] {
@@ -151,11 +173,13 @@ impl Spec {
     /// Hands it over as what a session takes.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&Call<'_>) -> R) -> R {
         let items = self.items.map(|(position, length)| Item { position, length });
+        let results: [Wanted; MOST] =
+            std::array::from_fn(|number| Wanted { most: self.results[number], of: self.span(number) });
         f(&Call {
             length: self.length,
             items: &items[..self.item_count],
             largest_reply: self.largest_reply,
-            results: self.results(),
+            results: &results[..self.result_count],
             reducible: self.reducible,
         })
     }
@@ -174,24 +198,30 @@ pub(crate) struct Answer {
     pub(crate) length: u32,
     results: [(u32, u32); MOST],
     count: usize,
+    /// Which of the results that were wanted each of them is; and whether its responder tells.
+    wanted: [usize; MOST],
+    tells: bool,
 }
 
 impl Answer {
     /// A reply to such a call; one that may not fit, if `wild`.
     pub(crate) fn draw(spec: &Spec, wild: bool, random: &mut Random) -> Self {
-        // Some results may be missing: the last ones, since they have no numbers.
-        let several = spec.result_count > 1;
-        let missing = if several && random.one_in(8) { random.below(MOST as u64) as usize } else { 0 };
-        let count = spec.result_count.saturating_sub(missing);
-        let mut answer = Self { length: REPLY, count, ..Self::default() };
-        for (place, most) in answer.results.iter_mut().zip(&spec.results()[..count]) {
+        let mut answer = Self { length: REPLY, tells: !random.one_in(8), ..Self::default() };
+        // Some results may be missing.
+        let misses = spec.result_count > 1 && random.one_in(4);
+        for (number, most) in spec.results().iter().enumerate() {
+            if misses && random.one_in(3) {
+                continue;
+            }
             let octets = match random.below(4) {
                 0 => 0,
                 1 => random.between(0, *most),
                 _ if wild => most + random.between(0, 5000),
                 _ => *most,
             };
-            *place = (answer.length + 4, octets);
+            answer.results[answer.count] = (answer.length + 4, octets);
+            answer.wanted[answer.count] = number;
+            answer.count += 1;
             answer.length += 4 + padded(octets);
         }
         let left = spec.largest_reply.saturating_sub(answer.length) & !3;
@@ -200,12 +230,30 @@ impl Answer {
         answer
     }
 
-    pub(crate) fn results(&self) -> [Item; MOST] {
-        self.results.map(|(position, length)| Item { position, length })
+    /// All of its results.
+    pub(crate) fn items(&self) -> impl Iterator<Item = Item> + use<'_> {
+        self.results[..self.count].iter().map(|(position, length)| Item { position: *position, length: *length })
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.count
+    pub(crate) fn item(&self, number: usize) -> Option<Item> {
+        self.items().nth(number)
+    }
+
+    /// Hands its results over as what a session takes.
+    pub(crate) fn with<R>(&self, spec: &Spec, f: impl FnOnce(&[ResultItem]) -> R) -> R {
+        let asked = |number: usize| self.tells.then(|| spec.span(self.wanted[number]).begin);
+        let results: Vec<ResultItem> =
+            self.items().enumerate().map(|(number, item)| ResultItem { item, asked: asked(number) }).collect();
+        f(&results)
+    }
+
+    /// The result that a direction about `wanted` is for: the first of an operation has its first direction, and so on.
+    pub(crate) fn directed(&self, wanted: usize, spec: &Spec) -> Option<Item> {
+        let Some(operations) = spec.operations else { return self.item(wanted) };
+        let is_its = |number: &usize| operations[*number] == operations[wanted];
+        let before = (0..wanted).filter(is_its).count();
+        let of_it = self.wanted[..self.count].iter().zip(self.items()).filter(|(number, _)| is_its(number));
+        of_it.map(|(_, item)| item).nth(before).filter(|_| self.tells)
     }
 
     /// Whether octets are padding of a result.

@@ -11,7 +11,7 @@ use super::responder::WRITES;
 use crate::chunk::{Fault, Limits, Segment};
 use crate::continuation::{self, Broken, Excised, Gathered, How, Mismatch, Octets, Part};
 use crate::placement::Structure;
-use crate::travel::Direction;
+use crate::travel::{Direction, Span};
 use crate::v2::rtr::{
     Cont, Grpinfo, Loc, LocTbsn, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp, Rsdgroup, Rsdloc,
 };
@@ -493,7 +493,8 @@ impl Asks {
             }
             end = stop;
             for item in set.items.iter() {
-                let direction = self.direction(item.minlen, &item.loc, limits)?;
+                let of = Span { begin: start, end: stop };
+                let direction = self.direction(of, item.minlen, &item.loc, limits)?;
                 self.directions.try_push(direction).map_err(|_| Fault::TooManySegments)?;
             }
         }
@@ -502,7 +503,7 @@ impl Asks {
 
     // spec: rtr-6.2-l, rtr-6.2-s, rtr-6.2-ab, rtr-6.2-ac, rtr-6.2-ad, rtr-6.2-ae, rtr-7.4-b, rtr-7.4-c, rtr-7.4-d
     // spec: rtr-7.4-e, rtr-7.4-f, rtr-7.4-g, rtr-7.4-t
-    fn direction(&mut self, least: u32, place: &Rsdloc<'_>, limits: &Limits) -> Result<Direction, Fault> {
+    fn direction(&mut self, of: Span, least: u32, place: &Rsdloc<'_>, limits: &Limits) -> Result<Direction, Fault> {
         let (memory, send, by_size) = match place {
             Rsdloc::Tbsn => (None, true, None),
             Rsdloc::Exrw(memory) => (Some(memory), false, None),
@@ -520,7 +521,7 @@ impl Asks {
             self.segments.push(segment);
         }
         let segments = u32::try_from(self.segments.len() - from).map_err(|_| Fault::TooManySegments)?;
-        Ok(Direction { least, memory: memory.map(|_| octets), send, by_size, segments })
+        Ok(Direction { of, least, memory: memory.map(|_| octets), send, by_size, segments })
     }
 }
 

@@ -64,6 +64,8 @@ pub enum CallError {
     Full,
     /// The session has ended, or is to end.
     Closed,
+    /// Results are wanted of parts of the call that overlap, or are not in their order.
+    Spans,
 }
 
 impl core::fmt::Display for CallError {
@@ -71,6 +73,9 @@ impl core::fmt::Display for CallError {
         f.write_str(match self {
             Self::Full => "as many calls are open as there may be",
             Self::Closed => "the session has ended",
+            Self::Spans => {
+                "results are wanted of parts of the call that overlap or go back: give them in the call's order"
+            }
         })
     }
 }
@@ -187,6 +192,9 @@ impl Requests {
     ) -> Result<u32, CallError> {
         if kind == Kind::Rpc && self.open == self.most {
             return Err(CallError::Full);
+        }
+        if !travel::in_order(call.results) {
+            return Err(CallError::Spans);
         }
         let age = self.begun;
         let xid = self.slots.insert(taken, |_| Request::new(kind, age, deadline, call)).ok_or(CallError::Full)?;

@@ -21,7 +21,7 @@ use crate::chunk::{Fault, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
 use crate::credit::{Overrun, Responder};
 use crate::header::{Chunks, Outgoing};
 use crate::placement::Structure;
-use crate::travel::{self, Answer, Cannot, Direction, Item, RESULTS};
+use crate::travel::{self, Answer, Cannot, Direction, Item, RESULTS, ResultItem};
 use crate::v2::{self, MsgType};
 use crate::version::Version;
 use crate::xdr::List;
@@ -283,7 +283,7 @@ impl Serving {
         &mut self,
         served: Served,
         length: u32,
-        results: &[Item],
+        results: &[ResultItem],
         terms: Terms<'_>,
     ) -> Option<Result<(), Cannot>> {
         let place = self.place(served);
@@ -301,9 +301,10 @@ impl Serving {
                 None => reply_chunk = chunk,
             }
         }
+        let results: ArrayVec<Item, RESULTS> = items(results).collect();
         let answer = Answer {
             length,
-            results,
+            results: &results,
             writes: &capacities,
             reply_chunk,
             header: call.header(),
@@ -311,7 +312,6 @@ impl Serving {
         };
         match travel::reply(&answer) {
             Ok(way) => {
-                let results = results.iter().copied().take(RESULTS).collect();
                 call.answer = call::Reply { length, results, way, group: None };
                 call.fill(segments);
                 call.step(Step::Replied);
@@ -442,6 +442,11 @@ impl Serving {
         self.slots.remove(call.0);
         out.tell(Event::CallEnded { call, answered });
     }
+}
+
+/// The results that may be moved apart.
+fn items(results: &[ResultItem]) -> impl Iterator<Item = Item> + use<'_> {
+    results.iter().map(|result| result.item).take(RESULTS)
 }
 
 /// Spreads XIDs, which the peer chooses, by a number that it does not know (a finalizer of the splitmix family).

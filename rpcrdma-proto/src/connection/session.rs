@@ -24,7 +24,7 @@ use crate::continuation::Abilities;
 use crate::error::{PeerError, Refusal};
 use crate::private_data::PrivateData;
 use crate::property::{Basic, Values};
-use crate::travel::{Call, Cannot, Cost, Item, Travel};
+use crate::travel::{Call, Cannot, Cost, ResultItem, Travel};
 use crate::v2::properties::Propid;
 use crate::version::{Event as Turn, Memory, Version};
 
@@ -353,7 +353,7 @@ impl Session {
     /// # Errors
     /// The call has ended, or there is no way for the reply.
     // spec: bd-2-e, bd-5.2-a, bd-5.2-b
-    pub fn reply(&mut self, call: Served, length: u32, results: &[Item]) -> Result<(), ReplyError> {
+    pub fn reply(&mut self, call: Served, length: u32, results: &[ResultItem]) -> Result<(), ReplyError> {
         let version = self.serving.version(call).ok_or(ReplyError::Ended)?;
         let groups = self.extension.as_ref().and_then(|extension| extension.replies());
         let terms = Terms { groups, ..self.link.replies(&self.config, version) };

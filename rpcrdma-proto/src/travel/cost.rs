@@ -37,7 +37,7 @@ impl Cost {
             _ if travel.writes => (u32::try_from(call.results.len()).unwrap_or(u32::MAX), u64::MAX),
             _ => (0, 0),
         };
-        let results: u64 = chosen(call.results, apart).map(|most| padded(*most)).sum();
+        let results: u64 = chosen(call.results, apart).map(|result| padded(result.most)).sum();
         let stream = u64::from(call.length).saturating_sub(moved);
         let reply = u64::from(call.largest_reply).saturating_sub(results);
         Self {

@@ -5,7 +5,10 @@ use core::fmt;
 use arrayvec::ArrayVec;
 
 use super::cost::{chosen, octets};
-use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, headers, padded};
+use super::results::{directed, sets};
+use super::{
+    Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, Matched, RESULTS, Span, Travel, Wanted, Way, headers, padded,
+};
 use crate::placement::Structure;
 
 /// What rtrext-02 allows in one direction of a connection, for calls and their replies.
@@ -66,6 +69,8 @@ pub struct Grouped {
     pub send: u8,
     /// Results for which memory is exposed.
     pub explicit: u8,
+    /// Results that something is directed about: these, and those before them that are to stay in the message.
+    pub directed: u8,
     /// The size from which on results with both bits go by RDMA Write; none where the responder may choose.
     pub by_size: Option<u32>,
 }
@@ -119,8 +124,16 @@ pub(super) fn cheaper(
 fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> {
     let (send, explicit, reserve) = directions(call, link, groups)?;
     let by_size = if let Direct::BySize(from) = groups.direct { Some(from) } else { None };
-    let segments = chosen(call.results, explicit).map(|most| link.segments(*most)).sum();
-    let told = headers::Contents { send, explicit, by_size: by_size.is_some(), read: 0, segments };
+    let directed = directed(call.results, send | explicit);
+    let told = headers::Contents {
+        send,
+        explicit,
+        directed: directed.count_ones(),
+        sets: sets(call.results, directed),
+        by_size: by_size.is_some(),
+        read: 0,
+        segments: segments(call, explicit, link),
+    };
     let (placed, read, header, count) = items(call, link, groups, told)?;
     let grouped = Grouped {
         placed: small(placed)?,
@@ -129,6 +142,7 @@ fn grouped(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<Travel> 
         reserve,
         send: small(send)?,
         explicit: small(explicit)?,
+        directed: small(directed)?,
         by_size,
     };
     Some(Travel { call: Way::Grouped(grouped), writes: false, reply_chunk: None, header })
@@ -162,7 +176,8 @@ fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, told: headers::Conte
 /// has no way so.
 // spec: rtr-3.4-e, rtr-4.3-e, rtr-4.3-f, rtr-4.3-h, rtr-5.1-a, rtr-5.2-f, rtr-5.3-g, rtr-5.3-h, rtr-5.3-i, rtr-5.3-k
 fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64, u64, u32)> {
-    let worth = |most: &u32| call.reducible && groups.replies > 0 && *most >= groups.place_from.max(LEAST_RESULT);
+    let least = groups.place_from.max(LEAST_RESULT);
+    let worth = |result: &Wanted| call.reducible && groups.replies > 0 && result.most >= least;
     let all = set(call.results.iter().map(worth));
     let can_place = groups.ours.target_count() > 0;
     let (mut send, mut explicit) = match groups.direct {
@@ -173,13 +188,13 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
     };
     loop {
         // What the responder may write it need not send.
-        let apart: u64 = chosen(call.results, send | explicit).map(|most| padded(*most)).sum();
+        let apart: u64 = chosen(call.results, send | explicit).map(|result| padded(result.most)).sum();
         let sent = send & !explicit;
-        let lengths: ArrayVec<u32, RESULTS> = chosen(call.results, sent).copied().collect();
-        let fixed = headers::REPLY + headers::EXPLICIT * (send | explicit).count_ones();
-        let fixed = fixed + headers::NOTHING * skipped(send | explicit);
-        let segments: u64 = chosen(call.results, explicit).map(|most| link.segments(*most)).sum();
-        let fixed = fixed.checked_add(u32::try_from(16 * segments).ok()?)?;
+        let lengths: ArrayVec<u32, RESULTS> = chosen(call.results, sent).map(|result| result.most).collect();
+        let wanted = send | explicit;
+        let fixed = headers::REPLY + headers::EXPLICIT * wanted.count_ones();
+        let fixed = fixed + headers::NOTHING * (directed(call.results, wanted) & !wanted).count_ones();
+        let fixed = fixed.checked_add(u32::try_from(16 * segments(call, explicit, link)).ok()?)?;
         let stream = u32::try_from(u64::from(call.largest_reply).saturating_sub(apart)).ok()?;
         let most = groups.replies.max(1);
         // Results that turn out to be short stay in the stream.
@@ -191,7 +206,7 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
             return Some((send, explicit, if count > 1 { count } else { 0 }));
         }
         let largest =
-            call.results.iter().enumerate().filter(|(at, _)| sent >> at & 1 == 1).max_by_key(|(_, most)| **most);
+            call.results.iter().enumerate().filter(|(at, _)| sent >> at & 1 == 1).max_by_key(|(_, result)| result.most);
         let (at, _) = largest.filter(|_| link.chunks)?;
         (send, explicit) = (send & !(1 << at), explicit | 1 << at);
     }
@@ -202,9 +217,9 @@ fn small(set: u64) -> Option<u8> {
     u8::try_from(set).ok()
 }
 
-/// How many results before the last one of a set are not in it: they are directed to stay in the message.
-const fn skipped(set: u64) -> u32 {
-    u64::BITS - set.leading_zeros() - set.count_ones()
+/// Segments of the memory that is exposed for these results.
+fn segments(call: &Call<'_>, explicit: u64, link: &Link<'_>) -> u64 {
+    chosen(call.results, explicit).map(|result| link.segments(result.most)).sum()
 }
 
 /// A set of those that are true.
@@ -215,6 +230,8 @@ fn set(which: impl Iterator<Item = bool>) -> u64 {
 /// What a request directs about one result of its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Direction {
+    /// What of the request it concerns the results of.
+    pub of: Span,
     /// Results shorter than this stay in the message.
     pub least: u32,
     /// Octets of the memory that it offers; none where there is none.
@@ -234,17 +251,28 @@ pub struct GroupAnswer<'a> {
     pub length: u32,
     /// Results that may be moved apart, in their order.
     pub results: &'a [Item],
-    /// What the request directs about each.
+    /// What the request directs.
     pub directions: &'a [Direction],
+    /// Which of the results has which of the directions.
+    pub matched: Matched,
     /// The requester's receive buffers.
     pub theirs: &'a Structure,
     /// Transmissions that the reply may have.
     pub most: u32,
 }
 
+impl GroupAnswer<'_> {
+    /// What is directed about a result.
+    fn direction(&self, result: usize) -> Option<Direction> {
+        self.directions.get(self.matched.direction(result)?).copied()
+    }
+}
+
 /// How such a reply travels. Its sets have a bit for each result.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupReturn {
+    /// Which of the results has which of the directions.
+    pub matched: Matched,
     /// Results that the Sends place.
     pub placed: u8,
     /// Results that are written.
@@ -264,8 +292,8 @@ pub struct GroupReturn {
 pub fn group_reply(answer: &GroupAnswer<'_>) -> Result<GroupReturn, Cannot> {
     let can_place = answer.theirs.target_count() > 0;
     let (mut placed, mut written, mut either) = (0u64, 0u64, 0u64);
-    for (at, (result, direction)) in answer.results.iter().zip(answer.directions).take(RESULTS).enumerate() {
-        let Direction { least, memory, send, by_size, .. } = *direction;
+    for (at, result) in answer.results.iter().take(RESULTS).enumerate() {
+        let Some(Direction { least, memory, send, by_size, .. }) = answer.direction(at) else { continue };
         if result.length == 0 || result.length < least {
             continue;
         }
@@ -304,10 +332,11 @@ pub(crate) fn laid(answer: &GroupAnswer<'_>, placed: u64, written: u64) -> Optio
     let directed = u32::try_from(answer.directions.len()).ok()?;
     let others = directed.checked_sub(placed.count_ones() + written.count_ones())?;
     let fixed = headers::REPLY + headers::EXPLICIT * written.count_ones() + headers::NOTHING * others;
-    let segments = chosen(answer.directions, written).map(|direction| direction.segments).sum::<u32>();
+    let segments = (0..RESULTS).filter(|at| written >> at & 1 == 1).filter_map(|at| answer.direction(at));
+    let segments = segments.map(|direction| direction.segments).sum::<u32>();
     let fixed = fixed.checked_add(segments.checked_mul(16)?)?;
     let (header, count) = headers::opener(answer.theirs, fixed, stream, &lengths, answer.most)?;
-    Some(GroupReturn { placed: small(placed)?, written: small(written)?, header, count })
+    Some(GroupReturn { matched: answer.matched, placed: small(placed)?, written: small(written)?, header, count })
 }
 
 #[cfg(test)]

@@ -74,6 +74,9 @@ pub(crate) struct Contents {
     /// Sets of results: those that may be placed by Sends, and those that memory is offered for.
     pub(crate) send: u64,
     pub(crate) explicit: u64,
+    /// Results that something is directed about, those that are to stay in the message included; and the sets that these are in.
+    pub(crate) directed: u32,
+    pub(crate) sets: u32,
     /// Whether a result in both says from which size on it is which.
     pub(crate) by_size: bool,
     /// Items that are to be read.
@@ -83,15 +86,12 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Octets of a ROPT_XMTREQ without its placed items. Directions count: a result before the last that is directed has one,
-    /// too.
+    /// Octets of a ROPT_XMTREQ without its placed items.
     pub(crate) fn octets(self) -> Option<u32> {
-        let directed = self.send | self.explicit;
         let both = self.send & self.explicit;
         let offers = self.explicit.count_ones() + if self.by_size { both.count_ones() } else { 0 };
-        let directions = u64::BITS - directed.leading_zeros();
-        let set = if directed == 0 { 0 } else { SET };
-        let fixed = REQUEST + set + DIRECTION * directions + OFFER * offers + EXPLICIT * self.read.count_ones();
+        let directions = SET * self.sets + DIRECTION * self.directed + OFFER * offers;
+        let fixed = REQUEST + directions + EXPLICIT * self.read.count_ones();
         u32::try_from(self.segments.checked_mul(SEGMENT)?).ok()?.checked_add(fixed)
     }
 }

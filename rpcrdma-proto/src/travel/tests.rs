@@ -63,8 +63,13 @@ fn an_item_without_octets_is_never_moved() {
 /// RFC 8166, section 8.2.2.3: protected octets can't be moved apart.
 #[test]
 fn what_is_protected_travels_whole() {
-    let call_ =
-        Call { length: 9000, items: &[item(100, 8000)], largest_reply: 9000, results: &[8192], reducible: false };
+    let call_ = Call {
+        length: 9000,
+        items: &[item(100, 8000)],
+        largest_reply: 9000,
+        results: &[Wanted::of_call(8192)],
+        reducible: false,
+    };
     let travel = call(&call_, &LINK).unwrap();
     assert_eq!((travel.call, travel.writes, travel.reply_chunk), (Way::Long, false, Some(9000)));
 }
@@ -73,7 +78,8 @@ fn what_is_protected_travels_whole() {
 #[test]
 fn offers_are_made_where_the_largest_reply_needs_them() {
     let of = |largest_reply, results: &[u32]| {
-        let travel = call(&Call { largest_reply, results, ..SHORT }, &LINK).unwrap();
+        let results: Vec<Wanted> = results.iter().copied().map(Wanted::of_call).collect();
+        let travel = call(&Call { largest_reply, results: &results, ..SHORT }, &LINK).unwrap();
         (travel.writes, travel.reply_chunk, travel.header)
     };
     assert_eq!(of(4096 - 32, &[]), (false, None, 32));
@@ -97,9 +103,9 @@ fn without_chunks_what_does_not_fit_can_not_travel() {
     assert_eq!(call(&Call { length: 1 << 20, ..SHORT }, &tiny), Err(Cannot::TooManySegments));
 }
 
-fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<u32>, bool, Link<'static>)> {
+fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<Wanted>, bool, Link<'static>)> {
     let items = proptest::collection::vec((0u32..4000, 0u32..9000), 0..5);
-    let results = proptest::collection::vec(0u32..9000, 0..4);
+    let results = proptest::collection::vec((0u32..9000).prop_map(Wanted::of_call), 0..4);
     let link = (any::<bool>(), 1024u32..8192, 1024u32..8192, any::<bool>(), 0u32..5, 1u32..4000);
     (items, 0u32..4000, results, 0u32..6000, any::<bool>(), link).prop_map(
         |(
@@ -116,7 +122,8 @@ fn calls() -> impl Strategy<Value = (u32, Vec<Item>, u32, Vec<u32>, bool, Link<'
                 placed.push(Item { position, length });
                 end = position + length.next_multiple_of(4);
             }
-            let largest = results.iter().map(|most: &u32| most.next_multiple_of(4)).sum::<u32>() + more / 4 * 4;
+            let largest =
+                results.iter().map(|result: &Wanted| result.most.next_multiple_of(4)).sum::<u32>() + more / 4 * 4;
             let version = if two { Version::Two } else { Version::One };
             let link =
                 Link { version, call_threshold, reply_threshold, chunks, read_chunks, segment, groups: None, room: 1 };
@@ -156,12 +163,12 @@ proptest! {
         }
         prop_assert!(link.chunks || (travel.call == Way::Inline && !travel.writes && travel.reply_chunk.is_none()));
         // The largest reply fits, one way or the other.
-        let moved: u64 = if travel.writes { results.iter().map(|most| u64::from(most.next_multiple_of(4))).sum() } else { 0 };
+        let moved: u64 = if travel.writes { results.iter().map(|result| u64::from(result.most.next_multiple_of(4))).sum() } else { 0 };
         let rest = u64::from(largest_reply) - moved;
         match travel.reply_chunk {
             Some(octets) => prop_assert_eq!(u64::from(octets), rest),
             None => {
-                let returned: u64 = if travel.writes { results.iter().map(|most| link.write_chunk(*most)).sum() } else { 0 };
+                let returned: u64 = if travel.writes { results.iter().map(|result| link.write_chunk(result.most)).sum() } else { 0 };
                 prop_assert!(link.base() + returned + rest <= u64::from(link.reply_threshold));
             }
         }
@@ -176,7 +183,7 @@ fn how_a_call_travels_is_told_in_words() {
         std::format!("{}", call(&write, &LINK).unwrap()),
         "items read apart: 1, as the rest fits; the reply inline, as the largest fits"
     );
-    let read = Call { largest_reply: 9000, results: &[8192], ..SHORT };
+    let read = Call { largest_reply: 9000, results: &[Wanted::of_call(8192)], ..SHORT };
     assert_eq!(
         std::format!("{}", call(&read, &LINK).unwrap()),
         "inline, as it fits; results written apart, as the rest of the largest reply fits"

@@ -15,7 +15,7 @@ use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
 use crate::continuation::{Broken, Gathered, How};
 use crate::placement::Layout;
-use crate::travel::{Grouped, Groups, Item, Link, RESULTS, Way, headers};
+use crate::travel::{self, Grouped, Groups, Item, Link, RESULTS, Span, Way, headers};
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTREQ, Req, Rsditem, Rsdloc, RsdlocBysize, Rsdrange, Rsdset};
 use crate::v2::{self, MsgType};
 
@@ -66,6 +66,8 @@ impl Request {
         let told = headers::Contents {
             send: grouped.send.into(),
             explicit: grouped.explicit.into(),
+            directed: grouped.directed.count_ones(),
+            sets: travel::result_sets(&self.results, grouped.directed),
             by_size: grouped.by_size.is_some(),
             read: grouped.read.into(),
             segments: segments.len() as u64,
@@ -242,6 +244,28 @@ impl Requests {
     }
 }
 
+/// What a call directs about its results.
+#[derive(Default)]
+struct Directions<'a> {
+    of: ArrayVec<Span, RESULTS>,
+    items: ArrayVec<Rsditem<'a>, RESULTS>,
+}
+
+impl Directions<'_> {
+    /// Those of each span, which is in a call of `length` octets.
+    // spec: rtr-3.4-b, rtr-7.4-q, rtr-7.4-y, rtr-7.4-aa
+    fn sets(&self, length: u32) -> ArrayVec<Rsdset<'_>, RESULTS> {
+        let mut rest = self.items.as_slice();
+        let set = |same: &[Span]| {
+            let (items, after) = rest.split_at_checked(same.len())?;
+            rest = after;
+            let Span { begin, end } = *same.first()?;
+            Some(Rsdset { range: Rsdrange { begin: begin.min(length), end: end.min(length) }, items: items.into() })
+        };
+        self.of.chunk_by(PartialEq::eq).filter_map(set).collect()
+    }
+}
+
 /// Writes the header of a call; none if the buffer is too small, or it has more parts than there is room for.
 // spec: rtr-3.3-c, rtr-4.2-b, rtr-4.3-i, rtr-5.2-e, rtr-7.1-g, rtr-7.1-h, rtr-7.4-a, rtr-7.4-q, rtr-7.4-z, rtr-9.2-a
 // spec: rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
@@ -260,7 +284,7 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
     let targets = headers::Targets::of(layout, sending.count)?;
     let wire: ArrayVec<v2::Segment, SEGMENTS> =
         segments.iter().take(SEGMENTS).copied().map(v2::Segment::from).collect();
-    let (mut items, mut directions) = (ArrayVec::<Mitem<'_>, APART>::new(), ArrayVec::<Rsditem<'_>, RESULTS>::new());
+    let (mut items, mut directions) = (ArrayVec::<Mitem<'_>, APART>::new(), Directions::default());
     let mut regions = request.regions(&wire);
     let mut placed = 0;
     for (at, item) in request.items.iter().enumerate() {
@@ -275,8 +299,7 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
         };
         items.try_push(Mitem { disp: item.position, length: item.length, r#where }).ok()?;
     }
-    // They are for the reply's results one after the other: those before the last one that is worth it are directed, too.
-    for at in (0..request.results.len()).take_while(|at| (grouped.send | grouped.explicit) >> at != 0) {
+    for (at, result) in request.results.iter().enumerate().filter(|(at, _)| grouped.directed >> at & 1 == 1) {
         let send = grouped.send >> at & 1 == 1;
         let memory = if grouped.explicit >> at & 1 == 1 { Some(regions.next()?.1) } else { None };
         let loc = match (memory, send, grouped.by_size) {
@@ -286,14 +309,13 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
             (Some(mine), true, Some(from)) => Rsdloc::Bysize(RsdlocBysize { dsdov: from, bsex: mine.into() }),
         };
         let stays = (grouped.send | grouped.explicit) >> at & 1 == 0;
-        directions.try_push(Rsditem { minlen: if stays { u32::MAX } else { LEAST }, loc }).ok()?;
+        directions.of.try_push(result.of).ok()?;
+        directions.items.try_push(Rsditem { minlen: if stays { u32::MAX } else { LEAST }, loc }).ok()?;
     }
-    let range = Rsdrange { begin: 0, end: request.length };
-    let set = [Rsdset { range, items: directions.as_slice().into() }];
-    let sets = if directions.is_empty() { &set[..0] } else { &set[..] };
+    let sets = directions.sets(request.length);
     let info = Req {
         dp: items.as_slice().into(),
-        rsd: sets.into(),
+        rsd: sets.as_slice().into(),
         count: sending.count,
         rsbuf: grouped.reserve,
         pslen: sending.section(),
@@ -307,18 +329,19 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
 fn returned(request: &Request, segments: &[Segment], message: &mut Gathered, reply: &mut Reply) -> Result<(), Failure> {
     let not_so = Failure::Reply(Fault::NotAsOffered);
     let grouped = request.grouped();
-    let (send, explicit) = grouped.map_or((0u8, 0u8), |grouped| (grouped.send, grouped.explicit));
+    let (send, explicit, directed) =
+        grouped.map_or((0, 0, 0), |grouped| (grouped.send, grouped.explicit, grouped.directed));
     let mut items = message.items.iter_mut();
     let mut regions = request.regions(segments).filter(|(region, _)| matches!(region, Region::Result(_)));
-    for (at, most) in request.results.iter().enumerate() {
-        let directed = (send | explicit) >> at != 0;
+    for (at, result) in request.results.iter().enumerate() {
+        let directed = directed >> at & 1 == 1;
         let (send, explicit) = (send >> at & 1 == 1, explicit >> at & 1 == 1);
         let mut octets = 0;
         if directed {
             let item = items.next().ok_or(not_so)?;
             let offered = if explicit { regions.next().map(|(_, offered)| offered) } else { None };
             item.result = Some(at);
-            if item.length > *most && !matches!(item.how, How::TooShort) {
+            if item.length > result.most && !matches!(item.how, How::TooShort) {
                 return Err(Failure::Reply(Fault::ReturnedTooMuch));
             }
             match (&item.how, offered) {

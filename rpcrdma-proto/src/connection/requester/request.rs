@@ -7,7 +7,7 @@ use crate::connection::life::{Life, Turn};
 use crate::connection::output::{Exposure, Failure, Region, Reply};
 use crate::connection::parts::{Parts, no_parts, parts};
 use crate::credit::Credit;
-use crate::travel::{Call, ITEMS, Item, Link, RESULTS, Travel, Way};
+use crate::travel::{Call, ITEMS, Item, Link, RESULTS, Travel, Wanted, Way};
 
 /// Regions of one call: its items or the whole of it, its results, and its reply.
 pub(super) const REGIONS: usize = ITEMS + RESULTS + 2;
@@ -28,7 +28,7 @@ pub(super) struct Request {
     pub(super) largest_reply: u32,
     pub(super) reducible: bool,
     pub(super) items: ArrayVec<Item, ITEMS>,
-    pub(super) results: ArrayVec<u32, RESULTS>,
+    pub(super) results: ArrayVec<Wanted, RESULTS>,
     pub(super) travel: Travel,
     /// The segments of each region that is exposed, counted.
     pub(super) exposed: ArrayVec<u16, REGIONS>,
@@ -124,7 +124,7 @@ impl Request {
         let items = self.items.iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
         let items = items.map(|(at, item)| Exposure { region: Region::Item(at), length: item.length });
         let results = self.results.iter().enumerate().filter(move |(at, _)| written >> at & 1 == 1);
-        let results = results.map(|(at, most)| Exposure { region: Region::Result(at), length: *most });
+        let results = results.map(|(at, result)| Exposure { region: Region::Result(at), length: result.most });
         let reply = self.travel.reply_chunk.map(|length| Exposure { region: Region::Reply, length });
         whole.into_iter().chain(items).chain(results).chain(reply)
     }

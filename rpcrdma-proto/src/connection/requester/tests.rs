@@ -1,6 +1,6 @@
 use super::*;
 use crate::header::{Body, Header};
-use crate::travel::Item;
+use crate::travel::{Item, Wanted};
 use crate::version::Version;
 use std::{vec, vec::Vec};
 
@@ -40,7 +40,7 @@ fn exposed(requests: &mut Requests, xid: u32, link: &Link<'_>, out: &mut Queues)
 #[test]
 fn a_header_has_what_was_exposed() {
     let items = [Item { position: 100, length: 3_001 }, Item { position: 3_108, length: 2_000 }];
-    let results = [2_500, 1_000];
+    let results = [2_500, 1_000].map(Wanted::of_call);
     let calls = [
         Call { length: 5_108, items: &items, largest_reply: 24, results: &[], reducible: true },
         Call { length: 40, items: &[], largest_reply: 3_600, results: &results, reducible: true },

@@ -10,7 +10,7 @@ use crate::connection::life::{Service, Step};
 use crate::connection::output::{Buffer, Message, Write};
 use crate::connection::parts::{Parts, no_parts, parts};
 use crate::connection::sending::APART;
-use crate::travel::{GroupReturn, Item, RESULTS, Return};
+use crate::travel::{GroupReturn, Item, Matched, RESULTS, Return};
 use crate::v2;
 use crate::version::Version;
 
@@ -67,10 +67,12 @@ impl Reply {
         results.map(|(_, item)| *item).take(APART).collect()
     }
 
-    /// The results that are written to Write chunks, each with the number of its chunk.
+    /// The results that are written to memory that was offered, each with the number of its chunk or direction.
     fn moved(&self) -> impl Iterator<Item = (usize, Item)> + use<'_> {
         let moved = self.way.moved;
-        self.results.iter().copied().enumerate().filter(move |(at, _)| moved >> at & 1 == 1)
+        let matched = self.group.map_or(Matched::IN_ORDER, |group| group.matched);
+        let results = self.results.iter().copied().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
+        results.filter_map(move |(at, item)| Some((matched.direction(at)?, item)))
     }
 
     /// The octets that are left of it.

@@ -15,7 +15,7 @@ use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
 use crate::continuation::Gathered;
 use crate::placement::Layout;
-use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Return, headers};
+use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Matched, RESULTS, ResultItem, Return, headers};
 use crate::v2::MsgType;
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
 use crate::version::Version;
@@ -70,12 +70,14 @@ impl Serving {
         &mut self,
         served: Served,
         length: u32,
-        results: &[Item],
+        results: &[ResultItem],
         terms: Terms<'_>,
     ) -> Option<Result<(), Cannot>> {
         let place = self.place(served);
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
         let directions = self.directions.get(place);
+        let matched = Matched::of(results, directions, call.length);
+        let results: ArrayVec<Item, RESULTS> = super::items(results).collect();
         let (reserve, plain) = (call.reserve?, PLAIN.saturating_add(length) <= terms.threshold);
         let group = match terms.groups {
             // The peer has found out meanwhile, or told, that it takes none.
@@ -84,14 +86,14 @@ impl Serving {
             Some(_) if directions.is_empty() && plain => None,
             Some((theirs, most)) => {
                 let most = reserve.max(1).min(most);
-                match travel::group_reply(&GroupAnswer { length, results, directions, theirs, most }) {
+                match travel::group_reply(&GroupAnswer { length, results: &results, directions, matched, theirs, most })
+                {
                     Ok(group) => Some(group),
                     Err(why) => return Some(Err(why)),
                 }
             }
         };
         let moved = group.map_or(0, |group| group.written.into());
-        let results = results.iter().copied().take(travel::RESULTS).collect();
         call.answer = super::call::Reply { length, results, way: Return { moved, long: false }, group };
         call.fill(self.writes.get_mut(place));
         call.step(Step::Replied);
@@ -145,13 +147,14 @@ impl Serving {
         let mut placed = 0;
         for at in 0..self.directions.get(place).len() {
             let (_, memory) = chunks.next()?;
-            let item = match call.answer.results.get(at) {
+            let result = group.matched.result(at);
+            let item = match result.and_then(|number| Some((number, call.answer.results.get(number)?))) {
                 None => Mitem { disp: 0, length: 0, r#where: Loc::Noitem },
-                Some(result) => {
-                    let r#where = if group.placed >> at & 1 == 1 {
+                Some((number, result)) => {
+                    let r#where = if group.placed >> number & 1 == 1 {
                         placed += 1;
                         Loc::Tbsn(LocTbsn { offset: 0, bsnum: targets.of_item(placed - 1).into() })
-                    } else if group.written >> at & 1 == 1 {
+                    } else if group.written >> number & 1 == 1 {
                         Loc::Exrw(memory.into())
                     } else {
                         Loc::Tooshort
@@ -257,7 +260,7 @@ impl Serving {
         let laid = terms(call.version).groups.and_then(|(theirs, most)| {
             let (length, results) = (call.answer.length, call.answer.results.as_slice());
             let (directions, most) = (self.directions.get(place), reserve.max(1).min(most));
-            let answer = GroupAnswer { length, results, directions, theirs, most };
+            let answer = GroupAnswer { length, results, directions, matched: before.matched, theirs, most };
             travel::group_laid(&answer, before.placed.into(), before.written.into())
         });
         match laid {

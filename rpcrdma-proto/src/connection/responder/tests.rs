@@ -37,7 +37,7 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
     let rest = [segment(4, 50, 400), segment(5, 100, 500)];
     let octets = offering(9, &[&first, &second], Some(&rest));
     let call = arrive(&mut serving, &mut out, &octets).unwrap();
-    let results = [Item { position: 20, length: 16 }, Item { position: 40, length: 0 }];
+    let results = [Item { position: 20, length: 16 }, Item { position: 40, length: 0 }].map(ResultItem::from);
     let terms = Terms { threshold: 140, invalidate: true, groups: None };
     assert_eq!(serving.reply(call, 100, &results, terms), Some(Ok(())));
     let mut header = [0; 512];

@@ -69,7 +69,13 @@ fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
 #[test]
 fn what_may_not_be_moved_apart_is_not_placed() {
     let items = [Item { position: 120, length: 65_536 }];
-    let call = Call { length: 65_736, items: &items, largest_reply: 65_700, results: &[65_536], reducible: false };
+    let call = Call {
+        length: 65_736,
+        items: &items,
+        largest_reply: 65_700,
+        results: &[Wanted::of_call(65_536)],
+        reducible: false,
+    };
     let whole = grouped_(&call, &groups(), 8).unwrap();
     assert_eq!((whole.placed | whole.read, whole.send | whole.explicit, whole.count, whole.reserve), (0, 0, 1, 0));
 }
@@ -83,7 +89,7 @@ fn the_cheaper_way_goes() {
     let write = Call { length: 65_736, items: &items, ..SHORT };
     assert!(grouped_(&write, &cheaper, 8).is_some());
     assert_eq!(cost(&write, &cheaper, 8), Cost { round_trips: 1, registrations: 0, copied: 400, credits: 1 });
-    let read = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+    let read = Call { largest_reply: 65_700, results: &[Wanted::of_call(65_536)], ..SHORT };
     let directed = grouped_(&read, &cheaper, 8).unwrap();
     assert_eq!((directed.send, directed.explicit, cost(&read, &cheaper, 8).registrations), (1, 0, 0));
 }
@@ -93,7 +99,7 @@ fn the_cheaper_way_goes() {
 #[test]
 fn results_are_directed_to_what_there_is() {
     let plain = Structure::plain(4096);
-    let read = Call { largest_reply: 65_700, results: &[65_536], ..SHORT };
+    let read = Call { largest_reply: 65_700, results: &[Wanted::of_call(65_536)], ..SHORT };
     let of = |direct, ours, replies| {
         grouped_(&read, &Groups { direct, ours, replies, ..groups() }, 8).map(|one| (one.send, one.explicit))
     };
@@ -106,7 +112,7 @@ fn results_are_directed_to_what_there_is() {
         assert_eq!(of(direct, plain, 0), None, "{direct:?}: the responder sends none of its own");
     }
     // A result of more than the reserved transmissions take is written.
-    let large = Call { largest_reply: 1_000_100, results: &[1_000_000], ..SHORT };
+    let large = Call { largest_reply: 1_000_100, results: &[Wanted::of_call(1_000_000)], ..SHORT };
     let written = grouped_(&large, &groups(), 8).unwrap();
     assert_eq!((written.send, written.explicit, written.reserve), (0, 1, 0));
 }
@@ -130,7 +136,8 @@ fn receives_are_reserved_for_the_largest_reply() {
 #[test]
 fn a_result_goes_as_it_was_directed() {
     const MEMORY: Option<u32> = Some(50_000);
-    let direction = |memory, send, by_size| Direction { least: 1024, memory, send, by_size, segments: 1 };
+    let direction =
+        |memory, send, by_size| Direction { of: Span::CALL, least: 1024, memory, send, by_size, segments: 1 };
     let explicit = direction(MEMORY, false, None);
     let tbsn = direction(None, true, None);
     let choice = direction(MEMORY, true, None);
@@ -145,7 +152,8 @@ fn a_result_goes_as_it_was_directed() {
         let found = [1_023, 8_999, 9_000, 50_001].map(|length: u32| {
             let results = [Item { position: 100, length }];
             let (length, directions) = (104 + length.next_multiple_of(4), &[direction]);
-            let answer = GroupAnswer { length, results: &results, directions, theirs: &placing(), most: 1 };
+            let (matched, theirs) = (Matched::IN_ORDER, &placing());
+            let answer = GroupAnswer { length, results: &results, directions, matched, theirs, most: 1 };
             group_reply(&answer).ok().map(|found| match (found.placed, found.written) {
                 (1, 0) => "placed",
                 (0, 1) => "written",
@@ -161,11 +169,13 @@ fn a_result_goes_as_it_was_directed() {
 #[test]
 fn a_choice_depends_on_the_transmissions_that_there_may_be() {
     let results = [Item { position: 100, length: 100_000 }];
-    let direction = Direction { least: 0, memory: Some(100_000), send: true, by_size: None, segments: 1 };
+    let direction =
+        Direction { of: Span::CALL, least: 0, memory: Some(100_000), send: true, by_size: None, segments: 1 };
     let theirs = placing();
     let of = |most, direction: Direction| {
         let directions = &[direction];
-        let answer = GroupAnswer { length: 100_200, results: &results, directions, theirs: &theirs, most };
+        let (length, matched) = (100_200, Matched::IN_ORDER);
+        let answer = GroupAnswer { length, results: &results, directions, matched, theirs: &theirs, most };
         group_reply(&answer).map(|found| (found.placed, found.written, found.count))
     };
     assert_eq!(of(2, direction), Ok((1, 0, 2)));
@@ -174,7 +184,13 @@ fn a_choice_depends_on_the_transmissions_that_there_may_be() {
     // A direction is used up by a result that is too short for it; the next result has the next direction.
     let short = Direction { least: 2_001, ..direction };
     let two = [Item { position: 100, length: 2_000 }, Item { position: 2_100, length: 5_000 }];
-    let answer =
-        GroupAnswer { length: 7_200, results: &two, directions: &[short, direction], theirs: &theirs, most: 2 };
+    let answer = GroupAnswer {
+        length: 7_200,
+        results: &two,
+        directions: &[short, direction],
+        matched: Matched::IN_ORDER,
+        theirs: &theirs,
+        most: 2,
+    };
     assert_eq!(group_reply(&answer).map(|found| (found.placed, found.written)), Ok((0b10, 0)));
 }

@@ -1,0 +1,217 @@
+//! Results that may be moved apart: what a call wants of them, and which of its directions each one of a reply takes.
+
+use super::cost::chosen;
+use super::{Direction, Item, RESULTS};
+
+/// Octets of a call that have results of their own: one operation of a COMPOUND, say (rtrext-02, section 7.4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// Where they begin, in octets from the call's beginning, with everything in place.
+    pub begin: u32,
+    /// Where they have ended: the first octet that is none of them.
+    pub end: u32,
+}
+
+impl Span {
+    /// All of a call, whatever its length is.
+    pub const CALL: Self = Self { begin: 0, end: u32::MAX };
+
+    /// Whether a position is in it.
+    #[must_use]
+    pub const fn contains(self, position: u32) -> bool {
+        self.begin <= position && position < self.end
+    }
+
+    /// Whether all of a call of `length` octets is in it.
+    const fn is_all(self, length: u32) -> bool {
+        self.begin == 0 && self.end >= length
+    }
+}
+
+/// A result that a call expects, and that may be moved apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Wanted {
+    /// The most octets that it has.
+    pub most: u32,
+    /// What of the call it answers. The spans of a call's results are in their order, and none overlaps another.
+    pub of: Span,
+}
+
+impl Wanted {
+    /// A result of no more than `most` octets, whatever of the call it answers.
+    #[must_use]
+    pub const fn of_call(most: u32) -> Self {
+        Self { most, of: Span::CALL }
+    }
+}
+
+/// Whether results are wanted of spans that are in their order and do not overlap.
+// spec: rtr-7.4-aa
+pub(crate) fn in_order(results: &[Wanted]) -> bool {
+    let follows = |one: &Wanted, next: &Wanted| one.of == next.of || one.of.end <= next.of.begin;
+    results.iter().all(|one| one.of.begin <= one.of.end) && results.is_sorted_by(follows)
+}
+
+/// The results that something is directed about, where these are worth it: a direction is for the next result of what it is
+/// limited to, and so those before the last one of a span are directed, too, to stay in the message.
+// spec: rtr-7.4-y
+pub(super) fn directed(results: &[Wanted], worth: u64) -> u64 {
+    let mut last: Option<Span> = None;
+    let directed = |(at, result): (usize, &Wanted)| {
+        if worth >> at & 1 == 1 {
+            last = Some(result.of);
+        }
+        u64::from(last == Some(result.of)) << at
+    };
+    results.iter().take(64).enumerate().rev().map(directed).sum()
+}
+
+/// How many sets they are in: one for each span.
+pub(crate) fn sets(results: &[Wanted], directed: impl Into<u64>) -> u32 {
+    let mut before = None;
+    let begins = |result: &&Wanted| before.replace(result.of) != Some(result.of);
+    chosen(results, directed).filter(begins).fold(0, |sets, _| sets + 1)
+}
+
+/// A result of a reply that may be moved apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResultItem {
+    /// Where it stands in the reply.
+    pub item: Item,
+    /// What it answers: where that stands in the call, in octets from the call's beginning. None if that is not known: then only
+    /// directions for results of the whole call concern it.
+    pub asked: Option<u32>,
+}
+
+impl From<Item> for ResultItem {
+    fn from(item: Item) -> Self {
+        Self { item, asked: None }
+    }
+}
+
+/// Which direction each result of a reply takes: never one that another has, or one before another's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Matched([u8; RESULTS]);
+
+/// No direction.
+const NONE: u8 = u8::MAX;
+
+impl Matched {
+    /// The first result takes the first direction, and so on: as with Write chunks.
+    pub const IN_ORDER: Self = Self([0, 1, 2, 3, 4, 5, 6, 7]);
+
+    /// Each result of the reply to a call of `length` octets takes the next direction for results of what it answers, if there is
+    /// one.
+    // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
+    #[must_use]
+    pub fn of(results: &[ResultItem], directions: &[Direction], length: u32) -> Self {
+        let mut matched = [NONE; RESULTS];
+        let mut left = directions.iter().zip(0u8..NONE);
+        for (place, result) in matched.iter_mut().zip(results) {
+            let concerns = |(direction, _): &(&Direction, u8)| match result.asked {
+                Some(position) => direction.of.contains(position),
+                None => direction.of.is_all(length),
+            };
+            // What is passed over is left for a later result, unless one that this result has comes after it.
+            if let Some((_, number)) = left.clone().find(concerns) {
+                *place = number;
+                left.by_ref().find(|(_, passed)| *passed == number);
+            }
+        }
+        Self(matched)
+    }
+
+    /// The direction of a result.
+    #[must_use]
+    pub fn direction(&self, result: usize) -> Option<usize> {
+        self.0.get(result).filter(|number| **number != NONE).map(|number| usize::from(*number))
+    }
+
+    /// The result that has a direction.
+    #[must_use]
+    pub fn result(&self, direction: usize) -> Option<usize> {
+        self.0.iter().position(|number| *number != NONE && usize::from(*number) == direction)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const FIRST: Span = Span { begin: 40, end: 60 };
+    const SECOND: Span = Span { begin: 60, end: 80 };
+    const LATER: Span = Span { begin: 100, end: 120 };
+
+    fn matched(of: &[Span], asked: &[Option<u32>]) -> Vec<Option<usize>> {
+        let direction =
+            |of: &Span| Direction { of: *of, least: 0, memory: None, send: true, by_size: None, segments: 0 };
+        let directions: Vec<Direction> = of.iter().map(direction).collect();
+        let item = Item { position: 100, length: 10 };
+        let results: Vec<ResultItem> = asked.iter().map(|asked| ResultItem { item, asked: *asked }).collect();
+        let found = Matched::of(&results, &directions, 120);
+        let back = |direction: usize| found.result(direction);
+        let directions: Vec<Option<usize>> = (0..asked.len()).map(|result| found.direction(result)).collect();
+        for (result, direction) in directions.iter().enumerate().filter_map(|(at, one)| one.map(|one| (at, one))) {
+            assert_eq!(back(direction), Some(result));
+        }
+        directions
+    }
+
+    /// A result takes the next direction for what it answers, and none of another operation's.
+    // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
+    #[test]
+    fn a_result_takes_the_next_direction_for_what_it_answers() {
+        let all = [FIRST, SECOND, SECOND, LATER];
+        let cases: [(&[Option<u32>], &[Option<usize>]); 8] = [
+            (&[Some(40), Some(60), Some(79), Some(100)], &[Some(0), Some(1), Some(2), Some(3)]),
+            // The first operation has had no result, and the second only one.
+            (&[Some(60), Some(119)], &[Some(1), Some(3)]),
+            // One has more than were expected.
+            (&[Some(59), Some(59), Some(60)], &[Some(0), None, Some(1)]),
+            // Before, between and behind them.
+            (&[Some(39), Some(80), Some(120)], &[None, None, None]),
+            // An earlier operation's after a later one's: results are in the order of what they answer.
+            (&[Some(100), Some(40)], &[Some(3), None]),
+            // Nobody knows what it answers.
+            (&[None, Some(60)], &[None, Some(1)]),
+            (&[], &[]),
+            (&[Some(u32::MAX)], &[None]),
+        ];
+        for (asked, expected) in cases {
+            assert_eq!(matched(&all, asked), expected, "{asked:?}");
+        }
+    }
+
+    /// Directions for the whole call concern every result.
+    #[test]
+    fn a_direction_for_the_whole_call_is_for_whatever_comes() {
+        let told = Span { begin: 0, end: 120 };
+        for of in [Span::CALL, told] {
+            assert_eq!(matched(&[of, of], &[None, Some(40), None]), [Some(0), Some(1), None]);
+        }
+        let part = Span { begin: 0, end: 119 };
+        assert_eq!(matched(&[part, part], &[None, Some(40), Some(119)]), [None, Some(0), None]);
+    }
+
+    #[test]
+    fn no_direction_is_before_the_first_or_after_the_last() {
+        for at in 0..RESULTS {
+            assert_eq!((Matched::IN_ORDER.direction(at), Matched::IN_ORDER.result(at)), (Some(at), Some(at)));
+        }
+        assert_eq!((Matched::IN_ORDER.direction(RESULTS), Matched::IN_ORDER.result(RESULTS)), (None, None));
+        assert_eq!(Matched::of(&[], &[], 0).result(usize::from(NONE)), None);
+    }
+
+    /// Spans that overlap or go back are no directions.
+    // spec: rtr-7.4-aa
+    #[test]
+    fn spans_are_in_order() {
+        let wanted = |spans: &[Span]| in_order(&spans.iter().map(|of| Wanted { most: 9, of: *of }).collect::<Vec<_>>());
+        assert!(wanted(&[]) && wanted(&[Span::CALL; 3]) && wanted(&[FIRST, FIRST, SECOND, LATER]));
+        assert!(wanted(&[Span { begin: 40, end: 40 }, FIRST]), "one of no octets");
+        assert!(!wanted(&[SECOND, FIRST]) && !wanted(&[FIRST, Span { begin: 59, end: 60 }]));
+        assert!(!wanted(&[FIRST, Span::CALL]) && !wanted(&[Span::CALL, LATER]));
+        assert!(!wanted(&[FIRST, SECOND, FIRST]) && !wanted(&[Span { begin: 60, end: 40 }]));
+    }
+}
