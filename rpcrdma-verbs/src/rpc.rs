@@ -101,9 +101,24 @@ pub struct Call<'a> {
     pub caller: Caller<'a>,
     /// The arguments, in XDR, without the items that are apart.
     pub arguments: &'a [u8],
+    /// Where they begin in the call, in octets from its beginning.
+    pub position: u32,
     /// The data of opaques that the caller's Sends have placed apart, for a service that takes them so: only their counts are in
     /// the arguments.
     pub items: &'a [Placed],
+}
+
+impl Call<'_> {
+    /// Where what is left of the arguments begins in the call, in octets from its beginning, with everything in place: what
+    /// [`Writer::answers`] takes. `left` is the end of the arguments, from one of the operations on.
+    #[must_use]
+    pub fn position_of(&self, left: &[u8]) -> u32 {
+        let passed = self.arguments.len().saturating_sub(left.len());
+        let at = self.position.saturating_add(u32::try_from(passed).unwrap_or(u32::MAX));
+        // The data of items that are apart are between their counts and what follows.
+        let behind = |at: u32, item: &Placed| at.saturating_add(item.len().next_multiple_of(4));
+        self.items.iter().fold(at, |at, item| if item.position() <= at { behind(at, item) } else { at })
+    }
 }
 
 /// Who has called.
@@ -167,7 +182,8 @@ pub(crate) fn read_call(message: &[u8]) -> Option<Result<Call<'_>, Denial>> {
     };
     let RpcMsgBody::Call(body) = header.body else { return None };
     let procedure = Procedure { program: body.prog, version: body.vers, number: body.proc };
-    Some(caller(&body.cred).map(|caller| Call { procedure, caller, arguments, items: &[] }))
+    let position = u32::try_from(message.len() - arguments.len()).unwrap_or(u32::MAX);
+    Some(caller(&body.cred).map(|caller| Call { procedure, caller, arguments, position, items: &[] }))
 }
 
 fn caller<'a>(auth: &OpaqueAuth<'a>) -> Result<Caller<'a>, Denial> {

@@ -8,10 +8,11 @@ mod ground;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::Rtr;
 use rpcrdma_proto::placement::{Segment, Structure};
-use rpcrdma_proto::travel::{Direct, Prefer};
+use rpcrdma_proto::travel::{Direct, Prefer, RESULTS};
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, Client, ClientEvent};
 use rpcrdma_verbs::driver::{Counters, Driver, DriverError, Id, Memory, Placed, Writer};
@@ -26,6 +27,8 @@ const PROGRAM: u32 = 0x2000_0002;
 const READ: u32 = 1;
 const WRITE: u32 = 2;
 const ECHO: u32 = 3;
+/// Several reads in one call, each of which has its count: none is read where that is zero.
+const READS: u32 = 4;
 
 /// What was written last is read: the data are kept where they landed.
 #[derive(Default)]
@@ -34,6 +37,8 @@ struct Store {
     /// Of arguments that are in place.
     flat: Vec<u8>,
     takes_items: bool,
+    /// Whether it tells which of several reads its results answer.
+    tells: bool,
     /// Calls whose data came apart.
     placed: usize,
 }
@@ -58,6 +63,7 @@ impl Service for Store {
                 let first = self.data.first().and_then(|data| data.part(0, count)).ok_or(Denial::System)?;
                 results.frozen(first).map_err(|_| Denial::System)?;
             }
+            READS => self.reads(call, results)?,
             WRITE => {
                 self.data = call.items.iter().flat_map(Placed::parts).cloned().collect();
                 self.placed += usize::from(!call.items.is_empty());
@@ -66,6 +72,25 @@ impl Service for Store {
             }
             _ => {
                 results.octets(call.arguments);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    fn reads(&self, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        let mut left = call.arguments;
+        while !left.is_empty() {
+            if self.tells {
+                results.answers(call.position_of(left));
+            }
+            let (count, rest) = u32::from_prefix(left).map_err(|_| Denial::GarbageArguments)?;
+            left = rest;
+            results.put(&(count > 0)).map_err(|_| Denial::System)?;
+            if count > 0 {
+                let data = self.data.first().and_then(|data| data.part(0, count)).ok_or(Denial::System)?;
+                results.frozen(data).map_err(|_| Denial::System)?;
             }
         }
         Ok(())
@@ -94,7 +119,7 @@ impl<D: Device> World<D> {
     fn new(ground: &impl Ground<Device = D>, client: Config, server: Config) -> Self {
         let mut near = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
         let mut far = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
-        let store = Store { takes_items: true, ..Store::default() };
+        let store = Store { takes_items: true, tells: true, ..Store::default() };
         let server = Server::bind(&mut far, ground.address(), server, store).unwrap();
         let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
         let mut world = Self { client, near, far, server };
@@ -168,6 +193,24 @@ impl<D: Device> World<D> {
         let expected: Vec<u8> = (0..octets).map(|at| (at ^ at >> 8 ^ seed) as u8).collect();
         assert!(found[..octets as usize] == expected, "{octets} octets");
         memory
+    }
+
+    /// Several reads in one call, for each of which there are 32 KiB: what is inline, and where each one's octets went.
+    fn reads(&mut self, counts: &[u32]) -> (usize, Vec<usize>) {
+        let results: ArrayVec<Buf, RESULTS> = counts.iter().map(|_| self.near.pool().take(32_768).unwrap()).collect();
+        let call = Call { largest_results: 40_000 * counts.len() as u32, results, ..Call::to(PROGRAM, 1, READS) };
+        let write = |writer: &mut Writer<'_>| {
+            for count in counts {
+                writer.operation(1, |writer| writer.put(count)?.done())?;
+            }
+            Ok(())
+        };
+        self.client.call(&mut self.near, call, write).unwrap();
+        let (inline, memory) = self.answer();
+        for result in &memory.results {
+            assert!(result.iter().copied().eq((0..result.len() as u32).map(|at| (at ^ at >> 8 ^ 1) as u8)));
+        }
+        (inline.len(), memory.results.iter().map(|result| result.len()).collect())
     }
 
     fn counters(&self) -> [Counters; 2] {
@@ -270,6 +313,39 @@ fn the_callers_own_memory_is_what_a_result_goes_to(ground: &impl Ground) {
     assert!(vec == (0..40_000u32).map(|at| (at ^ at >> 8 ^ 1) as u8).collect::<Vec<_>>());
 }
 
+/// Each operation of a call has memory of its own for its results: what one has not is not another's.
+// spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s
+fn results_of_several_operations_are_held_apart(ground: &impl Ground) {
+    for direct in [Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(25_000)] {
+        let mut world = World::both(ground, Rtr { direct, prefer: Prefer::Groups, ..placing() });
+        world.write(65_536, 1);
+        for counts in [[20_000, 30_000, 5_000], [0, 30_000, 20_000], [0, 0, 32_768], [9_000, 0, 9_001], [0; 3]] {
+            let octets: Vec<usize> = counts.iter().map(|count| *count as usize).collect();
+            let inline = counts.iter().map(|count| if *count > 0 { 8 } else { 4 }).sum();
+            assert_eq!(world.reads(&counts), (inline, octets), "{direct:?}");
+        }
+    }
+    // Of a service that does not tell, nobody knows which memory its results should go to.
+    let mut world = World::both(ground, Rtr { prefer: Prefer::Groups, ..placing() });
+    world.server.service().tells = false;
+    world.write(65_536, 1);
+    assert_eq!(world.reads(&[0, 2_000, 1_000]), (4 + 8 + 8 + 3_000, vec![0; 3]));
+}
+
+fn operations_with_more_results_than_buffers_are_refused(ground: &impl Ground) {
+    let mut world = World::both(ground, placing());
+    let call = Call { results: [world.data(100, 1)].into_iter().collect(), ..Call::to(PROGRAM, 1, READS) };
+    let begun = world.client.call(&mut world.near, call, |writer| {
+        writer
+            .operation(1, |writer| writer.put(&1u32)?.done())?
+            .operation(1, |writer| writer.put(&2u32)?.done())?
+            .done()
+    });
+    let back = begun.expect_err("there is one buffer");
+    assert_eq!(back.why.to_string(), "the operations have more results than the call has buffers for");
+    assert_eq!(back.memory.results.len(), 1);
+}
+
 fn a_peer_without_it_is_served_as_ever(ground: &impl Ground) {
     for (client, server) in [
         (Config::client().with_rtr(placing()), Config::server()),
@@ -304,6 +380,8 @@ on_every_ground!(
     long_messages_go_in_several_transmissions,
     messages_of_all_sizes_arrive_whole,
     the_callers_own_memory_is_what_a_result_goes_to,
+    results_of_several_operations_are_held_apart,
+    operations_with_more_results_than_buffers_are_refused,
     a_peer_without_it_is_served_as_ever,
     structures_that_the_device_does_not_take_are_refused,
 );

@@ -7,6 +7,7 @@ use rpcrdma_proto::version::Version;
 
 use super::end::{Call, EXPERIMENT};
 use super::fault::{Fault, Seen};
+use super::link::other;
 use super::script::{Act, CLIENT, SERVER};
 use super::spec::{Answer, Spec};
 use super::world::{What, World};
@@ -35,6 +36,7 @@ impl World {
                         _ => None,
                     };
                     self.pairs[pair].ends[end].wishes += 1;
+                    self.pairs[pair].resized |= matches!(value, Basic::ReceiveBufferSize(_));
                     self.note(pair, end, || format!("asks for {value:?}"));
                     self.seen(Seen::PropertyAsked);
                 }
@@ -153,6 +155,15 @@ impl World {
             self.note(pair, end, || format!("sets {value:?}"));
             self.seen(Seen::PropertySet);
         }
+    }
+
+    /// Whether an end has a way for every reply that the other has reckoned with. It does not tell how much it sends or takes from
+    /// others at most; and what was reckoned with may have changed since.
+    fn takes_all(&self, pair: usize, end: usize, spec: &Spec) -> bool {
+        let this = &self.pairs[pair];
+        let [ours, theirs] = [end, other(end)].map(|end| this.ends[end].session.config());
+        let sends_all = ours.send_size >= theirs.receive_size_most && ours.limits.octets >= spec.largest_reply;
+        sends_all && !this.tainted && !this.resized && !self.is_mixed(pair)
     }
 
     fn unready(&mut self, pair: usize) {
@@ -321,7 +332,12 @@ impl World {
                 // Its connection is gone, and nobody has heard of it yet.
                 Err(ReplyError::Ended) if current => self.fail("does not take the reply to an open call".to_owned()),
                 Err(ReplyError::Ended) => {}
-                Err(ReplyError::Cannot(_)) => self.seen(Seen::ReplyCannot),
+                Err(ReplyError::Cannot(why)) => {
+                    if current && answer.is_wanted(&spec) && self.takes_all(pair, end, &spec) {
+                        self.fail(format!("has no way for {answer:?}, which is what {spec:?} wants: {why}"));
+                    }
+                    self.seen(Seen::ReplyCannot);
+                }
             }
         }
         self.poll(pair, end);

@@ -230,6 +230,17 @@ impl Answer {
         answer
     }
 
+    /// Whether it is what was wanted: its results, and what else it has, are no longer than was said, and it is known which is
+    /// which. Where one is missing, the next may have its memory: that must be enough.
+    pub(crate) fn is_wanted(&self, spec: &Spec) -> bool {
+        let known = spec.operations.is_none() || self.tells || self.count == 0;
+        let fits = |item: Item, number: usize| item.length <= spec.results[number];
+        let short = self.items().enumerate().all(|(at, item)| fits(item, at) && fits(item, self.wanted[at]));
+        let rest = self.items().fold(self.length, |rest, item| rest - padded(item.length));
+        let most = spec.results().iter().fold(spec.largest_reply, |rest, most| rest - padded(*most));
+        known && short && rest <= most
+    }
+
     /// All of its results.
     pub(crate) fn items(&self) -> impl Iterator<Item = Item> + use<'_> {
         self.results[..self.count].iter().map(|(position, length)| Item { position: *position, length: *length })

@@ -23,6 +23,8 @@ pub(crate) struct Pair {
     pub(crate) deaf_next: bool,
     /// Whether a forgery was ever delivered.
     pub(crate) tainted: bool,
+    /// Whether an end has asked for receive buffers of another size.
+    pub(crate) resized: bool,
 }
 
 /// Something that happens at a time.
@@ -114,7 +116,13 @@ impl World {
                 let tag = (2 * number + end + 1) as u32;
                 End::new(&configs[end], tag, mix(plan.seed) ^ u64::from(tag))
             };
-            Pair { ends: [end(CLIENT), end(SERVER)], link: Link::default(), deaf_next: false, tainted: false }
+            Pair {
+                ends: [end(CLIENT), end(SERVER)],
+                link: Link::default(),
+                deaf_next: false,
+                tainted: false,
+                resized: false,
+            }
         });
         let mut world = Self {
             now: 0,

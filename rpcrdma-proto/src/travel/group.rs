@@ -187,10 +187,10 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
         _ => (0, 0),
     };
     loop {
-        // What the responder may write it need not send.
         let apart: u64 = chosen(call.results, send | explicit).map(|result| padded(result.most)).sum();
-        let sent = send & !explicit;
-        let lengths: ArrayVec<u32, RESULTS> = chosen(call.results, sent).map(|result| result.most).collect();
+        let sent = |at: usize| if send >> at & 1 == 1 { sent(groups.direct, explicit >> at & 1 == 1) } else { 0 };
+        let lengths = call.results.iter().enumerate().map(|(at, result)| result.most.min(sent(at)));
+        let lengths: ArrayVec<u32, RESULTS> = lengths.filter(|octets| *octets > 0).collect();
         let wanted = send | explicit;
         let fixed = headers::REPLY + headers::EXPLICIT * wanted.count_ones();
         let fixed = fixed + headers::NOTHING * (directed(call.results, wanted) & !wanted).count_ones();
@@ -205,10 +205,18 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
             let count = placed.max(short);
             return Some((send, explicit, if count > 1 { count } else { 0 }));
         }
-        let largest =
-            call.results.iter().enumerate().filter(|(at, _)| sent >> at & 1 == 1).max_by_key(|(_, result)| result.most);
-        let (at, _) = largest.filter(|_| link.chunks)?;
+        let sent = call.results.iter().enumerate().filter(|(at, _)| sent(*at) > 0);
+        let (at, _) = sent.max_by_key(|(_, result)| result.most).filter(|_| link.chunks)?;
         (send, explicit) = (send & !(1 << at), explicit | 1 << at);
+    }
+}
+
+/// Up to how many octets a result that the Sends may place must go by them: what the responder may write it need not send.
+const fn sent(direct: Direct, has_memory: bool) -> u32 {
+    match direct {
+        Direct::BySize(from) if has_memory => from.saturating_sub(1),
+        _ if has_memory => 0,
+        _ => u32::MAX,
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) const WRITE: u32 = 3;
 pub(crate) const READY: u32 = 4;
 /// Octets, which are forgotten: their count.
 pub(crate) const DISCARD: u32 = 5;
+/// Arguments of several reads: for each whether there is so much, and the octets if there is.
+pub(crate) const READS: u32 = 6;
 
 /// Octets of a block.
 pub(crate) const BLOCK: u32 = 1 << 20;
@@ -50,10 +52,26 @@ impl Block {
         Ok(Self { blocks, written: Vec::new(), ready: None })
     }
 
-    fn read(&self, arguments: &[u8]) -> Option<Frozen> {
-        let (number, arguments) = u32::from_prefix(arguments).ok()?;
-        let count = u32::from_bytes(arguments).ok()?;
-        self.blocks.get(number as usize % self.blocks.len().max(1))?.part(0, count)
+    /// What is read, and what follows in the arguments. None if they are none.
+    fn read<'a>(&self, arguments: &'a [u8]) -> Option<(Option<Frozen>, &'a [u8])> {
+        let (number, rest) = u32::from_prefix(arguments).ok()?;
+        let (count, rest) = u32::from_prefix(rest).ok()?;
+        let block = self.blocks.get(number as usize % self.blocks.len().max(1));
+        Some((block.and_then(|block| block.part(0, count)), rest))
+    }
+
+    fn reads(&self, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        let mut left = call.arguments;
+        while !left.is_empty() {
+            results.answers(call.position_of(left));
+            let (data, rest) = self.read(left).ok_or(Denial::GarbageArguments)?;
+            left = rest;
+            results.put(&data.is_some()).map_err(|_| Denial::System)?;
+            if let Some(data) = data {
+                results.frozen(data).map_err(|_| Denial::System)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -91,9 +109,11 @@ impl Service for Block {
                 results.octets(call.arguments);
             }
             READ => {
-                let data = self.read(call.arguments).ok_or(Denial::GarbageArguments)?;
+                let read = self.read(call.arguments).filter(|(_, rest)| rest.is_empty());
+                let data = read.and_then(|(data, _)| data).ok_or(Denial::GarbageArguments)?;
                 results.frozen(data).map_err(|_| Denial::System)?;
             }
+            READS => self.reads(call, results)?,
             WRITE | DISCARD => {
                 let data = data(call).ok_or(Denial::GarbageArguments)?;
                 if call.procedure.number == WRITE {

@@ -173,28 +173,41 @@ fn inline<D: Device>(world: &mut World<D>) -> Result<(), String> {
 }
 
 fn read_chunk<D: Device>(world: &mut World<D>) -> Result<(), String> {
-    let mut data = world.buffer(1 << 18)?;
-    data.as_full_mut().fill(0xa5);
-    data.set_len(1 << 18);
-    let call = Call::to(PROGRAM, 1, WRITE);
-    let begun = world.client.call(&mut world.near, call, |writer| writer.item(data).map(|_| ()));
-    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
-    let count = ended.map_err(|error| error.to_string())?;
-    check(u32::from_bytes(&count) == Ok(1 << 18), "the count")?;
-    check(memory.items.len() == 1, "the data did not come back")?;
-    let written = &world.server.service().written;
-    check(written.len() == 1 << 18 && written.iter().all(|octet| *octet == 0xa5), "the data")
+    put(world, 1 << 18)
 }
 
 fn write_chunk<D: Device>(world: &mut World<D>) -> Result<(), String> {
-    let octets = 300_001;
+    get(world, 300_001)
+}
+
+/// Writes so many octets, which may be moved apart.
+fn put<D: Device>(world: &mut World<D>, octets: u32) -> Result<(), String> {
+    let mut data = world.buffer(octets)?;
+    data.as_full_mut().fill(0xa5);
+    data.set_len(octets);
+    let begun = world.client.call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data).map(|_| ()));
+    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
+    let count = ended.map_err(|error| error.to_string())?;
+    check(u32::from_bytes(&count) == Ok(octets), "the count")?;
+    check(memory.items.len() == 1, "the data did not come back")?;
+    let written = &world.server.service().written;
+    check(written.len() == octets as usize && written.iter().all(|octet| *octet == 0xa5), "the data")
+}
+
+/// Reads so many octets into a buffer of their own.
+fn get<D: Device>(world: &mut World<D>, octets: u32) -> Result<(), String> {
     let mut call = Call { largest_results: octets + 8, ..Call::to(PROGRAM, 1, READ) };
     call.results.push(world.buffer(octets)?);
     let begun = world.client.call(&mut world.near, call, |writer| writer.put(&0)?.put(&octets).map(|_| ()));
     let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
     let inline = ended.map_err(|error| error.to_string())?;
     check(inline == octets.to_be_bytes(), "more than the count is inline")?;
-    check(memory.results.first().is_some_and(|data| data.iter().copied().eq((0..octets).map(octet))), "the data")
+    check(memory.results.first().is_some_and(|data| is_block(data, octets)), "the data")
+}
+
+/// Whether these are the first octets of a block.
+fn is_block(data: &[u8], octets: u32) -> bool {
+    data.iter().copied().eq((0..octets).map(octet))
 }
 
 fn long_call<D: Device>(world: &mut World<D>) -> Result<(), String> {
@@ -206,7 +219,7 @@ fn long_reply<D: Device>(world: &mut World<D>) -> Result<(), String> {
     let count = BLOCK / 2;
     let arguments = [[0; 4], count.to_be_bytes()].concat();
     let reply = world.call(READ, &arguments, count + 8)?.map_err(|error| error.to_string())?;
-    check(reply.get(4..).is_some_and(|data| data.iter().copied().eq((0..count).map(octet))), "the data")
+    check(reply.get(4..).is_some_and(|data| is_block(data, count)), "the data")
 }
 
 fn backward<D: Device>(world: &mut World<D>) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{Action, Event, Laid, Reason, ReplyError, Sent, Served, Session};
-use rpcrdma_proto::travel::{Call, ITEMS, Item, RESULTS};
+use rpcrdma_proto::travel::{Call, ITEMS, RESULTS};
 use tracing::{Span, debug, debug_span, warn};
 
 use super::Scratch;
@@ -181,10 +181,12 @@ impl<D: Device> Connection<D> {
         message.forget();
         let written = write(&mut Writer::new(&mut message)).map_err(Refused::Write);
         let Request { results, largest_reply, reducible, deadline } = request;
-        let sizes: ArrayVec<u32, RESULTS> = results.iter().map(Buf::capacity).collect();
-        let call =
-            Call { length: message.length(), items: &message.items(), largest_reply, results: &sizes, reducible };
-        let begun = written.and_then(|()| self.session.call(&call, deadline).map_err(Refused::Call));
+        let wanted = written.and_then(|()| message.wanted(&results).map_err(Refused::Write));
+        let begun = wanted.and_then(|wanted| {
+            let (length, items) = (message.length(), &message.items());
+            let call = Call { length, items, largest_reply, results: &wanted, reducible };
+            self.session.call(&call, deadline).map_err(Refused::Call)
+        });
         let told = match begun {
             Ok(xid) => {
                 if let Some(place) = message.head.first_chunk_mut() {
@@ -220,16 +222,14 @@ impl<D: Device> Connection<D> {
         let theirs = at(&mut self.served, place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
         theirs.reply.forget();
         write(&mut Writer::new(&mut theirs.reply)).map_err(Unanswered::Write)?;
-        let items: ArrayVec<Item, ITEMS> = theirs.reply.items();
-        self.session.reply(call, theirs.reply.length(), &items).map_err(Unanswered::Reply)
+        self.session.reply(call, theirs.reply.length(), &theirs.reply.results()).map_err(Unanswered::Reply)
     }
 
     /// Answers a call of the peer's by a message that is written already, and takes it.
     pub(crate) fn reply_with(&mut self, call: Served, message: &mut Message) -> std::result::Result<(), ReplyError> {
         let place = self.session.served_place(call);
         let theirs = at(&mut self.served, place).ok_or(ReplyError::Ended)?;
-        let items: ArrayVec<Item, ITEMS> = message.items();
-        self.session.reply(call, message.length(), &items)?;
+        self.session.reply(call, message.length(), &message.results())?;
         std::mem::swap(&mut theirs.reply, message);
         Ok(())
     }

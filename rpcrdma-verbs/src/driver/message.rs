@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::travel::{ITEMS, Item};
+use rpcrdma_proto::travel::{ITEMS, Item, RESULTS, ResultItem, Span, Wanted};
 use rpcrdma_proto::xdr::{self, Encode};
 
 use crate::memory::{Buf, Frozen, Lent};
@@ -24,6 +24,8 @@ pub enum WriteError {
     TooLong(xdr::TooLong),
     /// More items than [`ITEMS`].
     TooManyItems,
+    /// The operations of a call have more results than there is memory for.
+    TooManyResults,
     /// The service has said that there are no results.
     Denied,
 }
@@ -34,6 +36,7 @@ impl std::fmt::Display for WriteError {
             Self::Xdr(error) => error.fmt(f),
             Self::TooLong(error) => error.fmt(f),
             Self::Denied => f.write_str("there are no results"),
+            Self::TooManyResults => f.write_str("the operations have more results than the call has buffers for"),
             Self::TooManyItems => write!(f, "a message can have {ITEMS} items in buffers of their own"),
         }
     }
@@ -97,6 +100,55 @@ impl<'a> Writer<'a> {
         self.add(Data::Frozen(data))
     }
 
+    /// Writes one operation of a call that has several, as a COMPOUND has: the next `results` of the call's results answer it.
+    /// Those that are left after all operations answer what follows the last one.
+    ///
+    /// It makes a difference on connections that speak rtrext-02: where an operation has fewer results than it might, its memory
+    /// does not go to those of the next one (section 7.4). The service must tell which operation its results answer
+    /// ([`answers`](Self::answers)): those of which it does not are not placed. In a reply this means nothing.
+    ///
+    /// # Errors
+    /// As `write` says. That there are more results than buffers is told when the call is begun.
+    pub fn operation(
+        &mut self,
+        results: usize,
+        write: impl FnOnce(&mut Self) -> Result<(), WriteError>,
+    ) -> Result<&mut Self, WriteError> {
+        let begin = self.0.length();
+        write(self)?;
+        let of = Span { begin, end: self.0.length() };
+        self.0.operations.push((of, results));
+        Ok(self)
+    }
+
+    /// Says that the items that follow answer what stands at a position of the call, as
+    /// [`Call::position_of`](crate::rpc::Call::position_of) tells it. In a call this means nothing.
+    ///
+    /// ```
+    /// use rpcrdma_proto::xdr::Decode;
+    /// use rpcrdma_verbs::driver::Writer;
+    /// use rpcrdma_verbs::memory::Frozen;
+    /// use rpcrdma_verbs::rpc::{Call, Denial};
+    ///
+    /// /// Answers one or several reads, each of which has the number of a block.
+    /// fn reads(call: &Call<'_>, blocks: &[Frozen], results: &mut Writer<'_>) -> Result<(), Denial> {
+    ///     let mut left = call.arguments;
+    ///     while !left.is_empty() {
+    ///         results.answers(call.position_of(left));
+    ///         let (block, rest) = u32::from_prefix(left).map_err(|_| Denial::GarbageArguments)?;
+    ///         if let Some(data) = blocks.get(block as usize) {
+    ///             results.frozen(data.clone()).map_err(|_| Denial::System)?;
+    ///         }
+    ///         left = rest;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn answers(&mut self, position: u32) -> &mut Self {
+        self.0.answers = Some(position);
+        self
+    }
+
     fn add(&mut self, data: Data) -> Result<&mut Self, WriteError> {
         self.0.head.extend_from_slice(&data.len().to_be_bytes());
         let position = self.0.length();
@@ -142,25 +194,51 @@ impl Data {
 pub(crate) struct Message {
     pub(crate) head: Vec<u8>,
     // On the heap, once there are any: most messages have none. At most `ITEMS`.
-    items: Vec<(Item, Data)>,
+    items: Vec<(ResultItem, Data)>,
+    /// The operations of a call, and how many results each has.
+    operations: Vec<(Span, usize)>,
+    /// What of the call the next items answer.
+    answers: Option<u32>,
 }
 
 impl Message {
     /// Takes a new message. Its items stand where their data begin in the whole; false if there are too many, or not in their
     /// order.
     fn push(&mut self, position: u32, data: Data) -> bool {
-        let end = self.items.last().map_or(0, |(item, _)| end(item));
+        let end = self.items.last().map_or(0, |(part, _)| end(&part.item));
         let item = Item { position, length: data.len() };
         let fits = position.is_multiple_of(4) && position >= end && self.items.len() < ITEMS;
         if fits {
-            self.items.push((item, data));
+            self.items.push((ResultItem { item, asked: self.answers }, data));
         }
         fits
     }
 
     /// The items, for the engine.
     pub(crate) fn items(&self) -> ArrayVec<Item, ITEMS> {
-        self.items.iter().map(|(item, _)| *item).collect()
+        self.items.iter().map(|(part, _)| part.item).collect()
+    }
+
+    /// The items of a reply, for the engine.
+    pub(crate) fn results(&self) -> ArrayVec<ResultItem, ITEMS> {
+        self.items.iter().map(|(part, _)| *part).collect()
+    }
+
+    /// What results the buffers are for, each of the operation that has it.
+    pub(crate) fn wanted(&self, buffers: &[Buf]) -> Result<ArrayVec<Wanted, RESULTS>, WriteError> {
+        let mut left = buffers.iter();
+        let mut wanted = ArrayVec::new();
+        let mut end = 0;
+        for (of, count) in &self.operations {
+            if *count > left.len() {
+                return Err(WriteError::TooManyResults);
+            }
+            wanted.extend(left.by_ref().take(*count).map(|buf| Wanted { most: buf.capacity(), of: *of }));
+            end = of.end;
+        }
+        let of = Span { begin: end, ..Span::CALL };
+        wanted.extend(left.map(|buf| Wanted { most: buf.capacity(), of }));
+        Ok(wanted)
     }
 
     /// The buffer of an item, by its number, and where the item begins in it.
@@ -171,14 +249,14 @@ impl Message {
     /// The buffer that has what is at a position, and where; none if it is not in an item.
     pub(crate) fn source_at(&self, position: u32) -> Option<(&Lent, u32)> {
         let is_in = |item: &Item| (item.position..item.position + item.length).contains(&position);
-        let (item, data) = self.items.iter().find(|(item, _)| is_in(item))?;
+        let (part, data) = self.items.iter().find(|(part, _)| is_in(&part.item))?;
         let (buf, from) = data.source();
-        Some((buf, from + (position - item.position)))
+        Some((buf, from + (position - part.item.position)))
     }
 
     /// Octets of the whole, items and padding included.
     pub(crate) fn length(&self) -> u32 {
-        let items: u32 = self.items.iter().map(|(item, _)| item.length.next_multiple_of(4)).sum();
+        let items: u32 = self.items.iter().map(|(part, _)| part.item.length.next_multiple_of(4)).sum();
         u32::try_from(self.head.len()).unwrap_or(u32::MAX).saturating_add(items)
     }
 
@@ -205,7 +283,7 @@ impl Message {
                 target.copy_from_slice(source);
             }
         };
-        for (item, buf) in &mut self.items {
+        for (ResultItem { item, .. }, buf) in &mut self.items {
             let octets = item.position - at;
             if let Some(part) = self.head.get(head as usize..(head + octets) as usize) {
                 put(out, at..item.position, part);
@@ -227,13 +305,16 @@ impl Message {
     pub(crate) fn forget(&mut self) {
         self.head.clear();
         self.items.clear();
+        self.operations.clear();
+        self.answers = None;
     }
 
     /// Forgets all but its memory, and gives back the items that are our own.
     pub(crate) fn clear(&mut self) -> ArrayVec<Lent, ITEMS> {
-        self.head.clear();
         let own = |(_, data)| if let Data::Own(buf) = data { Some(buf) } else { None };
-        self.items.drain(..).filter_map(own).collect()
+        let own = self.items.drain(..).filter_map(own).collect();
+        self.forget();
+        own
     }
 }
 

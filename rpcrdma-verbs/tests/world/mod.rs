@@ -146,8 +146,17 @@ impl World {
         Self::on(fabric, devices, client, server)
     }
 
-    pub fn on(fabric: Arc<Fabric>, [near, far]: [SoftwareDevice; 2], client: Config, server: Config) -> Self {
-        let budgets = [Budget::new(1 << 28), Budget::new(1 << 28)];
+    pub fn on(fabric: Arc<Fabric>, devices: [SoftwareDevice; 2], client: Config, server: Config) -> Self {
+        Self::within([Budget::new(1 << 28), Budget::new(1 << 28)], fabric, devices, client, server)
+    }
+
+    pub fn within(
+        budgets: [Budget; 2],
+        fabric: Arc<Fabric>,
+        [near, far]: [SoftwareDevice; 2],
+        client: Config,
+        server: Config,
+    ) -> Self {
         let mut near = Driver::new(&near, &budgets[0], 4096).unwrap();
         let mut far = Driver::new(&far, &budgets[1], 4096).unwrap();
         let block = Block::new(far.pool());

@@ -131,6 +131,22 @@ fn receives_are_reserved_for_the_largest_reply() {
     assert_eq!(reserve(8 * 4_056 + 4, plain), None, "it has a Reply chunk");
 }
 
+/// What the responder is to send by its size it may not write: there must be receives for all of it, or it is written.
+// spec: rtr-4.3-e, rtr-6.2-t, rtr-6.2-u
+#[test]
+fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
+    let large = [Wanted::of_call(30_000); 3];
+    let read = Call { largest_reply: 90_100, results: &large, ..SHORT };
+    let of = |direct, replies| {
+        grouped_(&read, &Groups { direct, replies, ..groups() }, 8).map(|one| (one.send, one.explicit, one.reserve))
+    };
+    assert_eq!(of(Direct::Cheaper, 8), Some((0b111, 0, 3)));
+    assert_eq!(of(Direct::Choice, 8), Some((0b111, 0b111, 0)), "those that do not fit are written");
+    assert_eq!(of(Direct::BySize(25_000), 8), Some((0b111, 0b111, 3)));
+    assert_eq!(of(Direct::BySize(25_000), 2), Some((0b011, 0b111, 2)));
+    assert_eq!(of(Direct::BySize(1), 8), Some((0b111, 0b111, 0)), "all that has octets is written");
+}
+
 /// What becomes of a result of so many octets, whose memory has 50,000: placed, written, or neither.
 // spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i, rtr-7.4-u
 #[test]

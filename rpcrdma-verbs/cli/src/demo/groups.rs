@@ -3,19 +3,24 @@
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::Rtr;
 use rpcrdma_proto::travel::{Direct, Prefer};
-use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::Call;
 use rpcrdma_verbs::provider::Device;
 
-use super::{Scene, broken, check, inline, long_call};
-use crate::block::{ECHO, PROGRAM, READ, WRITE, octet};
+use super::{Scene, broken, check, get, inline, is_block, long_call, put};
+use crate::block::{BLOCK, ECHO, PROGRAM, READS};
 use crate::world::{World, rtr};
 
 /// The scenes.
-pub(super) fn scenes<D: Device>() -> [Scene<D>; 7] {
+pub(super) fn scenes<D: Device>() -> [Scene<D>; 8] {
     [
         Scene { title: "rtrext-02: data to be written are placed by the Send", client, server, play: written },
         Scene { title: "rtrext-02: data to be read are placed by the Send", client, server, play: read },
+        Scene {
+            title: "rtrext-02: two reads in one call, of which the first finds nothing",
+            client,
+            server,
+            play: operations,
+        },
         Scene {
             title: "rtrext-02: a long call and its reply in several transmissions",
             client: || Config::client().with_rtr(Rtr::ALL),
@@ -67,34 +72,32 @@ fn warm<D: Device>(world: &mut World<D>) -> Result<(), String> {
 
 fn written<D: Device>(world: &mut World<D>) -> Result<(), String> {
     warm(world)?;
-    let octets = 1 << 16;
-    let mut data = world.buffer(octets)?;
-    data.as_full_mut().fill(0xa5);
-    data.set_len(octets);
-    let begun = world.client.call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data).map(|_| ()));
-    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
-    let count = ended.map_err(|error| error.to_string())?;
-    check(u32::from_bytes(&count) == Ok(octets), "the count")?;
-    check(memory.items.len() == 1, "the data did not come back")?;
-    let written = &world.server.service().written;
-    check(written.len() == octets as usize && written.iter().all(|octet| *octet == 0xa5), "the data")?;
+    put(world, 1 << 16)?;
     check(explicit(world) == Some(0), "memory was exposed, or read")
-}
-
-fn get<D: Device>(world: &mut World<D>, octets: u32) -> Result<(), String> {
-    let mut call = Call { largest_results: octets + 8, ..Call::to(PROGRAM, 1, READ) };
-    call.results.push(world.buffer(octets)?);
-    let begun = world.client.call(&mut world.near, call, |writer| writer.put(&0)?.put(&octets).map(|_| ()));
-    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
-    let inline = ended.map_err(|error| error.to_string())?;
-    check(inline == octets.to_be_bytes(), "more than the count is inline")?;
-    check(memory.results.first().is_some_and(|data| data.iter().copied().eq((0..octets).map(octet))), "the data")
 }
 
 fn read<D: Device>(world: &mut World<D>) -> Result<(), String> {
     warm(world)?;
     get(world, 1 << 16)?;
     check(explicit(world) == Some(0), "memory was exposed, or written")
+}
+
+/// Two reads in one call, each with memory of its own. The first finds nothing: the second's data do not go to its memory.
+fn operations<D: Device>(world: &mut World<D>) -> Result<(), String> {
+    warm(world)?;
+    let octets = 50_000;
+    let mut call = Call { largest_results: 2 * octets + 24, ..Call::to(PROGRAM, 1, READS) };
+    call.results.extend([world.buffer(octets)?, world.buffer(octets)?]);
+    let begun = world.client.call(&mut world.near, call, |writer| {
+        writer.operation(1, |writer| writer.put(&0)?.put(&(BLOCK + 1)).map(|_| ()))?;
+        writer.operation(1, |writer| writer.put(&0)?.put(&octets).map(|_| ()))?;
+        Ok(())
+    });
+    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
+    ended.map_err(|error| error.to_string())?;
+    let [first, second] = memory.results.as_slice() else { return Err("a buffer did not come back".to_owned()) };
+    check(first.is_empty(), "the first has octets")?;
+    check(is_block(second, octets), "the data of the second")
 }
 
 fn continued<D: Device>(world: &mut World<D>) -> Result<(), String> {
