@@ -197,7 +197,8 @@ impl Requests {
             return Err(CallError::Spans);
         }
         let age = self.begun;
-        let xid = self.slots.insert(taken, |_| Request::new(kind, age, deadline, call)).ok_or(CallError::Full)?;
+        let (xid, request) = self.slots.insert(taken).ok_or(CallError::Full)?;
+        request.begin(kind, age, deadline, call);
         self.begun += 1;
         self.soonest = self.soonest.min(deadline);
         match kind {

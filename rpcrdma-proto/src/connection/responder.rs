@@ -21,7 +21,7 @@ use crate::chunk::{Fault, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
 use crate::credit::{Overrun, Responder};
 use crate::header::{Chunks, Outgoing};
 use crate::placement::Structure;
-use crate::travel::{self, Answer, Cannot, Direction, Item, RESULTS, ResultItem};
+use crate::travel::{self, Answer, Cannot, Direction, ResultItem};
 use crate::v2::{self, MsgType};
 use crate::version::Version;
 use crate::xdr::List;
@@ -73,6 +73,12 @@ pub(super) enum Unserved {
     Twice,
     /// More calls than there is room for.
     Overrun,
+}
+
+impl From<Overrun> for Unserved {
+    fn from(Overrun: Overrun) -> Self {
+        Self::Overrun
+    }
 }
 
 impl From<Fault> for Unserved {
@@ -181,62 +187,41 @@ impl Serving {
         if self.index.len() >= usize::from(self.most) {
             return Err(Unserved::Overrun);
         }
-        let (mut call, has_chunks) = (Call::new(arrival), !arrival.chunks.is_empty());
-        if has_chunks {
-            self.offered(arrival, &mut call)?;
-        } else if arrival.inline.is_none() {
-            return Err(Fault::NoPayload.into());
+        let (xid, has_chunks) = (arrival.xid, !arrival.chunks.is_empty());
+        let Some((key, call)) = self.slots.insert(|_| false) else { return Err(Unserved::Overrun) };
+        call.begin((xid, arrival.version, arrival.asked), arrival.buffer, arrival.inline.clone());
+        let taken = match &arrival.inline {
+            _ if has_chunks => offered(arrival, &self.limits, call).map_err(Unserved::from),
+            Some(_) => Ok(()),
+            None => Err(Fault::NoPayload.into()),
+        };
+        if let Err(why) = taken.and_then(|()| Ok(self.credits.received()?)) {
+            if why == Unserved::Overrun {
+                self.credits.dropped();
+            }
+            self.slots.remove(key);
+            return Err(why);
         }
-        if self.credits.received() == Err(Overrun) {
-            self.credits.dropped();
-            return Err(Unserved::Overrun);
-        }
-        let (xid, reading, place) = (call.xid, call.life == Service::Reading, call.message());
-        let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err(Unserved::Overrun) };
+        let (reading, message) = (call.life == Service::Reading, call.message());
         if has_chunks {
             self.store(key, arrival);
         }
-        let slots = &self.slots;
-        let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
-        self.index.insert_unique(hash(self.seed, xid), key, rehash);
+        self.list(key, xid);
         let call = Served(key);
         if reading {
             let inline = arrival.inline.clone().unwrap_or_default();
             out.act(Action::Read { call, buffer: arrival.buffer, inline });
         } else {
-            out.tell(Event::CallArrived { call, xid, message: place });
+            out.tell(Event::CallArrived { call, xid, message });
         }
         Ok(call)
     }
 
-    /// Holds what a call offers against the rules, and counts it.
-    fn offered(&self, arrival: &Arrival<'_>, call: &mut Call) -> Result<(), Fault> {
-        let (reads, limits) = (arrival.chunks.reads(), &self.limits);
-        let plan = match &arrival.inline {
-            Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,
-            None => ReadPlan::long(reads, limits)?,
-        };
-        call.length = plan.len();
-        // No more than the limit, which is checked.
-        call.reads = u16::try_from(reads.len()).map_err(|_| Fault::TooManySegments)?;
-        call.life = if plan.is_inline() { Service::Given } else { Service::Reading };
-        let mut count = |chunk: &WriteChunk<'_>| {
-            call.keys.add(chunk.segments().map(|segment| segment.handle));
-            u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)
-        };
-        let mut total = 0;
-        for chunk in arrival.chunks.writes(limits) {
-            let segments = count(&chunk?)?;
-            total += u32::from(segments);
-            call.writes.try_push(segments).map_err(|_| Fault::TooManySegments)?;
-        }
-        if let Some(chunk) = arrival.chunks.reply(limits)? {
-            let segments = count(&chunk)?;
-            total += u32::from(segments);
-            call.reply = Some(segments);
-        }
-        call.keys.add(reads.iter().map(|segment| segment.target.handle));
-        if total > limits.segments { Err(Fault::TooManySegments) } else { Ok(()) }
+    /// From now on a call is found by its XID.
+    fn list(&mut self, key: u32, xid: u32) {
+        let slots = &self.slots;
+        let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
+        self.index.insert_unique(hash(self.seed, xid), key, rehash);
     }
 
     /// Keeps the segments that a call offers.
@@ -301,10 +286,10 @@ impl Serving {
                 None => reply_chunk = chunk,
             }
         }
-        let results: ArrayVec<Item, RESULTS> = items(results).collect();
+        call.answer.begin(length, results);
         let answer = Answer {
             length,
-            results: &results,
+            results: &call.answer.results,
             writes: &capacities,
             reply_chunk,
             header: call.header(),
@@ -312,7 +297,7 @@ impl Serving {
         };
         match travel::reply(&answer) {
             Ok(way) => {
-                call.answer = call::Reply { length, results, way, group: None };
+                call.answer.way = way;
                 call.fill(segments);
                 call.step(Step::Replied);
                 self.replies.push_back(served.0);
@@ -444,9 +429,34 @@ impl Serving {
     }
 }
 
-/// The results that may be moved apart.
-fn items(results: &[ResultItem]) -> impl Iterator<Item = Item> + use<'_> {
-    results.iter().map(|result| result.item).take(RESULTS)
+/// Holds what a call offers against the rules, and counts it.
+fn offered(arrival: &Arrival<'_>, limits: &Limits, call: &mut Call) -> Result<(), Fault> {
+    let reads = arrival.chunks.reads();
+    let plan = match &arrival.inline {
+        Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,
+        None => ReadPlan::long(reads, limits)?,
+    };
+    call.length = plan.len();
+    // No more than the limit, which is checked.
+    call.reads = u16::try_from(reads.len()).map_err(|_| Fault::TooManySegments)?;
+    call.life = if plan.is_inline() { Service::Given } else { Service::Reading };
+    let mut count = |chunk: &WriteChunk<'_>| {
+        call.keys.add(chunk.segments().map(|segment| segment.handle));
+        u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)
+    };
+    let mut total = 0;
+    for chunk in arrival.chunks.writes(limits) {
+        let segments = count(&chunk?)?;
+        total += u32::from(segments);
+        call.writes.try_push(segments).map_err(|_| Fault::TooManySegments)?;
+    }
+    if let Some(chunk) = arrival.chunks.reply(limits)? {
+        let segments = count(&chunk)?;
+        total += u32::from(segments);
+        call.reply = Some(segments);
+    }
+    call.keys.add(reads.iter().map(|segment| segment.target.handle));
+    if total > limits.segments { Err(Fault::TooManySegments) } else { Ok(()) }
 }
 
 /// Spreads XIDs, which the peer chooses, by a number that it does not know (a finalizer of the splitmix family).

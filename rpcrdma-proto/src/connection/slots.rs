@@ -2,8 +2,17 @@
 
 use alloc::vec::Vec;
 
-/// Places for values, of which there are as many as were ever let at once: the lowest are let first. A key is 32 bits: the place in the low ones, and in the high ones how often it was let. So a lookup is
-/// one comparison, and a key can serve as an XID.
+/// What lives in a place.
+pub(super) trait Tenant {
+    /// One that nobody has named anything of yet.
+    const NOBODY: Self;
+}
+
+/// Places for values, of which there are as many as were ever let at once: those that were let last are let first. A key is 32 bits:
+/// the place in the low ones, and in the high ones how often it was let. So a lookup is one comparison, and a key can serve as
+/// an XID.
+///
+/// A value stays in its place: the next tenant changes all of it, instead of being made elsewhere and moved there.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     places: Vec<Place<T>>,
@@ -18,10 +27,17 @@ pub(super) struct Slots<T> {
 #[derive(Debug)]
 struct Place<T> {
     key: u32,
-    value: Option<T>,
+    is_let: bool,
+    value: T,
 }
 
-impl<T> Slots<T> {
+impl<T> Place<T> {
+    fn tenant(&self) -> Option<&T> {
+        self.is_let.then_some(&self.value)
+    }
+}
+
+impl<T: Tenant> Slots<T> {
     /// So many places (2^17 at most), with keys that begin anywhere: `seed` says where.
     pub(super) fn new(count: u32, seed: u32) -> Self {
         let count = count.max(1);
@@ -34,7 +50,7 @@ impl<T> Slots<T> {
     fn another(&mut self) -> Option<u32> {
         let at = u32::try_from(self.places.len()).ok().filter(|at| *at < self.most)?;
         let key = self.seed.wrapping_add(at.wrapping_mul(0x9e37_79b9)).wrapping_mul(self.mask + 1) | at;
-        self.places.push(Place { key, value: None });
+        self.places.push(Place { key, is_let: false, value: T::NOBODY });
         Some(at)
     }
 
@@ -47,9 +63,10 @@ impl<T> Slots<T> {
         self.len() == 0
     }
 
-    /// Lets a place to the value that `make` makes of its key, which is none that `taken` knows. None if all are let.
+    /// Lets a place, whose key is none that `taken` knows: to what the last tenant has left there, all of which the next one is to
+    /// change. None if all are let.
     #[inline]
-    pub(super) fn insert(&mut self, taken: impl Fn(u32) -> bool, make: impl FnOnce(u32) -> T) -> Option<u32> {
+    pub(super) fn insert(&mut self, taken: impl Fn(u32) -> bool) -> Option<(u32, &mut T)> {
         let at = self.free.pop().or_else(|| self.another())?;
         let place = self.places.get_mut(at as usize)?;
         loop {
@@ -58,8 +75,8 @@ impl<T> Slots<T> {
                 break;
             }
         }
-        place.value = Some(make(place.key));
-        Some(place.key)
+        place.is_let = true;
+        Some((place.key, &mut place.value))
     }
 
     /// The index of a key's place, whoever lives there.
@@ -70,23 +87,24 @@ impl<T> Slots<T> {
 
     #[inline]
     pub(super) fn get(&self, key: u32) -> Option<&T> {
-        self.places.get(self.index(key)).filter(|place| place.key == key)?.value.as_ref()
+        self.places.get(self.index(key)).filter(|place| place.key == key)?.tenant()
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
         let at = self.index(key);
-        self.places.get_mut(at).filter(|place| place.key == key)?.value.as_mut()
+        let place = self.places.get_mut(at).filter(|place| place.key == key && place.is_let)?;
+        Some(&mut place.value)
     }
 
-    /// Ends a value where it is: whether there was one.
+    /// Ends a tenancy: whether there was one.
     #[inline]
     pub(super) fn remove(&mut self, key: u32) -> bool {
         let at = self.index(key);
-        let Some(place) = self.places.get_mut(at).filter(|place| place.key == key && place.value.is_some()) else {
+        let Some(place) = self.places.get_mut(at).filter(|place| place.key == key && place.is_let) else {
             return false;
         };
-        place.value = None;
+        place.is_let = false;
         self.free.push(key & self.mask);
         true
     }
@@ -95,25 +113,34 @@ impl<T> Slots<T> {
     /// values while they change.
     pub(super) fn find_from(&self, from: usize, wanted: impl Fn(&T) -> bool) -> Option<(u32, usize)> {
         let mut places = self.places.iter().enumerate().skip(from);
-        let (at, place) = places.find(|(_, place)| place.value.as_ref().is_some_and(&wanted))?;
+        let (at, place) = places.find(|(_, place)| place.tenant().is_some_and(&wanted))?;
         Some((place.key, at + 1))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
-        self.places.iter().filter_map(|place| place.value.as_ref())
+        self.places.iter().filter_map(Place::tenant)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Slots;
+    use super::{Slots, Tenant};
+
+    impl Tenant for u32 {
+        const NOBODY: Self = 0;
+    }
 
     #[test]
     fn keys_are_of_one_tenant() {
         let mut slots = Slots::new(3, 7);
-        let first = slots.insert(|_| false, |key| key).unwrap();
+        let insert = |slots: &mut Slots<u32>| {
+            let (key, value) = slots.insert(|_| false).unwrap();
+            *value = key;
+            key
+        };
+        let first = insert(&mut slots);
         assert!(slots.remove(first));
-        let second = slots.insert(|_| false, |key| key).unwrap();
+        let second = insert(&mut slots);
         assert_ne!(first, second);
         assert_eq!((slots.get(first), slots.get(second)), (None, Some(&second)));
         assert_eq!(slots.index(first), slots.index(second));
@@ -122,11 +149,11 @@ mod tests {
 
     #[test]
     fn keys_that_are_taken_are_passed_over() {
-        let mut slots = Slots::new(1, 0);
-        let first = slots.insert(|_| false, |_| ()).unwrap();
+        let mut slots = Slots::<u32>::new(1, 0);
+        let (first, _) = slots.insert(|_| false).unwrap();
         slots.remove(first);
         let taken = first + 1;
-        assert!(slots.insert(|key| key == taken, |_| ()).is_some_and(|key| key == taken + 1));
-        assert!(slots.insert(|_| false, |_| ()).is_none());
+        assert!(slots.insert(|key| key == taken).is_some_and(|(key, _)| key == taken + 1));
+        assert!(slots.insert(|_| false).is_none());
     }
 }

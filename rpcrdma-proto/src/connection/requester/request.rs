@@ -6,6 +6,7 @@ use crate::chunk::Segment;
 use crate::connection::life::{Life, Turn};
 use crate::connection::output::{Exposure, Failure, Region, Reply};
 use crate::connection::parts::{Parts, no_parts, parts};
+use crate::connection::slots::Tenant;
 use crate::credit::Credit;
 use crate::travel::{Call, ITEMS, Item, Link, RESULTS, Travel, Wanted, Way};
 
@@ -63,28 +64,62 @@ pub(super) enum Outcome {
 /// Nothing is moved, and nothing offered.
 pub(super) const NO_TRAVEL: Travel = Travel { call: Way::Inline, writes: false, reply_chunk: None, header: 0 };
 
+impl Tenant for Request {
+    const NOBODY: Self = Self {
+        life: Life::Waiting,
+        kind: Kind::Rpc,
+        age: 0,
+        deadline: 0,
+        credit: None,
+        sending: false,
+        live: false,
+        length: 0,
+        largest_reply: 0,
+        reducible: false,
+        items: ArrayVec::new_const(),
+        results: ArrayVec::new_const(),
+        travel: NO_TRAVEL,
+        exposed: ArrayVec::new_const(),
+        invalidated: None,
+        by_base_means: false,
+        stale_errors: 0,
+        outcome: Outcome::None,
+    };
+}
+
 impl Request {
-    pub(super) fn new(kind: Kind, age: u64, deadline: u64, call: &Call<'_>) -> Self {
-        Self {
-            life: Life::Waiting,
-            kind,
-            age,
-            deadline,
-            credit: None,
-            sending: false,
-            live: false,
-            length: call.length,
-            largest_reply: call.largest_reply,
-            reducible: call.reducible,
-            items: call.items.iter().copied().take(ITEMS).collect(),
-            results: call.results.iter().copied().take(RESULTS).collect(),
-            travel: NO_TRAVEL,
-            exposed: ArrayVec::new(),
-            invalidated: None,
-            by_base_means: false,
-            stale_errors: 0,
-            outcome: Outcome::None,
-        }
+    /// A call begins, where another may have been.
+    pub(super) fn begin(&mut self, kind: Kind, age: u64, deadline: u64, call: &Call<'_>) {
+        // Nothing is left of that: what is not named here would be.
+        let Self {
+            life,
+            kind: its_kind,
+            age: its_age,
+            deadline: its_deadline,
+            credit,
+            sending,
+            live,
+            length,
+            largest_reply,
+            reducible,
+            items,
+            results,
+            travel,
+            exposed,
+            invalidated,
+            by_base_means,
+            stale_errors,
+            outcome,
+        } = self;
+        (*life, *its_kind, *its_age, *its_deadline) = (Life::Waiting, kind, age, deadline);
+        (*length, *largest_reply, *reducible) = (call.length, call.largest_reply, call.reducible);
+        items.clear();
+        items.extend(call.items.iter().copied().take(ITEMS));
+        results.clear();
+        results.extend(call.results.iter().copied().take(RESULTS));
+        exposed.clear();
+        (*travel, *credit, *invalidated, *outcome) = (NO_TRAVEL, None, None, Outcome::None);
+        (*sending, *live, *by_base_means, *stale_errors) = (false, false, false, 0);
     }
 
     pub(super) fn as_call(&self) -> Call<'_> {

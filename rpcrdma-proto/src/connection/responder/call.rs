@@ -4,13 +4,13 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::Arrival;
 use crate::chunk::Segment;
 use crate::connection::life::{Service, Step};
 use crate::connection::output::{Buffer, Message, Write};
 use crate::connection::parts::{Parts, no_parts, parts};
 use crate::connection::sending::APART;
-use crate::travel::{GroupReturn, Item, Matched, RESULTS, Return};
+use crate::connection::slots::Tenant;
+use crate::travel::{GroupReturn, Item, Matched, RESULTS, ResultItem, Return};
 use crate::v2;
 use crate::version::Version;
 
@@ -60,6 +60,14 @@ pub(super) struct Reply {
 impl Reply {
     const NONE: Self =
         Self { length: 0, results: ArrayVec::new_const(), way: Return { moved: 0, long: false }, group: None };
+
+    /// A reply that goes inline, where another may have been.
+    pub(super) fn begin(&mut self, octets: u32, items: &[ResultItem]) {
+        let Self { length, results, way, group } = self;
+        (*length, *way, *group) = (octets, Return { moved: 0, long: false }, None);
+        results.clear();
+        results.extend(items.iter().map(|result| result.item).take(RESULTS));
+    }
 
     /// The results that are in a set.
     pub(super) fn chosen(&self, set: u8) -> ArrayVec<Item, APART> {
@@ -112,37 +120,60 @@ impl Keys {
     }
 }
 
-impl Call {
-    /// A call without chunks, of which all has come.
-    pub(super) fn new(arrival: &Arrival<'_>) -> Self {
-        Self {
-            inline: arrival.inline.clone(),
-            // What has come in one Send.
-            length: arrival.inline.as_ref().map_or(0, |inline| inline.end - inline.start),
-            ..Self::empty(arrival.xid, arrival.version, arrival.asked, arrival.buffer)
-        }
-    }
+impl Tenant for Call {
+    const NOBODY: Self = Self {
+        life: Service::Given,
+        xid: 0,
+        version: Version::Two,
+        asked: 0,
+        buffer: Buffer(0),
+        inline: None,
+        length: 0,
+        reads: 0,
+        writes: ArrayVec::new_const(),
+        reply: None,
+        keys: Keys::None,
+        parts: 1,
+        reserve: None,
+        keeps: false,
+        again: false,
+        answer: Reply::NONE,
+    };
+}
 
-    /// A call without anything.
-    pub(super) const fn empty(xid: u32, version: Version, asked: u32, buffer: Buffer) -> Self {
-        Self {
-            life: Service::Given,
-            xid,
-            version,
-            asked,
-            buffer,
-            inline: None,
-            length: 0,
-            reads: 0,
-            writes: ArrayVec::new_const(),
-            reply: None,
-            keys: Keys::None,
-            parts: 1,
-            reserve: None,
-            keeps: false,
-            again: false,
-            answer: Reply::NONE,
-        }
+impl Call {
+    /// A call without chunks comes, all of it in these octets of a receive buffer, where another may have been.
+    pub(super) fn begin(
+        &mut self,
+        (xid, version, asked): (u32, Version, u32),
+        buffer: Buffer,
+        octets: Option<Range<u32>>,
+    ) {
+        // Nothing is left of that: what is not named here would be.
+        let Self {
+            life,
+            xid: its_xid,
+            version: its_version,
+            asked: its_asked,
+            buffer: its_buffer,
+            inline,
+            length,
+            reads,
+            writes,
+            reply,
+            keys,
+            parts,
+            reserve,
+            keeps,
+            again,
+            answer,
+        } = self;
+        (*life, *its_xid, *its_version, *its_asked, *its_buffer) = (Service::Given, xid, version, asked, buffer);
+        *length = octets.as_ref().map_or(0, |octets| octets.end - octets.start);
+        (*inline, *reads, *reply, *keys) = (octets, 0, None, Keys::None);
+        writes.clear();
+        (*parts, *reserve, *keeps, *again) = (1, None, false, false);
+        answer.begin(0, &[]);
     }
 
     /// Takes a step; false, and nothing has changed, if it can't happen.

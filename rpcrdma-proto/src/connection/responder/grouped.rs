@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 
 use arrayvec::ArrayVec;
 
-use super::call::{Call, Keys};
-use super::{Serving, Terms, Unserved, hash};
+use super::call::Call;
+use super::{Serving, Terms, Unserved};
 use crate::chunk::{Fault, Segment};
 use crate::connection::arriving::Group;
 use crate::connection::headers::write as write_header;
@@ -15,7 +15,7 @@ use crate::connection::queues::Queues;
 use crate::connection::sending::{APART, Outline, Sending};
 use crate::continuation::Gathered;
 use crate::placement::Layout;
-use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Item, Matched, RESULTS, ResultItem, Return, headers};
+use crate::travel::{self, Cannot, GroupAnswer, GroupReturn, Matched, ResultItem, Return, headers};
 use crate::v2::MsgType;
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
 use crate::version::Version;
@@ -40,21 +40,19 @@ impl Serving {
         if self.index.len() >= usize::from(self.most) {
             return Err((Unserved::Overrun, message));
         }
-        let call = match Call::gathered(group, &message) {
-            Ok(call) => call,
-            Err(fault) => return Err((fault.into(), message)),
-        };
+        let Some((key, call)) = self.slots.insert(|_| false) else { return Err((Unserved::Overrun, message)) };
+        if let Err(fault) = call.gathered(group, &message) {
+            self.slots.remove(key);
+            return Err((fault.into(), message));
+        }
         let (xid, reading) = (call.xid, call.life == Service::Reading);
-        let Some(key) = self.slots.insert(|_| false, |_| call) else { return Err((Unserved::Overrun, message)) };
         let place = self.slots.index(key);
         self.directions.clear(place);
         self.directions.extend(place, group.asks.directions.iter().copied());
         self.writes.clear(place);
         self.writes.extend(place, group.asks.segments.drain(..));
         self.reads.clear(place);
-        let slots = &self.slots;
-        let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
-        self.index.insert_unique(hash(self.seed, xid), key, rehash);
+        self.list(key, xid);
         let call = Served(key);
         if reading {
             out.act(Action::Gather { call, message });
@@ -77,7 +75,8 @@ impl Serving {
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
         let directions = self.directions.get(place);
         let matched = Matched::of(results, directions, call.length);
-        let results: ArrayVec<Item, RESULTS> = super::items(results).collect();
+        call.answer.begin(length, results);
+        let results = &call.answer.results;
         let (reserve, plain) = (call.reserve?, PLAIN.saturating_add(length) <= terms.threshold);
         let group = match terms.groups {
             // The peer has found out meanwhile, or told, that it takes none.
@@ -86,15 +85,14 @@ impl Serving {
             Some(_) if directions.is_empty() && plain => None,
             Some((theirs, most)) => {
                 let most = reserve.max(1).min(most);
-                match travel::group_reply(&GroupAnswer { length, results: &results, directions, matched, theirs, most })
-                {
+                match travel::group_reply(&GroupAnswer { length, results, directions, matched, theirs, most }) {
                     Ok(group) => Some(group),
                     Err(why) => return Some(Err(why)),
                 }
             }
         };
         let moved = group.map_or(0, |group| group.written.into());
-        call.answer = super::call::Reply { length, results, way: Return { moved, long: false }, group };
+        (call.answer.way, call.answer.group) = (Return { moved, long: false }, group);
         call.fill(self.writes.get_mut(place));
         call.step(Step::Replied);
         self.replies.push_back(served.0);
@@ -296,24 +294,18 @@ impl Serving {
 }
 
 impl Call {
-    /// A call in transmissions.
-    fn gathered(group: &Group, message: &Gathered) -> Result<Self, Fault> {
+    /// A call in transmissions comes.
+    fn gathered(&mut self, group: &Group, message: &Gathered) -> Result<(), Fault> {
         let buffer = message.buffers.first().ok_or(Fault::NoPayload)?.buffer;
-        let mut call = Self {
-            life: if message.has_reads() { Service::Reading } else { Service::Given },
-            parts: group.parts(),
-            reserve: Some(group.asks.reserve),
-            length: message.length,
-            ..Self::empty(group.xid, Version::Two, group.credits, buffer)
-        };
-        let mut keys = Keys::None;
-        keys.add(message.segments.iter().map(|segment| segment.handle));
-        keys.add(group.asks.segments.iter().map(|segment| Segment::from(*segment).handle));
-        call.keys = keys;
+        self.begin((group.xid, Version::Two, group.credits), buffer, None);
+        self.life = if message.has_reads() { Service::Reading } else { Service::Given };
+        (self.parts, self.reserve, self.length) = (group.parts(), Some(group.asks.reserve), message.length);
+        self.keys.add(message.segments.iter().map(|segment| segment.handle));
+        self.keys.add(group.asks.segments.iter().map(|segment| Segment::from(*segment).handle));
         for direction in &group.asks.directions {
             let count = u16::try_from(direction.segments).map_err(|_| Fault::TooManySegments)?;
-            call.writes.try_push(count).map_err(|_| Fault::TooManySegments)?;
+            self.writes.try_push(count).map_err(|_| Fault::TooManySegments)?;
         }
-        Ok(call)
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::header::{Body, Header};
+use crate::travel::Item;
 use std::{vec, vec::Vec};
 
 const fn segment(handle: u32, length: u32, offset: u64) -> v2::Segment {
