@@ -48,7 +48,6 @@ fn serve(
     loop {
         driver.wait(Duration::from_secs(1))?;
         server.serve(&mut driver);
-        driver.turn()?;
     }
 }
 

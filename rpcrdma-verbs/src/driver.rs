@@ -1,8 +1,8 @@
 //! A driver: one core's connections, with their completion queue and memory.
 //!
 //! It does nothing by itself. [`Driver::turn`] takes what has completed, lets the engine say what to do, and posts it;
-//! [`Driver::wait`] sleeps until there is something to take. Calls that are begun, and replies that are given, go out with the
-//! next turn. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
+//! [`Driver::wait`] sleeps until there is something to take. Calls that are begun go out with the next turn, or by
+//! [`Driver::flush`]. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
 
 mod connecting;
 mod connection;
@@ -488,6 +488,12 @@ impl<D: Device> Driver<D> {
         polled?;
         count += self.drive();
         Ok(count)
+    }
+
+    /// Sends what was begun or answered since the last turn, without looking for what has come: for what is not to wait for that.
+    /// [`Server::serve`](crate::server::Server::serve) does it for its replies.
+    pub fn flush(&mut self) {
+        self.drive();
     }
 
     /// Sleeps until something has happened, or this time has passed; whether something has.

@@ -156,7 +156,7 @@ impl<S: AsyncService> AsyncServer<S> {
         &self.service
     }
 
-    /// Takes what has come since the last turn of the driver, and lets the handlers go on: how much has happened.
+    /// Takes what has come since the last turn of the driver, lets the handlers go on, and sends the replies: how much has happened.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let Self { peers, waiting, .. } = self;
         let items = self.service.takes_items();
@@ -168,9 +168,13 @@ impl<S: AsyncService> AsyncServer<S> {
             let ended = self.poll(driver);
             count += ended;
             if ended == 0 || self.waiting.is_empty() {
-                return count;
+                break;
             }
         }
+        if count > 0 {
+            driver.flush();
+        }
+        count
     }
 
     /// The task that is to be woken when a handler can go on.

@@ -104,16 +104,20 @@ impl<S: Service> Server<S> {
         self.peers.event()
     }
 
-    /// Serves what has come since the last turn of the driver: how many calls it was. The replies go with the next turn.
+    /// Serves what has come since the last turn of the driver, and sends the replies: how many calls it was.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let Self { service, peers, .. } = self;
         let items = service.takes_items();
-        peers.take(driver, |driver, id, arrival| {
+        let served = peers.take(driver, |driver, id, arrival| {
             if let Some(arrival) = taken(driver, id, arrival, items) {
                 serve_one(service, driver, id, &arrival);
                 driver.seen(id, arrival.message);
             }
-        })
+        });
+        if served > 0 {
+            driver.flush();
+        }
+        served
     }
 }
 

@@ -1,6 +1,7 @@
 //! `rpcrdma bench`: calls between clients and a server, in this process with both ends of a connection on one thread, or with
-//! the server elsewhere.
+//! the server on another or elsewhere.
 
+mod apart;
 mod ends;
 #[cfg(feature = "tokio")]
 mod on_tokio;
@@ -19,6 +20,7 @@ use rpcrdma_verbs::memory::Budget;
 use crate::block::BLOCK;
 use crate::ground::{self, Ground, Job, address};
 use crate::world::rtr;
+use apart::Apart;
 use ends::{Costs, Ends};
 
 #[derive(Clone, clap::Args)]
@@ -28,6 +30,9 @@ pub(crate) struct Options {
     /// A server elsewhere, as `rpcrdma serve` has it: with a port, or at 20049.
     #[arg(long, value_parser = address)]
     connect: Option<SocketAddr>,
+    /// The server on a thread of its own: what one end does, the other does not wait for.
+    #[arg(long, conflicts_with = "connect")]
+    apart: bool,
     /// What the calls do.
     #[arg(long, value_enum, default_value_t = Operation::Echo)]
     operation: Operation,
@@ -46,7 +51,7 @@ pub(crate) struct Options {
     /// MiB at either end that are read or written, one part after the other: more than the processor's caches have.
     #[arg(long, default_value_t = 64)]
     working_set: u32,
-    /// Threads, each with clients and a server of its own.
+    /// Threads, each with clients and a server of its own, if that is not elsewhere.
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// The same echo with futures on tokio, too: one client, with as many calls under way.
@@ -151,9 +156,11 @@ impl Job for Options {
 
     fn on<G: Ground>(self, ground: &G) -> Result<(), Box<dyn Error>> {
         let progress = std::io::stderr().is_terminal() && !self.json;
+        let apart = self.apart.then(|| Apart::new(&self, ground)).transpose()?;
+        let connect = apart.as_ref().map(|apart| apart.address).or(self.connect);
         let threads: Vec<_> = (0..self.threads)
             .map(|number| {
-                let (options, ground) = (self.clone(), ground.clone());
+                let (options, ground) = (Self { connect, ..self.clone() }, ground.clone());
                 let progress = progress && number == 0;
                 thread::spawn(move || one_thread(&options, &ground, progress).map_err(|error| error.to_string()))
             })
@@ -162,6 +169,7 @@ impl Job for Options {
         for thread in threads {
             found.push(thread.join().map_err(|_| "a thread has failed")??);
         }
+        drop(apart);
         let reference = if self.connect.is_none() { reference(&self, ground)? } else { Reference::default() };
         report::print(&self, &reference, &found)?;
         Ok(())

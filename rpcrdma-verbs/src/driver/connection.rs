@@ -256,22 +256,19 @@ impl<D: Device> Connection<D> {
         }
         // What has ended goes first: its place may be another's by now, for which actions wait.
         self.take_events();
-        loop {
-            let mut idle = true;
+        let mut sent = true;
+        // What was sent may ask for more: a message whose memory is its own again, say.
+        while std::mem::take(&mut sent) {
             while self.has_room()
                 && let Some(action) = self.session.poll_action()
             {
-                idle = false;
                 self.act(action, device, pool);
             }
             while self.has_room()
                 && let Some(transmit) = self.session.poll_transmit(now, &mut scratch.header)
             {
-                idle = false;
+                sent = true;
                 self.transmit(transmit, pool, &scratch.header, watch);
-            }
-            if idle {
-                break;
             }
         }
         if let Some(endpoint) = &mut self.endpoint {

@@ -18,10 +18,13 @@ use crate::block::{BLOCK, Block, DISCARD, ECHO, PROGRAM, READ};
 use crate::ground::Ground;
 use crate::serve::PORT;
 
+/// A server and its driver.
+type Serving<D> = (Driver<D>, Server<Block>);
+
 /// Clients on one thread, and their server beside them or elsewhere.
 pub(super) struct Ends<D: Device> {
     near: Driver<D>,
-    server: Option<(Driver<D>, Server<Block>)>,
+    server: Option<Serving<D>>,
     clients: Vec<(Client, u32)>,
     by_id: HashMap<Id, usize>,
     /// Clients that may begin a call, each as often as it may.
@@ -78,8 +81,7 @@ impl<D: Device> Ends<D> {
         far: &Budget,
     ) -> Result<Self, Box<dyn Error>> {
         let (depth, connections) = (options.depth, options.connections);
-        let completions = (8 * u32::from(depth) + 256).saturating_mul(connections).min(COMPLETIONS);
-        let mut near = ground.driver(near, completions)?;
+        let mut near = ground.driver(near, completions(options))?;
         let mut client = Config { calls: depth.saturating_add(16), credits: depth.into(), ..Config::client() };
         client = options.extension.of(client);
         share(&mut near, &mut client, options.shared_receives)?;
@@ -91,13 +93,7 @@ impl<D: Device> Ends<D> {
                 (address, None)
             }
             None => {
-                let mut far = ground.driver(far, completions)?;
-                let mut config = options.extension.of(Config { serve: depth, ..Config::server() });
-                share(&mut far, &mut config, options.shared_receives)?;
-                let set = options.buffers() * options.size as usize / BLOCK as usize;
-                let blocks = if options.operation == Operation::Read { set.max(1) } else { 0 };
-                let block = Block::new(&far, blocks)?;
-                let server = Server::bind(&mut far, ground.address(), config, block)?;
+                let (far, server) = server(options, ground, far)?;
                 (server.address(), Some((far, server)))
             }
         };
@@ -210,6 +206,27 @@ impl<D: Device> Ends<D> {
         }
         Ok(done)
     }
+}
+
+/// A server for these calls, and its driver.
+pub(super) fn server<G: Ground>(
+    options: &Options,
+    ground: &G,
+    budget: &Budget,
+) -> Result<Serving<G::Device>, Box<dyn Error>> {
+    let mut driver = ground.driver(budget, completions(options))?;
+    let mut config = options.extension.of(Config { serve: options.depth, ..Config::server() });
+    share(&mut driver, &mut config, options.shared_receives)?;
+    let set = options.buffers() * options.size as usize / BLOCK as usize;
+    let blocks = if options.operation == Operation::Read { set.max(1) } else { 0 };
+    let block = Block::new(&driver, blocks)?;
+    let server = Server::bind(&mut driver, ground.address(), config, block)?;
+    Ok((driver, server))
+}
+
+/// Room for the completions of all connections of a driver.
+fn completions(options: &Options) -> u32 {
+    (8 * u32::from(options.depth) + 256).saturating_mul(options.connections).min(COMPLETIONS)
 }
 
 /// Lets a driver's connections share so many receives, if any.

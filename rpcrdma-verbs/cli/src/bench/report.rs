@@ -53,12 +53,12 @@ pub(super) fn print(options: &Options, reference: &Reference, found: &[Found]) -
 }
 
 fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &Sums) -> io::Result<()> {
-    let Options { operation, size, depth, connections, shared_receives, threads, .. } = options;
+    let Options { operation, size, depth, connections, shared_receives, threads, apart, .. } = options;
     let [least, median, most] = sums.calls;
     let [half, ninety, ninety_nine, last] = sums.percentiles;
     let mut json = serde_json::json!({
         "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth, "connections": connections,
-        "shared_receives": shared_receives, "threads": threads,
+        "shared_receives": shared_receives, "threads": threads, "apart": apart,
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
         "raw_ns": reference.raw, "memcpy_ns": reference.memcpy, "tokio_ns": reference.tokio,
         "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
@@ -89,6 +89,9 @@ fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         Operation::Write => "written",
     };
     write!(out, "{size} octets {what}, {depth} under way on each of {connections} connections, {threads} threads")?;
+    if options.apart {
+        write!(out, ", the server on a thread of its own")?;
+    }
     if let Some(delay) = options.delay {
         write!(out, ", {delay} us from end to end")?;
     }
@@ -122,5 +125,6 @@ fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
              requests, {completions:.2} completions, {exposed:.2} regions exposed, {copied:.0} octets copied"
         )?;
     }
-    writeln!(out, "    {} octets registered for each connection, both ends together", sums.memory)
+    let ends = if options.apart || options.connect.is_some() { "at the client's end" } else { "both ends together" };
+    writeln!(out, "    {} octets registered for each connection, {ends}", sums.memory)
 }
