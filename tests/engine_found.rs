@@ -27,6 +27,22 @@ fn ready(client: Config, server: Config) -> (End, End) {
 /// A call whose reply takes a Reply chunk.
 const CHUNKED: Call<'_> = Call { largest_reply: 100_000, ..NULL };
 
+// A call with memory that is exposed was not sent, as the peer took none any more; its fence was not asked for until something else
+// came about, which might have been never.
+#[test]
+fn a_call_that_is_not_sent_asks_for_its_fence_at_once() {
+    let (mut client, mut server) = ready(Config { backward: Bkreqsup::Genl, ..Config::client() }, Config::server());
+    let xid = server.session.call(&CHUNKED, None).unwrap();
+    server.act();
+    server.session.peer_unready();
+    server.actions.clear();
+    assert!(!server.session.has_actions() && server.session.poll_transmit(0, &mut [0; 4096]).is_none());
+    assert!(server.session.has_actions());
+    assert_eq!(server.session.poll_action(), Some(Action::Fence { xid, invalidated: None }));
+    server.session.fenced(xid);
+    assert!(client.arrived().is_empty());
+}
+
 // Where one message is granted there are never two credits: the question for more was asked again for ever.
 #[test]
 fn a_change_is_told_where_one_message_is_granted() {

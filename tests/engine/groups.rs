@@ -9,7 +9,7 @@ use rpcrdma_proto::property::Basic;
 use rpcrdma_proto::travel::{Call, Direct, Item, Prefer, ResultItem, Wanted, Way};
 use rpcrdma_proto::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, ROPT_UPDPROP};
 
-use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, settled, words, works};
+use crate::pair::{End, OFFSET, Packet, exchange, key, octet, pass, reconnect, settled, words, works};
 use crate::properties::DRAFTS;
 
 /// Receive buffers of 4 KiB and one target of 64 KiB.
@@ -418,6 +418,24 @@ pub(crate) fn reports(end: &End) -> Vec<(Broken, bool)> {
         _ => None,
     });
     told.collect()
+}
+
+/// The rest of a group that was refused is passed over, but not that of another on the next connection.
+// spec: rtr-5.4-d, rtr-9.5-g
+#[test]
+fn nothing_is_passed_over_on_the_next_connection() {
+    let (mut client, mut server) = warm(plain(Rtr::ALL, Config::client()), plain(Rtr::ALL, Config::server()));
+    let (_, packets) = transmissions(&mut client, &LONG);
+    server.receive(&packets[0].octets);
+    server.receive(&packets[0].octets);
+    assert_eq!(reports(&server).len(), 1, "it came twice");
+    server.receive(&packets[1].octets);
+    assert_eq!(reports(&server).len(), 1, "the rest says nothing more");
+    reconnect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    server.events.clear();
+    server.receive(&packets[1].octets);
+    assert_eq!(reports(&server), [(Broken::Continuation, false)], "it continues nothing here");
 }
 
 /// A group that is broken in any way is reported, and the call goes again by other means: it is served once.

@@ -156,7 +156,8 @@ impl Spec {
     /// What of the call a result answers.
     fn span(&self, number: usize) -> Span {
         self.operations.map_or(Span::CALL, |operations| {
-            let begin = 8 + 4 * operations[number];
+            // Within the shortest call.
+            let begin = 4 + 4 * operations[number];
             Span { begin, end: begin + 4 }
         })
     }
@@ -206,7 +207,8 @@ pub(crate) struct Answer {
 impl Answer {
     /// A reply to such a call; one that may not fit, if `wild`.
     pub(crate) fn draw(spec: &Spec, wild: bool, random: &mut Random) -> Self {
-        let mut answer = Self { length: REPLY, tells: !random.one_in(8), ..Self::default() };
+        let tells = spec.operations.is_some() && !random.one_in(8);
+        let mut answer = Self { length: REPLY, tells, ..Self::default() };
         // Some results may be missing.
         let misses = spec.result_count > 1 && random.one_in(4);
         for (number, most) in spec.results().iter().enumerate() {
@@ -236,6 +238,8 @@ impl Answer {
         let known = spec.operations.is_none() || self.tells || self.count == 0;
         let fits = |item: Item, number: usize| item.length <= spec.results[number];
         let short = self.items().enumerate().all(|(at, item)| fits(item, at) && fits(item, self.wanted[at]));
+        let all = 0..spec.result_count;
+        let short = short && all.into_iter().all(|at| self.directed(at, spec).is_none_or(|item| fits(item, at)));
         let rest = self.items().fold(self.length, |rest, item| rest - padded(item.length));
         let most = spec.results().iter().fold(spec.largest_reply, |rest, most| rest - padded(*most));
         known && short && rest <= most

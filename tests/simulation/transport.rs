@@ -36,12 +36,18 @@ impl World {
         }
         loop {
             self.take_actions(pair, end);
-            if self.failed.is_some() || !self.transmit(pair, end) {
+            if self.failed.is_some() || !self.transmit(pair, end) && !self.asks_more(pair, end) {
                 break;
             }
         }
         self.check_polled(pair, end);
         self.set_timer(pair, end);
+    }
+
+    /// Whether something is to be done because there was no message.
+    fn asks_more(&self, pair: usize, end: usize) -> bool {
+        let this = &self.pairs[pair].ends[end];
+        this.session.has_actions() && self.now >= this.late_until
     }
 
     /// Does what is to be done before the next message.

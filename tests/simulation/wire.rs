@@ -330,6 +330,7 @@ impl World {
         }
         let unknown = message.word(4) == INVAL_OPTION;
         let last = message.share.is_none_or(|share| share.last);
+        let mixed = self.is_mixed(pair);
         let credits = &mut self.pairs[pair].link.credits[to];
         match message.origin {
             Origin::Reply { .. } if !last => {}
@@ -337,6 +338,8 @@ impl World {
                 credits.answered(xid, Some(granted).filter(|_| certain));
                 self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.replied = true);
             }
+            // To who speaks another draft it may make no sense, and grants nothing then.
+            Origin::Header if answers && mixed => credits.answered(xid, Some(granted.max(credits.granted()))),
             Origin::Header if answers => credits.answered(xid, Some(granted)),
             // What goes again has no reply yet.
             Origin::Header if procedure == ERROR && unknown => credits.unknown(xid),

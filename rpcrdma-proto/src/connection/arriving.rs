@@ -117,12 +117,18 @@ impl Arriving {
     }
 
     /// Gives up the group that waits. What is left of it is passed over.
-    pub(super) fn give_up(&mut self, pass: bool) -> Option<Part> {
+    pub(super) fn give_up(&mut self) -> Option<Part> {
         let lead = self.waits()?;
         let group = self.group.take()?;
-        self.passing = (pass && group.next < group.count).then_some((group.xid, group.direction));
+        self.passing = (group.next < group.count).then_some((group.xid, group.direction));
         self.spare = Some(group);
         Some(lead)
+    }
+
+    /// The connection is gone: nothing is left of any group.
+    pub(super) fn lost(&mut self) {
+        self.give_up();
+        self.passing = None;
     }
 
     /// A message that was given up after its transmissions were kept, but for the one that has just come, `last`; and whether

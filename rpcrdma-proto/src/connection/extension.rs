@@ -60,7 +60,7 @@ impl Extension {
     pub(super) fn connected(&mut self, receive_size: u32) {
         let (arriving, reports) = (core::mem::take(&mut self.arriving), core::mem::take(&mut self.reports));
         *self = Self { arriving, reports, ..Self::new(self.settings, receive_size) };
-        self.arriving.give_up(false);
+        self.arriving.lost();
         self.reports.clear();
     }
 

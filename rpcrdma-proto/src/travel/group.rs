@@ -197,9 +197,10 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
         let fixed = fixed.checked_add(u32::try_from(16 * segments(call, explicit, link)).ok()?)?;
         let stream = u32::try_from(u64::from(call.largest_reply).saturating_sub(apart)).ok()?;
         let most = groups.replies.max(1);
-        // Results that turn out to be short stay in the stream.
-        let short = stream.saturating_add(LEAST_RESULT * (send | explicit).count_ones());
-        let counts = [(stream, lengths.as_slice()), (short, &[])]
+        // Results that turn out to be short stay in the stream: all of them, or all but one beside what is placed.
+        let short = |count: u32| stream.saturating_add(LEAST_RESULT * count);
+        let count = wanted.count_ones();
+        let counts = [(short(count.saturating_sub(1)), lengths.as_slice()), (short(count), &[])]
             .map(|(stream, lengths)| headers::opener(&groups.ours, fixed, stream, lengths, most));
         if let [Some((_, placed)), Some((_, short))] = counts {
             let count = placed.max(short);

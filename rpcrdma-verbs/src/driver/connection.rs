@@ -256,9 +256,8 @@ impl<D: Device> Connection<D> {
         }
         // What has ended goes first: its place may be another's by now, for which actions wait.
         self.take_events();
-        let mut sent = true;
-        // What was sent may ask for more: a message whose memory is its own again, say.
-        while std::mem::take(&mut sent) {
+        loop {
+            let mut sent = false;
             while self.has_room()
                 && let Some(action) = self.session.poll_action()
             {
@@ -269,6 +268,10 @@ impl<D: Device> Connection<D> {
             {
                 sent = true;
                 self.transmit(transmit, pool, &scratch.header, watch);
+            }
+            // What was sent may ask for more, and what was not.
+            if self.stalled || !(sent || self.session.has_actions()) {
+                break;
             }
         }
         if let Some(endpoint) = &mut self.endpoint {

@@ -293,7 +293,7 @@ impl Session {
     fn give_up(&mut self) -> Option<Part> {
         let arriving = &mut self.extension.as_mut()?.arriving;
         let held = arriving.held();
-        let lead = arriving.give_up(true)?;
+        let lead = arriving.give_up()?;
         self.serving.credits.drop_all(held);
         self.free_given_up(None);
         Some(lead)
@@ -395,7 +395,7 @@ impl Session {
     /// The connection is gone: a message of which not all transmissions went is released here.
     pub(super) fn groups_lost(&mut self) {
         let Some(extension) = &mut self.extension else { return };
-        extension.arriving.give_up(false);
+        extension.arriving.lost();
         let (message, _) = extension.arriving.given_up(None);
         self.out.actions.extend(message.map(|message| Action::Free { message }));
         let unfinished = extension.sending.take().filter(|sending| !sending.is_done());

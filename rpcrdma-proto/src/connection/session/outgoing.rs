@@ -47,8 +47,17 @@ impl Session {
         (first != NEVER).then_some(first)
     }
 
+    /// Whether an action waits. That no message goes may be for a call that can't travel any more as it was to: its memory is
+    /// fenced, and then it goes otherwise. So after [`poll_transmit`](Self::poll_transmit) has given nothing actions are to be
+    /// done if there are any, and messages polled again.
+    #[inline]
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.out.actions.is_empty()
+    }
+
     /// Writes the header of the next message to the beginning of `buffer`, which must have `Config::send_size` octets, or
-    /// 4096 where that is less. Nothing while actions wait that must be done first.
+    /// 4096 where that is less. Nothing while actions wait that must be done first ([`has_actions`](Self::has_actions)).
     ///
     /// The order: errors, properties, replies, calls.
     // spec: v2-5-c, v2-5-d

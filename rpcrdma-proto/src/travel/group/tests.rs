@@ -147,6 +147,41 @@ fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
     assert_eq!(of(Direct::BySize(1), 8), Some((0b111, 0b111, 0)), "all that has octets is written");
 }
 
+/// Of several results some may be placed, and others be so short that they stay in the stream: that may take more transmissions
+/// than if all are placed, or all are short.
+// spec: rtr-4.3-e
+#[test]
+fn receives_are_reserved_for_short_results_beside_those_that_are_placed() {
+    let head = Segment { length: 1024, align: 8, target: false };
+    let ours = Structure::new(&[head, Segment { length: 4096, align: 4096, target: true }]).unwrap();
+    let both = [4_000, 2_000].map(Wanted::of_call);
+    for replies in 1..=3 {
+        let read = Call { largest_reply: 6_900, results: &both, ..SHORT };
+        let grouped = grouped_(&read, &Groups { ours, replies, place_from: 1, ..groups() }, 8).unwrap();
+        let direction = |at: usize| Direction {
+            of: Span::CALL,
+            least: 1024,
+            memory: (grouped.explicit >> at & 1 == 1).then_some(both[at].most),
+            send: grouped.send >> at & 1 == 1,
+            by_size: None,
+            segments: u32::from(grouped.explicit >> at & 1),
+        };
+        let directions = [0, 1].map(direction);
+        for lengths in
+            [0, 1_023, 1_024, 4_000].into_iter().flat_map(|first| [0, 4, 1_023, 2_000].map(|second| [first, second]))
+        {
+            let [first, second] = lengths;
+            let results = [(100, first), (104 + first, second)];
+            let results = results.map(|(at, length): (u32, u32)| Item { position: at.next_multiple_of(4), length });
+            let length = 900 + results.iter().map(|item| item.length.next_multiple_of(4)).sum::<u32>();
+            let (matched, most) = (Matched::IN_ORDER, grouped.reserve.max(1));
+            let answer =
+                GroupAnswer { length, results: &results, directions: &directions, matched, theirs: &ours, most };
+            assert!(group_reply(&answer).is_ok(), "{lengths:?} in {most} transmissions");
+        }
+    }
+}
+
 /// What becomes of a result of so many octets, whose memory has 50,000: placed, written, or neither.
 // spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i, rtr-7.4-u
 #[test]
