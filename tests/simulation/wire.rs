@@ -342,7 +342,10 @@ impl World {
             Origin::Header if answers && mixed => credits.answered(xid, Some(granted.max(credits.granted()))),
             Origin::Header if answers => credits.answered(xid, Some(granted)),
             // What goes again has no reply yet.
-            Origin::Header if procedure == ERROR && unknown => credits.unknown(xid),
+            Origin::Header if procedure == ERROR && unknown => {
+                credits.unknown(xid);
+                self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.sent_on = 0);
+            }
             Origin::Header if procedure == ERROR => {
                 credits.answered(xid, None);
                 self.pairs[pair].ends[to].call(xid).into_iter().for_each(|call| call.replied = true);
