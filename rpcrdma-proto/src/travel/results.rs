@@ -47,6 +47,7 @@ impl Wanted {
 
 /// Whether results are wanted of spans that are in their order and do not overlap.
 // spec: rtr-7.4-aa
+#[cfg(feature = "alloc")]
 pub(crate) fn in_order(results: &[Wanted]) -> bool {
     let follows = |one: &Wanted, next: &Wanted| one.of == next.of || one.of.end <= next.of.begin;
     results.iter().all(|one| one.of.begin <= one.of.end) && results.is_sorted_by(follows)
@@ -163,7 +164,8 @@ mod tests {
     #[test]
     fn a_result_takes_the_next_direction_for_what_it_answers() {
         let all = [FIRST, SECOND, SECOND, LATER];
-        let cases: [(&[Option<u32>], &[Option<usize>]); 8] = [
+        type Case<'a> = (&'a [Option<u32>], &'a [Option<usize>]);
+        let cases: [Case<'_>; 8] = [
             (&[Some(40), Some(60), Some(79), Some(100)], &[Some(0), Some(1), Some(2), Some(3)]),
             // The first operation has had no result, and the second only one.
             (&[Some(60), Some(119)], &[Some(1), Some(3)]),
