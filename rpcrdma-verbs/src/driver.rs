@@ -58,6 +58,9 @@ pub struct Driver<D: Device> {
     accepts: Option<Config>,
     /// Connections that were accepted and not told yet.
     accepted: Vec<Id>,
+    /// Whether there was something to be told of a connection that was driven; and whether that was by `flush`.
+    told: bool,
+    flushed: bool,
     scratch: Scratch,
     taken: Vec<Completion>,
     /// Connections with something to do.
@@ -216,6 +219,8 @@ impl<D: Device> Driver<D> {
             listening: HashMap::new(),
             accepts: None,
             accepted: Vec::new(),
+            told: false,
+            flushed: false,
             scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
             taken: Vec::with_capacity(BATCH),
             dirty: Vec::new(),
@@ -378,7 +383,7 @@ impl<D: Device> Driver<D> {
         self.get(id).map(|connection| &connection.session)
     }
 
-    /// The engine of a connection, to tell it what its consumer wants; what follows is done at the next turn.
+    /// The engine of a connection, to tell it what its consumer wants; what follows is done at the next turn, or by [`flush`](Self::flush).
     pub fn session_mut(&mut self, id: Id) -> Option<&mut Session> {
         self.touch(id);
         self.get_mut(id).map(|connection| &mut connection.session)
@@ -468,7 +473,7 @@ impl<D: Device> Driver<D> {
     /// # Errors
     /// The completion queue has overrun: it was made too small for its connections.
     pub fn turn(&mut self) -> Result<usize, DriverError> {
-        let mut count = self.take_connections();
+        let mut count = self.take_connections() + usize::from(std::mem::take(&mut self.flushed));
         for job in self.handles.take() {
             job(self);
             count += 1;
@@ -493,7 +498,10 @@ impl<D: Device> Driver<D> {
     /// Sends what was begun or answered since the last turn, without looking for what has come: for what is not to wait for that.
     /// [`Server::serve`](crate::server::Server::serve) does it for its replies.
     pub fn flush(&mut self) {
+        self.told = false;
         self.drive();
+        // The next turn counts it, so that nobody sleeps over it.
+        self.flushed |= self.told;
     }
 
     /// Sleeps until something has happened, or this time has passed; whether something has.
@@ -669,7 +677,9 @@ impl<D: Device> Driver<D> {
                 watcher(id, message);
             }
         };
+        let before = connection.events.len();
         connection.drive(&self.device, &self.pool, &mut self.scratch, now, &mut watch);
+        self.told |= connection.events.len() > before;
         self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
         if !connection.events.is_empty() && !slot.ready {
             slot.ready = true;

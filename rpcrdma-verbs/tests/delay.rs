@@ -17,7 +17,7 @@ use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::rpc::Credentials;
 use rpcrdma_verbs::server::Server;
-use world::{Block, NULL, WRITE, block, call};
+use world::{Block, NULL, WRITE, World, block, call};
 
 const DELAY: Duration = Duration::from_millis(1);
 /// How long an end sleeps at most: so long that calls which had to wait for it would be seen.
@@ -31,7 +31,6 @@ fn serve(device: &SoftwareDevice, address: &mpsc::Sender<SocketAddr>) {
     loop {
         driver.wait(NAP).unwrap();
         server.serve(&mut driver);
-        driver.turn().unwrap();
     }
 }
 
@@ -55,6 +54,48 @@ fn answered(driver: &mut Driver<SoftwareDevice>, client: &mut Client, number: u3
             }
         }
         driver.wait(NAP).unwrap();
+    }
+}
+
+/// What came about without a turn is not slept over.
+#[test]
+fn what_was_flushed_is_told_before_anybody_sleeps() {
+    let fabric = Fabric::new();
+    let (sender, address) = mpsc::channel();
+    let device = fabric.device();
+    thread::spawn(move || serve(&device, &sender));
+    let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
+    let config = Config { segments: 1, segment: 4096, ..Config::client() };
+    let mut client = Client::connect(&mut driver, address.recv().unwrap(), config, Credentials::none()).unwrap();
+    answered(&mut driver, &mut client, NULL);
+    let began = Instant::now();
+    // Its reply takes more segments than there are.
+    client.call(&mut driver, call(NULL, 1 << 20), |_| Ok(())).unwrap();
+    driver.flush();
+    assert!(driver.wait(NAP).unwrap() && began.elapsed() < NAP);
+    assert!(matches!(client.event(&mut driver), Some(ClientEvent::Failed { .. })));
+}
+
+/// The replies leave when they are given, whenever their driver is turned next.
+#[test]
+fn replies_do_not_wait_for_a_turn() {
+    let mut world = World::new(Config::client(), Config::server());
+    for _ in 0..3 {
+        let begun = world.client.call(&mut world.near, call(NULL, 0), |_| Ok(()));
+        begun.unwrap();
+        let mut answered = false;
+        for _ in 0..10 {
+            world.near.turn().unwrap();
+            world.far.turn().unwrap();
+            if world.server.serve(&mut world.far) > 0 {
+                world.near.turn().unwrap();
+                while let Some(event) = world.client.event(&mut world.near) {
+                    answered |= matches!(event, ClientEvent::Answered { .. });
+                }
+                break;
+            }
+        }
+        assert!(answered, "the server's driver was not turned again");
     }
 }
 

@@ -187,8 +187,14 @@ impl End {
 
     /// The next message, in this end's own buffer: with an RPC message of zeros behind the XID and the direction.
     fn next(&mut self) -> Option<(Transmit, usize)> {
-        self.act();
-        let transmit = self.session.poll_transmit(self.now, &mut self.out)?;
+        let transmit = loop {
+            self.act();
+            let transmit = self.session.poll_transmit(self.now, &mut self.out);
+            // That there is none may be for what is to be done first.
+            if transmit.is_some() || !self.session.has_actions() {
+                break transmit?;
+            }
+        };
         let (xid, reply) = (word(&self.out, 0), matches!(transmit.what, Sent::Reply { .. }));
         let mut end = transmit.header;
         for laid in self.session.laid(&transmit) {

@@ -134,6 +134,11 @@ impl Requests {
         !self.waiting.is_empty()
     }
 
+    /// Whether a call waits again that was let go before.
+    pub(super) fn is_disordered(&self) -> bool {
+        self.disordered
+    }
+
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -330,7 +330,7 @@ impl Session {
     /// whenever it may be. Its RPC message must have the XID that is returned.
     ///
     /// # Errors
-    /// Too many are open, or the session is to end.
+    /// Too many are open, the session is to end, or the spans of its results are not in their order.
     // spec: bd-5.4-b, bd-5.4-c, bd-2.3-a, bd-2.3-b
     pub fn call(&mut self, call: &Call<'_>, deadline: Option<u64>) -> Result<u32, CallError> {
         if self.draining || self.stage == Stage::Closed {

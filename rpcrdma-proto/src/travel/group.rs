@@ -177,7 +177,8 @@ fn items(call: &Call<'_>, link: &Link<'_>, groups: &Groups, told: headers::Conte
 // spec: rtr-3.4-e, rtr-4.3-e, rtr-4.3-f, rtr-4.3-h, rtr-5.1-a, rtr-5.2-f, rtr-5.3-g, rtr-5.3-h, rtr-5.3-i, rtr-5.3-k
 fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64, u64, u32)> {
     let least = groups.place_from.max(LEAST_RESULT);
-    let worth = |result: &Wanted| call.reducible && groups.replies > 0 && result.most >= least;
+    let told = call.reducible && groups.replies > 0;
+    let worth = |result: &Wanted| told && result.most >= least && !result.of.is_beyond(call.length);
     let all = set(call.results.iter().map(worth));
     let can_place = groups.ours.target_count() > 0;
     let (mut send, mut explicit) = match groups.direct {
@@ -188,8 +189,8 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
     };
     loop {
         let apart: u64 = chosen(call.results, send | explicit).map(|result| padded(result.most)).sum();
-        let sent = |at: usize| if send >> at & 1 == 1 { sent(groups.direct, explicit >> at & 1 == 1) } else { 0 };
-        let lengths = call.results.iter().enumerate().map(|(at, result)| result.most.min(sent(at)));
+        let must = |at: usize| if send >> at & 1 == 1 { must_send(groups.direct, explicit >> at & 1 == 1) } else { 0 };
+        let lengths = call.results.iter().enumerate().map(|(at, result)| result.most.min(must(at)));
         let lengths: ArrayVec<u32, RESULTS> = lengths.filter(|octets| *octets > 0).collect();
         let wanted = send | explicit;
         let fixed = headers::REPLY + headers::EXPLICIT * wanted.count_ones();
@@ -206,14 +207,14 @@ fn directions(call: &Call<'_>, link: &Link<'_>, groups: &Groups) -> Option<(u64,
             let count = placed.max(short);
             return Some((send, explicit, if count > 1 { count } else { 0 }));
         }
-        let sent = call.results.iter().enumerate().filter(|(at, _)| sent(*at) > 0);
-        let (at, _) = sent.max_by_key(|(_, result)| result.most).filter(|_| link.chunks)?;
+        let placed = call.results.iter().enumerate().filter(|(at, _)| must(*at) > 0);
+        let (at, _) = placed.max_by_key(|(_, result)| result.most).filter(|_| link.chunks)?;
         (send, explicit) = (send & !(1 << at), explicit | 1 << at);
     }
 }
 
 /// Up to how many octets a result that the Sends may place must go by them: what the responder may write it need not send.
-const fn sent(direct: Direct, has_memory: bool) -> u32 {
+const fn must_send(direct: Direct, has_memory: bool) -> u32 {
     match direct {
         Direct::BySize(from) if has_memory => from.saturating_sub(1),
         _ if has_memory => 0,

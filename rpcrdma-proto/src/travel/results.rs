@@ -22,6 +22,11 @@ impl Span {
         self.begin <= position && position < self.end
     }
 
+    /// Whether nothing of a call of `length` octets is in it.
+    pub(super) const fn is_beyond(self, length: u32) -> bool {
+        self.begin >= self.end || self.begin >= length
+    }
+
     /// Whether all of a call of `length` octets is in it.
     const fn is_all(self, length: u32) -> bool {
         self.begin == 0 && self.end >= length
@@ -79,8 +84,8 @@ pub(crate) fn sets(results: &[Wanted], directed: impl Into<u64>) -> u32 {
 pub struct ResultItem {
     /// Where it stands in the reply.
     pub item: Item,
-    /// What it answers: where that stands in the call, in octets from the call's beginning. None if that is not known: then only
-    /// directions for results of the whole call concern it.
+    /// What it answers: where that stands in the call, in octets from the call's beginning. None if that is not known: then
+    /// only directions for results of the whole call concern it.
     pub asked: Option<u32>,
 }
 
@@ -109,11 +114,10 @@ impl Matched {
         let mut matched = [NONE; RESULTS];
         let mut left = directions.iter().zip(0u8..NONE);
         for (place, result) in matched.iter_mut().zip(results) {
-            let concerns = |(direction, _): &(&Direction, u8)| match result.asked {
-                Some(position) => direction.of.contains(position),
-                None => direction.of.is_all(length),
+            let concerns = |(direction, _): &(&Direction, u8)| {
+                direction.of.is_all(length) || result.asked.is_some_and(|position| direction.of.contains(position))
             };
-            // What is passed over is left for a later result, unless one that this result has comes after it.
+            // Those before the one that it takes are for no later result: both go in their order.
             if let Some((_, number)) = left.clone().find(concerns) {
                 *place = number;
                 left.by_ref().find(|(_, passed)| *passed == number);
@@ -185,15 +189,32 @@ mod tests {
         }
     }
 
-    /// Directions for the whole call concern every result.
+    /// Directions for the whole call concern every result, even one that answers its end: a procedure without arguments.
     #[test]
     fn a_direction_for_the_whole_call_is_for_whatever_comes() {
         let told = Span { begin: 0, end: 120 };
         for of in [Span::CALL, told] {
-            assert_eq!(matched(&[of, of], &[None, Some(40), None]), [Some(0), Some(1), None]);
+            assert_eq!(matched(&[of, of, of], &[None, Some(40), Some(120), None]), [Some(0), Some(1), Some(2), None]);
         }
-        let part = Span { begin: 0, end: 119 };
-        assert_eq!(matched(&[part, part], &[None, Some(40), Some(119)]), [None, Some(0), None]);
+    }
+
+    /// Where there is but one range, what is not told may answer what nothing is directed about.
+    #[test]
+    fn the_only_range_is_not_for_what_is_not_told() {
+        let part = Span { begin: 40, end: 119 };
+        assert_eq!(matched(&[part, part], &[None, Some(119), Some(40)]), [None, None, Some(0)]);
+    }
+
+    /// As many directions as a request may have, over several ranges, and more results than are held against them.
+    #[test]
+    fn directions_of_another_requester_are_matched() {
+        let span = |at: usize| Span { begin: 40 + 4 * at as u32, end: 44 + 4 * at as u32 };
+        let all: Vec<Span> = (0..16).map(|at| span(at / 2)).collect();
+        let asked: Vec<Option<u32>> = (0..10).map(|at| Some(span(at).begin)).collect();
+        let expected: Vec<Option<usize>> = (0..10).map(|at| (at < RESULTS).then_some(2 * at)).collect();
+        assert_eq!(matched(&all, &asked), expected);
+        let empty = Span { begin: 44, end: 44 };
+        assert_eq!(matched(&[empty, SECOND], &[Some(44), Some(60)]), [None, Some(1)]);
     }
 
     #[test]

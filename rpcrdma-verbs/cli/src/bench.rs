@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_parser = address)]
     connect: Option<SocketAddr>,
     /// The server on a thread of its own: what one end does, the other does not wait for.
-    #[arg(long, conflicts_with = "connect")]
+    #[arg(long, conflicts_with_all = ["connect", "threads"])]
     apart: bool,
     /// What the calls do.
     #[arg(long, value_enum, default_value_t = Operation::Echo)]

@@ -35,7 +35,7 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) endpoint: Option<Endpoint<D, Work>>,
     /// What the session wants done about the connection itself.
     pub(crate) wish: Option<Wish>,
-    // By the engine's places, of which the lowest are used first: there are as many as were ever used at once.
+    // By the engine's places, of which the last that was free is used first: there are as many as were ever used at once.
     calls: Vec<Ours<D>>,
     served: Vec<Theirs>,
     /// A message for the next call: its place is not known before it is written.

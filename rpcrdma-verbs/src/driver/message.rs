@@ -105,7 +105,8 @@ impl<'a> Writer<'a> {
     ///
     /// It makes a difference on connections that speak rtrext-02: where an operation has fewer results than it might, its memory
     /// does not go to those of the next one (section 7.4). The service must tell which operation its results answer
-    /// ([`answers`](Self::answers)): those of which it does not are not placed. In a reply this means nothing.
+    /// ([`answers`](Self::answers)): if it does not, they stay in the message, and the call fails if the reply is too long for
+    /// that. In a reply this means nothing.
     ///
     /// # Errors
     /// As `write` says. That there are more results than buffers is told when the call is begun.

@@ -183,7 +183,6 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
     while !mount.is_over() {
         driver.turn().unwrap();
         server.serve(&mut driver);
-        driver.turn().unwrap();
         for connection in server.connections() {
             last = driver.session(*connection).map(|session| (session.version(), session.counters())).or(last);
         }

@@ -47,17 +47,19 @@ impl Session {
         (first != NEVER).then_some(first)
     }
 
-    /// Whether an action waits. That no message goes may be for a call that can't travel any more as it was to: its memory is
-    /// fenced, and then it goes otherwise. So after [`poll_transmit`](Self::poll_transmit) has given nothing actions are to be
-    /// done if there are any, and messages polled again.
+    /// Whether [`poll_action`](Self::poll_action) has something to be done. That no message goes may be for receives that are to
+    /// be posted first, or for a call that can't travel any more as it was to: its memory is fenced, and then it goes otherwise.
+    /// So after [`poll_transmit`](Self::poll_transmit) has given nothing actions are to be done if there are any, and messages
+    /// polled again.
     #[inline]
     #[must_use]
     pub fn has_actions(&self) -> bool {
-        !self.out.actions.is_empty()
+        let posts = self.stage == Stage::Up && self.receives.posted() < self.wanted_receives();
+        posts || !self.out.actions.is_empty()
     }
 
     /// Writes the header of the next message to the beginning of `buffer`, which must have `Config::send_size` octets, or
-    /// 4096 where that is less. Nothing while actions wait that must be done first ([`has_actions`](Self::has_actions)).
+    /// 4096 where that is less. If there is nothing, actions may have come of it ([`has_actions`](Self::has_actions)).
     ///
     /// The order: errors, properties, replies, calls.
     // spec: v2-5-c, v2-5-d
@@ -84,7 +86,18 @@ impl Session {
         if self.receives.posted() < self.wanted_receives() {
             return None;
         }
-        self.transmit(now, buffer)
+        let transmit = self.transmit(now, buffer);
+        // One that was ready may be to go otherwise, and nothing of it is exposed.
+        if transmit.is_some() || !self.requests.is_disordered() {
+            return transmit;
+        }
+        self.again(now, buffer)
+    }
+
+    #[cold]
+    fn again(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
+        self.admit();
+        if self.receives.posted() < self.wanted_receives() { None } else { self.transmit(now, buffer) }
     }
 
     /// Whether no message waits, which most polls find.

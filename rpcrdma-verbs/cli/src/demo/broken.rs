@@ -66,7 +66,7 @@ impl Wire {
                 _ => {}
             }
         }
-        let Some(transmit) = end.poll_transmit(0, &mut out) else { return false };
+        let Some(transmit) = end.poll_transmit(0, &mut out) else { return end.has_actions() };
         let mut octets = out[..transmit.header].to_vec();
         let reply = matches!(transmit.what, Sent::Reply { .. });
         for laid in end.laid(&transmit) {
