@@ -68,7 +68,12 @@ impl Session {
         if self.stage != Stage::Up || self.is_quiet() {
             return None;
         }
-        let transmit = self.next_message(now, buffer)?;
+        let mut transmit = self.next_message(now, buffer);
+        if transmit.is_none() && self.requests.is_disordered() {
+            // One that was ready is to go otherwise, and nothing of it is exposed.
+            transmit = self.next_message(now, buffer);
+        }
+        let transmit = transmit?;
         self.counters.sent += 1;
         if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
             self.negotiated(Turn::Sent);
@@ -86,18 +91,7 @@ impl Session {
         if self.receives.posted() < self.wanted_receives() {
             return None;
         }
-        let transmit = self.transmit(now, buffer);
-        // One that was ready may be to go otherwise, and nothing of it is exposed.
-        if transmit.is_some() || !self.requests.is_disordered() {
-            return transmit;
-        }
-        self.again(now, buffer)
-    }
-
-    #[cold]
-    fn again(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
-        self.admit();
-        if self.receives.posted() < self.wanted_receives() { None } else { self.transmit(now, buffer) }
+        self.transmit(now, buffer)
     }
 
     /// Whether no message waits, which most polls find.
