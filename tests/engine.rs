@@ -6,6 +6,8 @@ mod pair;
 
 #[path = "engine/backward.rs"]
 mod backward;
+#[path = "engine/broken.rs"]
+mod broken;
 #[path = "engine/calls.rs"]
 mod calls;
 #[path = "engine/characteristics.rs"]

@@ -109,15 +109,6 @@ fn begin(world: &mut World) -> Kept {
     kept
 }
 
-fn half_turn(world: &mut World, number: usize) {
-    if number.is_multiple_of(2) {
-        world.near.turn().unwrap();
-    } else {
-        world.far.turn().unwrap();
-        world.server.serve(&mut world.far);
-    }
-}
-
 fn meets(fate: Fate, mut world: World, mut kept: Kept) {
     match fate {
         Fate::Near | Fate::Cancelled => {
@@ -167,7 +158,7 @@ fn meets(fate: Fate, mut world: World, mut kept: Kept) {
                 world.server.connections().to_vec().into_iter().for_each(|id| world.far.forget(id));
             }
             for number in 0..END {
-                half_turn(&mut world, number);
+                world.half_turn(number);
             }
             kept.assert_untouched();
             let World { near, far, server, budgets, .. } = world;
@@ -191,7 +182,7 @@ fn every_turn(windows: bool, highest: Version, delay: u32) {
             let mut world = World::on(fabric, devices, client, server);
             let mut kept = begin(&mut world);
             for number in 0..turns {
-                half_turn(&mut world, number);
+                world.half_turn(number);
                 kept.take(&mut world);
             }
             answered = kept.answers.len().max(answered);

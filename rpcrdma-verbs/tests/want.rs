@@ -94,15 +94,6 @@ fn events(world: &mut World, open: &mut Vec<(CallId, Wanted)>, what: &str) -> us
     felt
 }
 
-fn half_turn(world: &mut World, number: usize) {
-    if number.is_multiple_of(2) {
-        world.near.turn().unwrap();
-    } else {
-        world.far.turn().unwrap();
-        world.server.serve(&mut world.far);
-    }
-}
-
 /// Until all calls have ended: how often the want was felt.
 fn finish(world: &mut World, open: &mut Vec<(CallId, Wanted)>, what: &str) -> usize {
     let began = Instant::now();
@@ -135,12 +126,12 @@ fn every_turn(windows: bool, config: impl Fn(Config) -> Config) -> usize {
         }
         let mut open = begin(&mut world);
         for number in 0..turns {
-            half_turn(&mut world, number);
+            world.half_turn(number);
             events(&mut world, &mut open, &what);
         }
         let hoarded = hoard(&world, end);
         for number in turns..turns + WANT {
-            half_turn(&mut world, number);
+            world.half_turn(number);
             felt += events(&mut world, &mut open, &what);
         }
         drop(hoarded);

@@ -165,6 +165,16 @@ impl World {
         Self { client, near, far, server, budgets, fabric }
     }
 
+    /// Turns one end: the client's by even numbers.
+    pub fn half_turn(&mut self, number: usize) {
+        if number.is_multiple_of(2) {
+            self.near.turn().unwrap();
+        } else {
+            self.far.turn().unwrap();
+            self.server.serve(&mut self.far);
+        }
+    }
+
     /// Turns both ends once.
     pub fn turn(&mut self) {
         self.near.turn().unwrap();
