@@ -26,8 +26,8 @@ use crate::version::Version;
 pub use cost::Cost;
 #[cfg(feature = "alloc")]
 pub(crate) use group::laid as group_laid;
-pub use group::{Direct, Direction, GroupAnswer, GroupReturn, Grouped, Groups, Prefer, group_reply};
-pub use results::{Matched, ResultItem, Span, Wanted};
+pub use group::{Direct, GroupAnswer, GroupReturn, Grouped, Groups, Prefer, group_reply};
+pub use results::{Direction, Matched, ResultItem, Span, Wanted};
 #[cfg(feature = "alloc")]
 pub(crate) use results::{in_order, sets as result_sets};
 

@@ -5,10 +5,8 @@ use core::fmt;
 use arrayvec::ArrayVec;
 
 use super::cost::{chosen, octets};
-use super::results::{directed, sets};
-use super::{
-    Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, Matched, RESULTS, Span, Travel, Wanted, Way, headers, padded,
-};
+use super::results::{Direction, Matched, Wanted, directed, sets};
+use super::{Call, Cannot, Cost, ITEMS, Item, LEAST_RESULT, Link, RESULTS, Travel, Way, headers, padded};
 use crate::placement::Structure;
 
 /// What rtrext-02 allows in one direction of a connection, for calls and their replies.
@@ -235,23 +233,6 @@ fn segments(call: &Call<'_>, explicit: u64, link: &Link<'_>) -> u64 {
 /// A set of those that are true.
 fn set(which: impl Iterator<Item = bool>) -> u64 {
     which.take(64).enumerate().fold(0, |set, (at, is)| set | u64::from(is) << at)
-}
-
-/// What a request directs about one result of its reply.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Direction {
-    /// What of the request it concerns the results of.
-    pub of: Span,
-    /// Results shorter than this stay in the message.
-    pub least: u32,
-    /// Octets of the memory that it offers; none where there is none.
-    pub memory: Option<u32>,
-    /// Whether the reply's Sends may place the result.
-    pub send: bool,
-    /// The size from which on it is written, where it may be either.
-    pub by_size: Option<u32>,
-    /// Segments of its memory, all of which are returned if it is used.
-    pub segments: u32,
 }
 
 /// A reply to a request of rtrext-02.

@@ -1,7 +1,7 @@
 //! Results that may be moved apart: what a call wants of them, and which of its directions each one of a reply takes.
 
 use super::cost::chosen;
-use super::{Direction, Item, RESULTS};
+use super::{Item, RESULTS};
 
 /// Octets of a call that have results of their own: one operation of a COMPOUND, say (rtrext-02, section 7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,6 +93,23 @@ impl From<Item> for ResultItem {
     fn from(item: Item) -> Self {
         Self { item, asked: None }
     }
+}
+
+/// What a request directs about one result of its reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Direction {
+    /// What of the request it concerns the results of.
+    pub of: Span,
+    /// Results shorter than this stay in the message.
+    pub least: u32,
+    /// Octets of the memory that it offers; none where there is none.
+    pub memory: Option<u32>,
+    /// Whether the reply's Sends may place the result.
+    pub send: bool,
+    /// The size from which on it is written, where it may be either.
+    pub by_size: Option<u32>,
+    /// Segments of its memory, all of which are returned if it is used.
+    pub segments: u32,
 }
 
 /// Which direction each result of a reply takes: never one that another has, or one before another's.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::placement::Segment;
-use crate::travel;
+use crate::travel::{self, Span};
 use crate::version::Version;
 
 const SHORT: Call<'_> = Call { length: 160, items: &[], largest_reply: 200, results: &[], reducible: true };
