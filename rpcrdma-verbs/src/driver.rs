@@ -58,8 +58,7 @@ pub struct Driver<D: Device> {
     accepts: Option<Config>,
     /// Connections that were accepted and not told yet.
     accepted: Vec<Id>,
-    /// Whether there was something to be told of a connection that was driven; and whether that was by `flush`.
-    told: bool,
+    /// Whether `flush` has brought about something to be told.
     flushed: bool,
     scratch: Scratch,
     taken: Vec<Completion>,
@@ -219,7 +218,6 @@ impl<D: Device> Driver<D> {
             listening: HashMap::new(),
             accepts: None,
             accepted: Vec::new(),
-            told: false,
             flushed: false,
             scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
             taken: Vec::with_capacity(BATCH),
@@ -491,17 +489,15 @@ impl<D: Device> Driver<D> {
         count += taken.len();
         self.taken = taken;
         polled?;
-        count += self.drive();
+        count += self.drive().0;
         Ok(count)
     }
 
     /// Sends what was begun or answered since the last turn, without looking for what has come: for what is not to wait for that.
     /// [`Server::serve`](crate::server::Server::serve) does it for its replies.
     pub fn flush(&mut self) {
-        self.told = false;
-        self.drive();
         // The next turn counts it, so that nobody sleeps over it.
-        self.flushed |= self.told;
+        self.flushed |= self.drive().1;
     }
 
     /// Sleeps until something has happened, or this time has passed; whether something has.
@@ -634,22 +630,23 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Lets every connection that has something to do, or whose time has come, do it.
-    fn drive(&mut self) -> usize {
+    /// Lets every connection that has something to do, or whose time has come, do it: how many, and whether there is something new
+    /// to be told of one.
+    fn drive(&mut self) -> (usize, bool) {
         let now = self.now();
         if now >= self.next_due {
             self.expire(now);
         }
         let mut dirty = std::mem::take(&mut self.dirty);
-        let count = dirty.len();
+        let (count, mut told) = (dirty.len(), false);
         for id in &dirty {
-            self.drive_one(*id, now);
+            told |= self.drive_one(*id, now);
         }
         dirty.clear();
         // What was touched meanwhile comes next.
         dirty.append(&mut self.dirty);
         self.dirty = dirty;
-        count
+        (count, told)
     }
 
     /// Tells the connections whose time has come.
@@ -666,12 +663,13 @@ impl<D: Device> Driver<D> {
         self.next_due = self.due().unwrap_or(u64::MAX);
     }
 
-    fn drive_one(&mut self, id: Id, now: u64) {
+    /// Whether there is something new to be told of it.
+    fn drive_one(&mut self, id: Id, now: u64) -> bool {
         // Another connection may have its place by now, which is told by an id of its own.
         let at = self.connections.get_mut((id.0 & 0xffff) as usize);
-        let Some(slot) = at.filter(|slot| u32::from(slot.generation) == id.0 >> 16) else { return };
+        let Some(slot) = at.filter(|slot| u32::from(slot.generation) == id.0 >> 16) else { return false };
         slot.dirty = false;
-        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        let Some(connection) = slot.connection.as_deref_mut() else { return false };
         let mut watch = |message: &[u8]| {
             if let Some(Watcher(watcher)) = &mut self.watcher {
                 watcher(id, message);
@@ -679,7 +677,7 @@ impl<D: Device> Driver<D> {
         };
         let before = connection.events.len();
         connection.drive(&self.device, &self.pool, &mut self.scratch, now, &mut watch);
-        self.told |= connection.events.len() > before;
+        let told = connection.events.len() > before;
         self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
         if !connection.events.is_empty() && !slot.ready {
             slot.ready = true;
@@ -694,5 +692,6 @@ impl<D: Device> Driver<D> {
                 self.touch(id);
             }
         }
+        told
     }
 }
