@@ -4,6 +4,7 @@
 //! [`Driver::wait`] sleeps until there is something to take. Calls that are begun go out with the next turn, or by
 //! [`Driver::flush`]. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
 
+mod alive;
 mod connecting;
 mod connection;
 pub(crate) mod exposure;
@@ -23,6 +24,7 @@ use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyErr
 use rpcrdma_proto::placement::{Segment, Structure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use alive::Alive;
 use connection::{Connection, Wish};
 pub use handle::Handle;
 pub(crate) use message::Message;
@@ -69,6 +71,7 @@ pub struct Driver<D: Device> {
     ready_accepted: VecDeque<Id>,
     /// No deadline of any connection is before this.
     next_due: u64,
+    alive: Alive,
     watcher: Option<Watcher>,
     handles: Arc<handle::Shared<D>>,
     began: Instant,
@@ -84,6 +87,13 @@ struct Slot<D: Device> {
     /// The number of its last queue pair.
     pair: Option<u32>,
     connection: Option<Box<Connection<D>>>,
+}
+
+impl<D: Device> Slot<D> {
+    /// The connection that is here now; `at` says where that is.
+    fn id(&self, at: usize) -> Id {
+        Id(u32::from(self.generation) << 16 | u32::try_from(at).unwrap_or(u32::MAX))
+    }
 }
 
 /// Memory that one connection after the other uses.
@@ -225,6 +235,7 @@ impl<D: Device> Driver<D> {
             ready: VecDeque::new(),
             ready_accepted: VecDeque::new(),
             next_due: u64::MAX,
+            alive: Alive::new(),
             watcher: None,
             handles: handle::Shared::new()?,
             began: Instant::now(),
@@ -555,9 +566,9 @@ impl<D: Device> Driver<D> {
     }
 
     /// When the next deadline is.
-    fn due(&self) -> Option<u64> {
+    fn due(&self) -> u64 {
         let sessions = self.connections.iter().filter_map(|slot| slot.connection.as_ref());
-        sessions.filter_map(|connection| connection.session.poll_timeout()).min()
+        sessions.filter_map(|connection| connection.session.poll_timeout()).fold(self.alive.due, u64::min)
     }
 
     fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Option<Id> {
@@ -586,6 +597,7 @@ impl<D: Device> Driver<D> {
         let generation = self.connections.get(at as usize).map_or(0, |slot| slot.generation);
         let id = Id(u32::from(generation) << 16 | at);
         self.touch(id);
+        self.look_after(self.now());
         Some(id)
     }
 
@@ -653,14 +665,15 @@ impl<D: Device> Driver<D> {
     fn expire(&mut self, now: u64) {
         for at in 0..self.connections.len() {
             let Some(slot) = self.connections.get_mut(at) else { continue };
-            let id = Id(u32::from(slot.generation) << 16 | u32::try_from(at).unwrap_or(u32::MAX));
+            let id = slot.id(at);
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
             if connection.session.poll_timeout().is_some_and(|due| due <= now) {
                 connection.session.timeout(now);
                 self.touch(id);
             }
         }
-        self.next_due = self.due().unwrap_or(u64::MAX);
+        self.ask_all(now);
+        self.next_due = self.due();
     }
 
     /// Whether there is something new to be told of it.

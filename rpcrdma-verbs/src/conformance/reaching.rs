@@ -167,6 +167,20 @@ pub(super) fn rights_are_kept<D: Device>(bed: &Bed<D>) {
     }
 }
 
+/// As verbs have it (InfiniBand's C9-88): so a peer can be asked for a sign of life.
+pub(super) fn nothing_needs_no_key<D: Device>(bed: &Bed<D>) {
+    let mut both = connected(bed);
+    for key in [0, 1, u32::MAX] {
+        let at = Remote { address: 0, key };
+        let written = both.near.request(Operation::Write { to: at }, &[]);
+        assert_eq!(both.near.done(written), Status::Success);
+        assert_eq!(both.near.read(at, 0), Ok(Vec::new()));
+    }
+    both.far.receives(1, 16);
+    both.near.send(b"still there");
+    assert_eq!(*both.far.message().expect("it arrives").0, *b"still there");
+}
+
 pub(super) fn wrong_keys_are_refused<D: Device>(bed: &Bed<D>) {
     for wrong in [1, 0x80, 0xff, 0x100, 1 << 31, u32::MAX] {
         for write in [false, true] {

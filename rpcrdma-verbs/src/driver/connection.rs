@@ -1,5 +1,6 @@
 //! One session and its queue pair: the engine's actions become work requests, and completions go into the engine.
 
+mod asking;
 mod exposing;
 mod receiving;
 mod sending;
@@ -19,6 +20,8 @@ use super::told::{Counters, GivenBack, Items, Memory, Payload, Refused, Request,
 use crate::memory::{Buf, Lent, MemoryError, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{Done, Endpoint, Received, SLICES, Tail};
+pub(crate) use asking::Asked;
+use asking::Silence;
 use receiving::Kept;
 
 /// Regions that one call exposes.
@@ -69,6 +72,7 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) stalled: bool,
     pub(crate) events: VecDeque<Told>,
     pub(crate) counters: Counters,
+    silence: Silence,
 }
 
 /// What the driver is to do about a connection.
@@ -166,6 +170,7 @@ impl<D: Device> Connection<D> {
             stalled: false,
             events: VecDeque::new(),
             counters: Counters::default(),
+            silence: Silence::default(),
         }
     }
 

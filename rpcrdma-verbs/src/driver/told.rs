@@ -21,6 +21,8 @@ pub struct Counters {
     pub reads: u64,
     /// RDMA Writes.
     pub writes: u64,
+    /// Times that the peer was asked whether it is there.
+    pub asked: u64,
     /// Work requests posted: those, and binds and invalidations of memory windows. Receives are not counted.
     pub posted: u64,
     /// Completions taken, of receives too.
@@ -42,6 +44,7 @@ impl Add for Counters {
             sends: self.sends + other.sends,
             reads: self.reads + other.reads,
             writes: self.writes + other.writes,
+            asked: self.asked + other.asked,
             posted: self.posted + other.posted,
             completed: self.completed + other.completed,
             round_trips: self.round_trips + other.round_trips,

@@ -328,6 +328,14 @@ impl Drop for Fabric {
     }
 }
 
+impl SoftwareDevice {
+    /// Ends it as a loss of power does: its connections are gone, and nobody is told. What has reached it stays acknowledged;
+    /// what peers post from now on fails, as nobody answers.
+    pub fn lose_power(&self) {
+        self.fabric.links().iter().for_each(|link| link.lose_power(&self.domain));
+    }
+}
+
 impl End {
     fn established(&self, private_data: &[u8]) {
         let (queue_pair, private_data) = (self.number, private_data.into());

@@ -457,9 +457,19 @@ impl Link {
     /// One queue pair is no more: nothing of what it has posted is touched from now on, or told.
     pub(super) fn leave(&self, side: usize) {
         let mut ends = self.lock_now();
-        ends[side] = None;
+        // What has lost its power takes leave of nobody.
+        if ends[side].take().is_none() {
+            return;
+        }
         if let Some(end) = ends[other(side)].as_mut().filter(|end| end.state == State::Ready) {
             end.fail();
+        }
+    }
+
+    /// The queue pairs of a domain are no more, and nobody is told.
+    pub(super) fn lose_power(&self, domain: &Arc<Domain>) {
+        for end in &mut *self.lock_now() {
+            end.take_if(|end| Arc::ptr_eq(&end.domain, domain));
         }
     }
 

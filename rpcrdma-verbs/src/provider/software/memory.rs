@@ -221,7 +221,7 @@ impl Table {
         slices.iter().try_for_each(|slice| self.local(slice, using))
     }
 
-    /// Whether the peer, on this queue pair of ours, may reach so many octets.
+    /// Whether the peer, on this queue pair of ours, may reach so many octets: no key is asked for none of them.
     pub(super) fn remote(
         &self,
         to: Remote,
@@ -229,6 +229,9 @@ impl Table {
         write: bool,
         queue_pair: u32,
     ) -> std::result::Result<(), Status> {
+        if length == 0 {
+            return Ok(());
+        }
         let range = match self.find(to.key).map(|entry| entry.kind) {
             Some(Kind::Region(range)) => range,
             Some(Kind::Bound { range, queue_pair: bound, .. }) if bound == queue_pair => range,

@@ -1,0 +1,85 @@
+//! Whether peers are still there.
+//!
+//! A peer that takes a call and then loses its power says nothing more; and with nothing under way that could fail, nothing
+//! fails: the call would wait for ever, or a server keep what it has for a client that is no more. So a connection over which
+//! nothing has completed for a while is asked something that the peer's device answers by itself, and its software never sees.
+//! An RPC costs nothing for it.
+
+use std::time::Duration;
+
+use rpcrdma_proto::connection::Reason;
+
+use super::Driver;
+use super::connection::Asked;
+use crate::provider::Device;
+
+/// How long a connection is silent before it is asked, unless something else is said.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// More often nobody is asked.
+const LEAST: Duration = Duration::from_millis(1);
+/// No time.
+const NEVER: u64 = u64::MAX;
+
+/// When a driver's connections are looked at next.
+#[derive(Debug)]
+pub(super) struct Alive {
+    /// Microseconds from one time to the next; none if they are not.
+    interval: Option<u64>,
+    /// Never, while there is no connection.
+    pub(super) due: u64,
+}
+
+impl Alive {
+    pub(super) fn new() -> Self {
+        Self { interval: micros(INTERVAL), due: NEVER }
+    }
+}
+
+fn micros(interval: Duration) -> Option<u64> {
+    u64::try_from(interval.max(LEAST).as_micros()).ok()
+}
+
+impl<D: Device> Driver<D> {
+    /// Asks a peer whether it is there when nothing has completed for so long, at most twice that: 5 seconds, unless it is said
+    /// here; none for never.
+    ///
+    /// One that is gone, as by a loss of power, costs its connection then: a client makes another, and sends again what was
+    /// not answered; a server lets go of what it had for it. The question is an RDMA Write of nothing, or an RDMA Read on a
+    /// device that does not acknowledge ([`Capabilities::acknowledges`](crate::provider::Capabilities::acknowledges)): it
+    /// takes no receive and no credit, and the peer's device answers it alone, however busy its software is. A device that
+    /// acknowledges gives up by itself when there is no answer; on others three times this is waited for it, so that it should
+    /// be longer than a round trip.
+    pub fn keep_alive(&mut self, interval: Option<Duration>) {
+        self.alive = Alive { interval: interval.and_then(micros), due: NEVER };
+        if self.connections.iter().any(|slot| slot.connection.is_some()) {
+            self.look_after(self.now());
+        }
+    }
+
+    /// Looks at the connections in time, as there is one.
+    pub(super) fn look_after(&mut self, now: u64) {
+        if let (NEVER, Some(interval)) = (self.alive.due, self.alive.interval) {
+            self.alive.due = now.saturating_add(interval);
+            self.next_due = self.next_due.min(self.alive.due);
+        }
+    }
+
+    /// Looks at the connections, if it is time.
+    pub(super) fn ask_all(&mut self, now: u64) {
+        if now < self.alive.due {
+            return;
+        }
+        self.alive.due = NEVER;
+        for at in 0..self.connections.len() {
+            let Some(slot) = self.connections.get_mut(at) else { continue };
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            let asked = connection.ask(&self.pool, &mut self.scratch.batch);
+            if asked == Asked::Gone {
+                connection.lost(now, Reason::Lost);
+                let id = slot.id(at);
+                self.touch(id);
+            }
+            self.look_after(now);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Peers that say nothing any more: connections are kept alive, and those of the dead end.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::{Config, Reason};
+use rpcrdma_verbs::client::{CallId, Client, ClientEvent};
+use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::provider::{Capabilities, Device};
+use rpcrdma_verbs::server::Server;
+use world::{Block, ECHO, World, call};
+
+const INTERVAL: Duration = Duration::from_millis(20);
+/// What is not to happen has not happened by then.
+const LONG: Duration = Duration::from_millis(400);
+
+/// A device that does not say whether the peer has taken a request, as iWARP's do not.
+fn unacknowledging(fabric: &std::sync::Arc<Fabric>) -> SoftwareDevice {
+    let capabilities = fabric.device().capabilities().clone();
+    fabric.device_with(Capabilities { acknowledges: false, rnr_retry: false, ..capabilities })
+}
+
+fn echo(client: &Client, driver: &mut Driver<SoftwareDevice>) -> CallId {
+    client
+        .call(driver, call(ECHO, 64), |writer| {
+            writer.octets(b"hello");
+            Ok(())
+        })
+        .unwrap()
+}
+
+/// What the client is told by this time.
+fn told(client: &Client, driver: &mut Driver<SoftwareDevice>, within: Duration) -> Vec<ClientEvent> {
+    let began = Instant::now();
+    let mut told = Vec::new();
+    while let Some(left) = within.checked_sub(began.elapsed()) {
+        driver.wait(left).unwrap();
+        told.extend(std::iter::from_fn(|| client.event(driver)));
+    }
+    told
+}
+
+/// A world whose connection is there, and has answered a call.
+fn busy(fabric: std::sync::Arc<Fabric>, devices: [SoftwareDevice; 2]) -> World {
+    let mut world = World::on(fabric, devices, Config::client(), Config::server());
+    let first = echo(&world.client, &mut world.near);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        world.turn();
+        match world.client.event(&mut world.near) {
+            Some(ClientEvent::Answered { call, .. }) if call == first => return world,
+            _ => {}
+        }
+    }
+    panic!("no answer");
+}
+
+/// The server takes a call, and dies before it has answered.
+fn dies_with_a_call(world: &mut World) -> CallId {
+    let call = echo(&world.client, &mut world.near);
+    world.near.turn().unwrap();
+    world.far.turn().unwrap();
+    world.far.device().lose_power();
+    call
+}
+
+#[test]
+fn a_call_that_a_dead_server_has_taken_is_answered_by_the_next() {
+    for device in [Fabric::device, unacknowledging] {
+        let fabric = Fabric::new();
+        let mut world = busy(fabric.clone(), [device(&fabric), device(&fabric)]);
+        world.near.keep_alive(Some(INTERVAL));
+        let waiting = dies_with_a_call(&mut world);
+        let World { client, mut near, far, server, .. } = world;
+        let address = server.address();
+        drop((server, far));
+
+        let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
+        let block = Block::new(far.pool());
+        let mut server = Server::bind(&mut far, address, Config::server(), block).unwrap();
+        let began = Instant::now();
+        let mut seen = Vec::new();
+        while began.elapsed() < Duration::from_secs(20) {
+            near.wait(Duration::from_millis(1)).unwrap();
+            far.turn().unwrap();
+            server.serve(&mut far);
+            match client.event(&mut near) {
+                Some(ClientEvent::Answered { call, answer }) => {
+                    assert_eq!((call, answer.results()), (waiting, &b"hello"[..]));
+                    break;
+                }
+                event => seen.extend(event),
+            }
+        }
+        let [ClientEvent::Closed { why: Reason::Lost, .. }, ClientEvent::Ready(_)] = seen[..] else {
+            panic!("lost, and there again: {seen:?}");
+        };
+        assert!(near.counters(client.id()).unwrap().asked > 0);
+    }
+}
+
+#[test]
+fn nobody_asks_who_was_told_not_to() {
+    let fabric = Fabric::new();
+    let mut world = busy(fabric.clone(), [fabric.device(), fabric.device()]);
+    world.near.keep_alive(Some(INTERVAL));
+    world.near.keep_alive(None);
+    dies_with_a_call(&mut world);
+    assert!(told(&world.client, &mut world.near, LONG).is_empty());
+    assert_eq!(world.near.counters(world.client.id()).unwrap().asked, 0);
+    world.near.keep_alive(Some(INTERVAL));
+    let told = told(&world.client, &mut world.near, LONG);
+    assert!(matches!(told[0], ClientEvent::Closed { why: Reason::Lost, .. }), "{told:?}");
+}
+
+#[test]
+fn a_server_lets_go_of_a_client_that_has_died() {
+    let fabric = Fabric::new();
+    let mut world = busy(fabric.clone(), [fabric.device(), fabric.device()]);
+    world.far.keep_alive(Some(INTERVAL));
+    world.near.device().lose_power();
+    let began = Instant::now();
+    while !world.server.connections().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is never let go");
+        world.far.wait(INTERVAL).unwrap();
+        world.server.serve(&mut world.far);
+    }
+}
+
+#[test]
+fn who_is_there_and_says_nothing_is_kept() {
+    for device in [Fabric::device, unacknowledging] {
+        let fabric = Fabric::new();
+        let mut world = busy(fabric.clone(), [device(&fabric), device(&fabric)]);
+        world.near.keep_alive(Some(Duration::from_millis(5)));
+        // Its device answers, while nobody turns its driver.
+        assert!(told(&world.client, &mut world.near, LONG).is_empty());
+        assert!(world.near.counters(world.client.id()).unwrap().asked > 3);
+        let again = echo(&world.client, &mut world.near);
+        world.turn();
+        world.turn();
+        let events: Vec<_> = std::iter::from_fn(|| world.client.event(&mut world.near)).collect();
+        assert!(matches!(events[..], [ClientEvent::Answered { call, .. }] if call == again), "{events:?}");
+    }
+}
+
+/// Where the device says nothing of it, we do not wait for an answer for ever; where it does, it knows when to give up.
+#[test]
+fn an_answer_is_waited_for_where_the_device_gives_up_by_itself() {
+    for (device, ends) in [(Fabric::device as fn(&_) -> _, false), (unacknowledging, true)] {
+        let fabric = Fabric::with_delay(Duration::from_secs(1));
+        let mut world = World::on(
+            fabric.clone(),
+            [device(&fabric), device(&fabric)],
+            Config { retry_most: 1_000_000, ..Config::client() },
+            Config::server(),
+        );
+        world.near.keep_alive(Some(INTERVAL));
+        let call = echo(&world.client, &mut world.near);
+        world.turn();
+        world.turn();
+        let told = told(&world.client, &mut world.near, LONG);
+        let ended = told.iter().any(|event| matches!(event, ClientEvent::Closed { why: Reason::Lost, .. }));
+        assert_eq!(ended, ends, "{told:?}");
+        world.client.cancel(&mut world.near, call);
+    }
+}
+
+#[test]
+fn who_has_nobody_to_ask_sleeps() {
+    let fabric = Fabric::new();
+    let World { client, mut near, mut far, .. } = busy(fabric.clone(), [fabric.device(), fabric.device()]);
+    near.keep_alive(Some(INTERVAL));
+    far.turn().unwrap();
+    let sleeps = |driver: &mut Driver<SoftwareDevice>| {
+        let began = Instant::now();
+        assert!(!driver.wait(LONG).unwrap(), "nothing happens");
+        began.elapsed() >= LONG
+    };
+    near.forget(client.id());
+    sleeps(&mut near);
+    assert!(sleeps(&mut near), "there is nobody any more");
+}
