@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{CallError, Config, ConfigError, Reason, ReplyError, Role, Served, Session};
+use rpcrdma_proto::connection::{CallError, Config, Reason, ReplyError, Role, Served, Session};
 use rpcrdma_proto::placement::{Segment, Structure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -35,7 +35,7 @@ use shared::Shared;
 pub use told::{Counters, GivenBack, Memory, Payload, Placed};
 pub(crate) use told::{Refused, Request, Told, Unanswered};
 
-use crate::memory::{Budget, MemoryError, Pool};
+use crate::memory::{Budget, Pool};
 use crate::provider::{Completion, CompletionQueue as _, Device, Manager as _, VerbError};
 use crate::queue::{Batch, SLICES, is_shared, tag};
 

@@ -3,11 +3,12 @@
 //! A slot is a future that lives as long as the server: it waits for a call, lets the service answer it, and waits again. So a call
 //! allocates nothing, and the handlers that run at once are as many as there are slots; further calls wait for one.
 
+mod server;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,13 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use rpcrdma_proto::connection::{Config, Served};
+use rpcrdma_proto::connection::Served;
 
 use crate::calls::{Arrival, admitted, taken};
-use crate::driver::{Driver, DriverError, Id, Message, WriteError, Writer};
-use crate::peers::Peers;
+use crate::driver::{Driver, Id, Message, WriteError, Writer};
 use crate::provider::Device;
 use crate::rpc::{self, Call, Denial};
+pub use server::AsyncServer;
 
 /// A service whose answers may take their time: the procedures of one program.
 pub trait AsyncService: 'static {
@@ -47,21 +48,21 @@ pub trait AsyncService: 'static {
     fn call(&self, from: Id, call: &Call<'_>, results: &mut Writer<'_>) -> impl Future<Output = Result<(), Denial>>;
 }
 
-/// A server whose handlers are futures, on a driver. [`Local::serve`](crate::local::Local::serve) takes it.
-pub struct AsyncServer<S> {
+/// Handlers of one service, and the calls that wait for them.
+pub(crate) struct Handlers<S> {
     service: Rc<S>,
-    address: SocketAddr,
-    peers: Peers,
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// Slots that have answered.
+    answered: Vec<usize>,
     /// Calls that wait for a slot.
     waiting: VecDeque<(Id, Arrival)>,
     runner: Arc<Runner>,
 }
 
-impl<S> fmt::Debug for AsyncServer<S> {
+impl<S> fmt::Debug for Handlers<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AsyncServer({}, {} slots)", self.address, self.slots.len())
+        write!(f, "Handlers({})", self.slots.len())
     }
 }
 
@@ -73,7 +74,7 @@ struct Slot {
     waker: Waker,
 }
 
-/// What lies between a slot and its server.
+/// What lies between a slot and who gives it calls.
 #[derive(Default)]
 struct Desk {
     call: Option<(Id, Arrival)>,
@@ -118,63 +119,17 @@ impl Wake for Flag {
     }
 }
 
-impl<S: AsyncService> AsyncServer<S> {
-    /// A server at an address (port 0 asks for any), with so many handlers at once.
-    ///
-    /// # Errors
-    /// The settings make no sense, or the address can't be had.
-    pub fn bind<D: Device>(
-        driver: &mut Driver<D>,
-        address: SocketAddr,
-        config: Config,
-        service: S,
-        handlers: usize,
-    ) -> Result<Self, DriverError> {
+impl<S: AsyncService> Handlers<S> {
+    pub(crate) fn new(service: S, handlers: usize) -> Self {
         let (service, runner) = (Rc::new(service), Arc::new(Runner::default()));
         let slots: Vec<Slot> = (0..handlers.max(1)).map(|_| Slot::new(service.clone(), runner.clone())).collect();
         let free = (0..slots.len()).rev().collect();
-        Ok(Self {
-            service,
-            address: driver.listen(address, config)?,
-            peers: Peers::default(),
-            slots,
-            free,
-            waiting: VecDeque::new(),
-            runner,
-        })
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Self { service, slots, free, answered: Vec::new(), waiting: VecDeque::new(), runner }
     }
 
     /// The service.
-    #[must_use]
-    pub fn service(&self) -> &S {
+    pub(crate) fn service(&self) -> &S {
         &self.service
-    }
-
-    /// Takes what has come since the last turn of the driver, lets the handlers go on, and sends the replies: how much has happened.
-    pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
-        let Self { peers, waiting, .. } = self;
-        let items = self.service.takes_items();
-        let mut count = peers.take(driver, |driver, id, arrival| {
-            waiting.extend(taken(driver, id, arrival, items).map(|arrival| (id, arrival)));
-        });
-        loop {
-            count += self.hand_out(driver);
-            let ended = self.poll(driver);
-            count += ended;
-            if ended == 0 || self.waiting.is_empty() {
-                break;
-            }
-        }
-        if count > 0 {
-            driver.flush();
-        }
-        count
     }
 
     /// The task that is to be woken when a handler can go on.
@@ -182,8 +137,14 @@ impl<S: AsyncService> AsyncServer<S> {
         self.runner.register(runner);
     }
 
-    /// Gives the calls that wait to slots that are free. What no service sees is answered at once.
-    fn hand_out<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+    /// Takes a call, which waits for a slot.
+    pub(crate) fn offer<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival) {
+        let items = self.service.takes_items();
+        self.waiting.extend(taken(driver, id, arrival, items).map(|arrival| (id, arrival)));
+    }
+
+    /// Gives the calls that wait to slots that are free: how many. What no service sees is answered at once.
+    pub(crate) fn hand_out<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let mut count = 0;
         while let (Some(free), false) = (self.free.last().copied(), self.waiting.is_empty()) {
             let Some((id, arrival)) = self.waiting.pop_front() else { break };
@@ -201,21 +162,30 @@ impl<S: AsyncService> AsyncServer<S> {
         count
     }
 
-    /// Lets the handlers go on that can: how many calls they have answered.
-    fn poll<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
-        let mut count = 0;
+    /// Lets the handlers go on that can. Nothing of the driver is held meanwhile: they may use it.
+    pub(crate) fn poll(&mut self) {
         for (number, slot) in self.slots.iter_mut().enumerate() {
             if !slot.flag.ready.swap(false, Ordering::AcqRel) {
                 continue;
             }
             // It never ends.
             let _: Poll<()> = slot.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
+            if slot.desk.borrow().reply.is_some() {
+                self.answered.push(number);
+            }
+        }
+    }
+
+    /// Hands over what they have answered: how many calls.
+    pub(crate) fn reply<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        let count = self.answered.len();
+        for number in self.answered.drain(..) {
+            let Some(slot) = self.slots.get(number) else { continue };
             let mut desk = slot.desk.borrow_mut();
             if let Some((id, call)) = desk.reply.take() {
                 // The call may have ended meanwhile, with its connection.
                 let _ = driver.reply_with(id, call, &mut desk.message);
                 self.free.push(number);
-                count += 1;
             }
         }
         count
@@ -271,7 +241,7 @@ async fn answer<S: AsyncService>(
 async fn next(desk: &RefCell<Desk>) -> (Id, Arrival) {
     std::future::poll_fn(|_| match desk.borrow_mut().call.take() {
         Some(call) => Poll::Ready(call),
-        // The server sets its flag when there is one.
+        // Its flag is set when there is one.
         None => Poll::Pending,
     })
     .await

@@ -14,10 +14,12 @@ use std::task::{Context, Poll, Waker};
 
 use rpcrdma_proto::connection::{Config, Session};
 
-use crate::client::{self, Answered, Call, CallId, ClientError, ClientEvent};
+use crate::calls::event;
+use crate::client::{self, Answered, Arrival, Call, CallId, ClientError, ClientEvent};
 use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, WriteError, Writer};
-use crate::handlers::{AsyncServer, AsyncService};
+use crate::handlers::{AsyncServer, AsyncService, Handlers};
 use crate::memory::Pool;
+use crate::peers::call_back;
 use crate::provider::Device;
 use crate::rpc::Credentials;
 
@@ -34,23 +36,49 @@ impl<D: Device> Clone for Local<D> {
 #[derive(Debug)]
 struct Shared<D: Device> {
     driver: Driver<D>,
-    clients: Vec<Waiting>,
-    /// Which client a connection is of.
-    by_id: HashMap<Id, usize>,
-    server: Option<Box<dyn Serves<D>>>,
+    /// The connections of clients, each with the place of its service among those below, if it has one.
+    clients: HashMap<Id, Option<usize>>,
+    calls: HashMap<(Id, CallId), State>,
+    /// Servers, and services of clients. One whose handlers go on is out.
+    services: Vec<Option<Box<dyn Serves<D>>>>,
     /// Who turns the driver, when it sleeps.
     runner: Option<Waker>,
 }
 
-/// A server that is turned with its driver.
+/// What is turned with its driver: a server, or the service of a client.
 trait Serves<D: Device>: fmt::Debug {
-    fn serve(&mut self, driver: &mut Driver<D>) -> usize;
+    /// Takes what has come to a server, and gives handlers what has come: how much.
+    fn take(&mut self, driver: &mut Driver<D>) -> usize;
+    /// Takes a call of a client's server.
+    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival);
+    /// What became of a server's calls.
+    fn event(&mut self) -> Option<(Id, ClientEvent)>;
+    /// Lets handlers go on, which may use the driver.
+    fn poll(&mut self);
+    /// Hands over what they have answered: how many calls.
+    fn reply(&mut self, driver: &mut Driver<D>) -> usize;
     fn register(&self, runner: &Waker);
 }
 
-impl<D: Device, S: AsyncService> Serves<D> for AsyncServer<S> {
-    fn serve(&mut self, driver: &mut Driver<D>) -> usize {
-        Self::serve(self, driver)
+impl<D: Device, S: AsyncService> Serves<D> for Handlers<S> {
+    fn take(&mut self, driver: &mut Driver<D>) -> usize {
+        self.hand_out(driver)
+    }
+
+    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival) {
+        Self::offer(self, driver, id, arrival);
+    }
+
+    fn event(&mut self) -> Option<(Id, ClientEvent)> {
+        None
+    }
+
+    fn poll(&mut self) {
+        Self::poll(self);
+    }
+
+    fn reply(&mut self, driver: &mut Driver<D>) -> usize {
+        Self::reply(self, driver)
     }
 
     fn register(&self, runner: &Waker) {
@@ -58,11 +86,30 @@ impl<D: Device, S: AsyncService> Serves<D> for AsyncServer<S> {
     }
 }
 
-/// A client, and who waits for its calls.
-#[derive(Debug)]
-struct Waiting {
-    client: client::Client,
-    calls: HashMap<CallId, State>,
+impl<D: Device, S: AsyncService> Serves<D> for AsyncServer<S> {
+    fn take(&mut self, driver: &mut Driver<D>) -> usize {
+        Self::take(self, driver)
+    }
+
+    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival) {
+        self.handlers().offer(driver, id, arrival);
+    }
+
+    fn event(&mut self) -> Option<(Id, ClientEvent)> {
+        Self::event(self)
+    }
+
+    fn poll(&mut self) {
+        self.handlers().poll();
+    }
+
+    fn reply(&mut self, driver: &mut Driver<D>) -> usize {
+        self.handlers().reply(driver)
+    }
+
+    fn register(&self, runner: &Waker) {
+        Self::register(self, runner);
+    }
 }
 
 /// How far a future is.
@@ -81,7 +128,7 @@ enum State {
 #[derive(Debug)]
 pub struct Client<D: Device> {
     local: Local<D>,
-    number: usize,
+    client: client::Client,
 }
 
 impl<D: Device> Local<D> {
@@ -90,9 +137,9 @@ impl<D: Device> Local<D> {
     pub fn new(driver: Driver<D>) -> Self {
         Self(Rc::new(RefCell::new(Shared {
             driver,
-            clients: Vec::new(),
-            by_id: HashMap::new(),
-            server: None,
+            clients: HashMap::new(),
+            calls: HashMap::new(),
+            services: Vec::new(),
             runner: None,
         })))
     }
@@ -109,18 +156,49 @@ impl<D: Device> Local<D> {
     ) -> Result<Client<D>, DriverError> {
         let mut shared = self.0.borrow_mut();
         let client = client::Client::connect(&mut shared.driver, server, config, credentials)?;
-        let number = shared.clients.len();
-        shared.by_id.insert(client.id(), number);
-        shared.clients.push(Waiting { client, calls: HashMap::new() });
+        shared.clients.insert(client.id(), None);
         shared.wake();
-        Ok(Client { local: self.clone(), number })
+        Ok(Client { local: self.clone(), client })
     }
 
-    /// Serves with `async` handlers from now on.
+    /// Serves with `async` handlers from now on. They may use all of this: make calls as clients, or
+    /// [call back](Self::call_back).
+    ///
+    /// A service that has a clone of this, or of one of its clients, keeps it there until [`Self::stop`].
     pub fn serve<S: AsyncService>(&self, server: AsyncServer<S>) {
+        self.0.borrow_mut().add(Box::new(server));
+    }
+
+    /// Gives up all servers and services: their handlers are dropped where they are, and calls that come are not answered.
+    pub fn stop(&self) {
+        let services = std::mem::take(&mut self.0.borrow_mut().services);
+        self.0.borrow_mut().clients.values_mut().for_each(|service| *service = None);
+        // What handlers were waiting for is dropped with them, and gives itself up here.
+        drop(services);
+    }
+
+    /// Calls back, by a connection to one of the servers here, a client that has said that it takes that
+    /// ([`AsyncService::is_ready`]): the future ends with the reply.
+    pub fn call_back(
+        &self,
+        to: Id,
+        call: Call,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Reply<D> {
+        self.begin(to, |driver| call_back(driver, to, call, write))
+    }
+
+    fn begin(&self, id: Id, begin: impl FnOnce(&mut Driver<D>) -> Result<CallId, GivenBack<ClientError>>) -> Reply<D> {
         let mut shared = self.0.borrow_mut();
-        shared.server = Some(Box::new(server));
+        let state = match begin(&mut shared.driver) {
+            Ok(call) => {
+                shared.calls.insert((id, call), State::Open(None));
+                Begun::Call(id, call)
+            }
+            Err(refused) => Begun::Refused(Some(refused)),
+        };
         shared.wake();
+        Reply { local: self.clone(), state }
     }
 
     /// The pool of registered buffers.
@@ -129,22 +207,60 @@ impl<D: Device> Local<D> {
         self.0.borrow().driver.pool().clone()
     }
 
-    /// Uses the driver, to serve with it for example; `f` must not wait for anything.
+    /// Uses the driver, to serve with it for example; `f` must not wait for anything, nor use this.
     pub fn with_driver<R>(&self, f: impl FnOnce(&mut Driver<D>) -> R) -> R {
         f(&mut self.0.borrow_mut().driver)
     }
 
-    /// Turns the driver once and tells whoever waits: how much has happened.
+    /// Turns the driver once, tells whoever waits, and lets handlers go on: how much has happened. Not to be used by them.
     ///
     /// # Errors
     /// The driver can't go on.
     pub fn turn(&self) -> Result<usize, DriverError> {
         let mut shared = self.0.borrow_mut();
-        let count = shared.driver.turn()?;
-        let told = shared.tell();
-        let Shared { driver, server, .. } = &mut *shared;
-        let served = server.as_mut().map_or(0, |server| server.serve(driver));
-        Ok(count + told + served)
+        let mut count = shared.driver.turn()? + shared.tell();
+        let services = shared.services.len();
+        drop(shared);
+        for place in 0..services {
+            count += self.attend(place);
+        }
+        Ok(count)
+    }
+
+    /// Lets the handlers of a service go on, and sends their replies: how much has happened.
+    fn attend(&self, place: usize) -> usize {
+        let mut shared = self.0.borrow_mut();
+        let Some(mut service) = shared.services.get_mut(place).and_then(Option::take) else { return 0 };
+        let mut count = 0;
+        loop {
+            let taken = service.take(&mut shared.driver);
+            while let Some((id, event)) = service.event() {
+                shared.ended(id, event);
+                count += 1;
+            }
+            // Handlers may use what is ours.
+            drop(shared);
+            service.poll();
+            shared = self.0.borrow_mut();
+            let answered = service.reply(&mut shared.driver);
+            count += taken + answered;
+            // Who has answered takes the next call that waits.
+            if answered == 0 {
+                break;
+            }
+        }
+        if count > 0 {
+            shared.driver.flush();
+        }
+        match shared.services.get_mut(place).filter(|place| place.is_none()) {
+            Some(place) => *place = Some(service),
+            // All were given up meanwhile; what handlers wait for needs what is ours as it is dropped.
+            None => {
+                drop(shared);
+                drop(service);
+            }
+        }
+        count
     }
 
     /// Lets this task be woken when there is something new to be done.
@@ -153,9 +269,7 @@ impl<D: Device> Local<D> {
         if !shared.runner.as_ref().is_some_and(|waker| waker.will_wake(runner)) {
             shared.runner = Some(runner.clone());
         }
-        if let Some(server) = &shared.server {
-            server.register(runner);
-        }
+        shared.services.iter().flatten().for_each(|service| service.register(runner));
     }
 }
 
@@ -166,43 +280,62 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Tells the futures what has become of their calls.
+    /// Adds a server or a service: its place.
+    fn add(&mut self, service: Box<dyn Serves<D>>) -> usize {
+        self.services.push(Some(service));
+        self.wake();
+        self.services.len() - 1
+    }
+
+    /// Takes what has come to clients, and tells the futures what has become of their calls: how much.
     fn tell(&mut self) -> usize {
         let mut count = 0;
         while let Some(id) = self.driver.ready() {
             // Others may have made clients, too, by `with_driver`.
-            let number = self.by_id.get(&id).copied();
-            let Some(Waiting { client, calls }) = number.and_then(|number| self.clients.get_mut(number)) else {
-                continue;
-            };
-            while let Some(event) = client.event(&mut self.driver) {
+            let Some(service) = self.clients.get(&id).copied() else { continue };
+            while let Some(told) = self.driver.event(id) {
                 count += 1;
-                let (call, result) = match event {
-                    ClientEvent::Answered { call, answer } => (call, Ok(answer)),
-                    ClientEvent::Failed { call, why } => (call, Err(why)),
-                    ClientEvent::CalledBack(arrival) => {
-                        if let Some(session) = self.driver.session_mut(client.id()) {
-                            // It has ended already if its connection is gone.
-                            let _ = session.decline(arrival.call);
-                        }
-                        continue;
-                    }
-                    ClientEvent::Ready(_) | ClientEvent::Closed { .. } => continue,
-                };
-                let memory = client.take_memory(&mut self.driver, call);
-                match calls.remove(&call) {
-                    Some(State::Open(waker)) => {
-                        calls.insert(call, State::Ended(result, memory));
-                        if let Some(waker) = waker {
-                            waker.wake();
-                        }
-                    }
-                    // What nobody waits for gives its memory back to where it came from.
-                    _ => drop(memory),
+                match event(told) {
+                    ClientEvent::CalledBack(arrival) => self.called_back(id, service, arrival),
+                    event => self.ended(id, event),
                 }
             }
         }
         count
+    }
+
+    /// Gives a call to its service; without one it is not answered.
+    fn called_back(&mut self, id: Id, service: Option<usize>, arrival: Arrival) {
+        let service = service.and_then(|place| self.services.get_mut(place)).and_then(Option::as_mut);
+        match service {
+            Some(service) => service.offer(&mut self.driver, id, arrival),
+            None => {
+                if let Some(session) = self.driver.session_mut(id) {
+                    // It has ended already if its connection is gone.
+                    let _ = session.decline(arrival.call);
+                }
+            }
+        }
+    }
+
+    /// Tells the future of a call that it has ended.
+    fn ended(&mut self, id: Id, event: ClientEvent) {
+        let (call, result) = match event {
+            ClientEvent::Answered { call, answer } => (call, Ok(answer)),
+            ClientEvent::Failed { call, why } => (call, Err(why)),
+            ClientEvent::Ready(_) | ClientEvent::Closed { .. } | ClientEvent::CalledBack(_) => return,
+        };
+        let memory = self.driver.take_memory(id, call.0);
+        match self.calls.remove(&(id, call)) {
+            Some(State::Open(waker)) => {
+                self.calls.insert((id, call), State::Ended(result, memory));
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            // What nobody waits for gives its memory back to where it came from.
+            _ => drop(memory),
+        }
     }
 }
 
@@ -212,33 +345,21 @@ impl<D: Device> Client<D> {
     /// Dropping the future cancels the call: its memory is given back to where it came from when it is out of the server's
     /// reach.
     pub fn call(&self, call: Call, write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>) -> Reply<D> {
+        self.local.begin(self.client.id(), |driver| self.client.call(driver, call, write))
+    }
+
+    /// Answers the server's calls from now on, by so many handlers at once; without, they are not answered. The settings have to
+    /// leave room for them (`Config::serve`), and the server has to know that it may call.
+    pub fn serve<S: AsyncService>(&self, service: S, handlers: usize) {
         let mut shared = self.local.0.borrow_mut();
-        let Shared { driver, clients, .. } = &mut *shared;
-        let begun = match clients.get_mut(self.number) {
-            Some(waiting) => waiting.client.call(driver, call, write).inspect(|call| {
-                waiting.calls.insert(*call, State::Open(None));
-            }),
-            None => unreachable_client(call),
-        };
-        shared.wake();
-        let state = match begun {
-            Ok(call) => Begun::Call(call),
-            Err(refused) => Begun::Refused(Some(refused)),
-        };
-        Reply { local: self.local.clone(), number: self.number, state }
+        let place = shared.add(Box::new(Handlers::new(service, handlers)));
+        shared.clients.insert(self.client.id(), Some(place));
     }
 
     /// Looks at the engine of its connection: version, properties, counters.
     pub fn session<R>(&self, f: impl FnOnce(&Session) -> R) -> Option<R> {
-        let shared = self.local.0.borrow();
-        shared.clients.get(self.number).and_then(|waiting| waiting.client.session(&shared.driver)).map(f)
+        self.client.session(&self.local.0.borrow().driver).map(f)
     }
-}
-
-/// Clients are never taken away from their driver.
-fn unreachable_client(call: Call) -> Result<CallId, GivenBack<ClientError>> {
-    let memory = Box::new(Memory { results: call.results, ..Memory::default() });
-    Err(GivenBack { why: ClientError::Call(rpcrdma_proto::connection::CallError::Closed), memory })
 }
 
 /// The reply to a call, to be awaited.
@@ -246,13 +367,12 @@ fn unreachable_client(call: Call) -> Result<CallId, GivenBack<ClientError>> {
 #[must_use = "a call whose future is dropped is cancelled"]
 pub struct Reply<D: Device> {
     local: Local<D>,
-    number: usize,
     state: Begun,
 }
 
 #[derive(Debug)]
 enum Begun {
-    Call(CallId),
+    Call(Id, CallId),
     Refused(Option<GivenBack<ClientError>>),
 }
 
@@ -260,25 +380,19 @@ impl<D: Device> Future for Reply<D> {
     type Output = Result<(Answered, Memory), GivenBack<ClientError>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (local, number) = (self.local.clone(), self.number);
-        match &mut self.state {
-            Begun::Refused(refused) => match refused.take() {
-                Some(refused) => Poll::Ready(Err(refused)),
-                None => Poll::Pending,
-            },
-            Begun::Call(call) => {
-                let mut shared = local.0.borrow_mut();
-                let Some(waiting) = shared.clients.get_mut(number) else { return Poll::Pending };
-                match waiting.calls.remove(call) {
-                    Some(State::Ended(Ok(answered), memory)) => Poll::Ready(Ok((answered, memory))),
-                    Some(State::Ended(Err(why), memory)) => {
-                        Poll::Ready(Err(GivenBack { why, memory: Box::new(memory) }))
-                    }
-                    _ => {
-                        waiting.calls.insert(*call, State::Open(Some(context.waker().clone())));
-                        Poll::Pending
-                    }
-                }
+        let (id, call) = match &mut self.state {
+            Begun::Refused(refused) => {
+                return refused.take().map_or(Poll::Pending, |refused| Poll::Ready(Err(refused)));
+            }
+            Begun::Call(id, call) => (*id, *call),
+        };
+        let calls = &mut self.local.0.borrow_mut().calls;
+        match calls.remove(&(id, call)) {
+            Some(State::Ended(Ok(answered), memory)) => Poll::Ready(Ok((answered, memory))),
+            Some(State::Ended(Err(why), memory)) => Poll::Ready(Err(GivenBack { why, memory: Box::new(memory) })),
+            _ => {
+                calls.insert((id, call), State::Open(Some(context.waker().clone())));
+                Poll::Pending
             }
         }
     }
@@ -286,13 +400,13 @@ impl<D: Device> Future for Reply<D> {
 
 impl<D: Device> Drop for Reply<D> {
     fn drop(&mut self) {
-        let Begun::Call(call) = self.state else { return };
+        let Begun::Call(id, call) = self.state else { return };
         let mut shared = self.local.0.borrow_mut();
-        let Shared { driver, clients, .. } = &mut *shared;
-        let Some(waiting) = clients.get_mut(self.number) else { return };
-        if let Some(State::Open(_)) = waiting.calls.remove(&call) {
-            waiting.calls.insert(call, State::Detached);
-            waiting.client.cancel(driver, call);
+        if let Some(State::Open(_)) = shared.calls.remove(&(id, call)) {
+            shared.calls.insert((id, call), State::Detached);
+            if let Some(session) = shared.driver.session_mut(id) {
+                session.cancel(call.0);
+            }
             shared.wake();
         }
     }

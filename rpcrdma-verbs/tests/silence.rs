@@ -1,6 +1,7 @@
 //! Peers that say nothing any more: connections are kept alive, and those of the dead end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 mod world;
 

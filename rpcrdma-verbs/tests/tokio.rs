@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rpcrdma_proto::connection::{Config, Failure};
-use rpcrdma_verbs::client::{Call, ClientError};
+use rpcrdma_verbs::client::{self, Call, ClientError, ClientEvent};
 use rpcrdma_verbs::driver::{Driver, Id, Writer};
 use rpcrdma_verbs::handlers::AsyncServer;
 use rpcrdma_verbs::handlers::AsyncService;
@@ -102,4 +102,177 @@ fn handlers_take_their_time_beside_each_other() {
         }
         assert!(began.elapsed() >= Duration::from_millis(40), "more handlers than there are");
     });
+}
+
+/// A driver with its own budget, turned by this thread.
+fn local(fabric: &std::sync::Arc<Fabric>, budget: &Budget) -> Local<SoftwareDevice> {
+    let local = Local::new(Driver::new(&fabric.device(), budget, 4096).unwrap());
+    spawn_local(rpcrdma_verbs::tokio::run(local.clone()));
+    local
+}
+
+/// Runs a test that makes its own ends.
+fn with_fabric<F: Future<Output = ()>>(test: impl FnOnce(std::sync::Arc<Fabric>) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        tokio::time::timeout(Duration::from_secs(20), test(Fabric::new())).await.unwrap();
+    });
+}
+
+fn any() -> std::net::SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Asks another server for each of its answers.
+struct Proxy(Client<SoftwareDevice>);
+
+impl AsyncService for Proxy {
+    fn program(&self) -> u32 {
+        7
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    async fn call(&self, _: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        let asked = Call { largest_results: 64, ..Call::to(7, 1, call.procedure.number) };
+        let reply = self.0.call(asked, |writer| {
+            writer.octets(call.arguments);
+            Ok(())
+        });
+        let (answer, _) = reply.await.map_err(|_| Denial::System)?;
+        results.octets(answer.results());
+        Ok(())
+    }
+}
+
+#[test]
+fn handlers_make_calls_by_the_driver_that_serves() {
+    with_fabric(|fabric| async move {
+        let budgets = [0; 3].map(|_| Budget::new(1 << 26));
+        let [near, middle, far] = budgets.each_ref().map(|budget| local(&fabric, budget));
+        let backend = far.with_driver(|driver| AsyncServer::bind(driver, any(), Config::server(), Echo, 2)).unwrap();
+        let client = middle.connect(backend.address(), Config::client(), Credentials::none()).unwrap();
+        far.serve(backend);
+        let proxy = middle.with_driver(|driver| AsyncServer::bind(driver, any(), Config::server(), Proxy(client), 4));
+        let proxy = proxy.unwrap();
+        let client = near.connect(proxy.address(), Config::client(), Credentials::none()).unwrap();
+        middle.serve(proxy);
+        let calls: Vec<_> = (0u32..20)
+            .map(|number| client.call(Call::to(7, 1, 1 + number % 2), |writer| writer.put(&number).map(|_| ())))
+            .collect();
+        for (number, call) in (0u32..).zip(calls) {
+            assert_eq!(call.await.unwrap().0.results(), number.to_be_bytes());
+        }
+        // What a handler waits for when all is given up goes with it.
+        let slow = client.call(Call { timeout: Some(Duration::from_millis(200)), ..Call::to(7, 1, 2) }, |_| Ok(()));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        middle.stop();
+        assert!(matches!(slow.await.unwrap_err().why, ClientError::Transport(Failure::TimedOut)));
+    });
+}
+
+/// Program 9: procedure 1 says that its caller takes calls, 2 answers what that caller answers.
+struct Asks(Local<SoftwareDevice>);
+
+impl AsyncService for Asks {
+    fn program(&self) -> u32 {
+        9
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    fn is_ready(&self, call: &rpc::Call<'_>) -> bool {
+        call.procedure.number == 1
+    }
+
+    async fn call(&self, from: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        if call.procedure.number == 1 {
+            return Ok(());
+        }
+        let asked = Call { largest_results: 64, ..Call::to(7, 1, 2) };
+        let reply = self.0.call_back(from, asked, |writer| {
+            writer.octets(call.arguments);
+            Ok(())
+        });
+        let (answer, _) = reply.await.map_err(|_| Denial::System)?;
+        results.octets(answer.results());
+        Ok(())
+    }
+}
+
+#[test]
+fn handlers_call_back_and_clients_answer_with_handlers() {
+    with_fabric(|fabric| async move {
+        let budgets = [0; 2].map(|_| Budget::new(1 << 26));
+        let [near, far] = budgets.each_ref().map(|budget| local(&fabric, budget));
+        let server = AsyncServer::bind::<SoftwareDevice>;
+        let server = far.with_driver(|driver| server(driver, any(), Config::server(), Asks(far.clone()), 4)).unwrap();
+        let client = near.connect(server.address(), Config::client(), Credentials::none()).unwrap();
+        far.serve(server);
+        let ask = |number: u32| client.call(Call::to(9, 1, 2), |writer| writer.put(&number).map(|_| ()));
+        // Nobody is called who has not said that it takes calls.
+        assert!(matches!(ask(0).await.unwrap_err().why, ClientError::Reply(_)));
+        client.call(Call::to(9, 1, 1), |_| Ok(())).await.unwrap();
+        client.serve(Echo, 2);
+        let calls: Vec<_> = (0u32..10).map(ask).collect();
+        for (number, call) in (0u32..).zip(calls) {
+            assert_eq!(call.await.unwrap().0.results(), number.to_be_bytes());
+        }
+        // One that waits for its caller, which is gone.
+        drop(ask(10));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        near.stop();
+        far.stop();
+    });
+}
+
+#[test]
+fn what_is_stopped_keeps_nothing() {
+    let budget = Budget::new(1 << 26);
+    with_fabric(|fabric| {
+        let budget = budget.clone();
+        async move {
+            let far = Local::new(Driver::new(&fabric.device(), &budget, 4096).unwrap());
+            let runs = spawn_local(rpcrdma_verbs::tokio::run(far.clone()));
+            let server = AsyncServer::bind::<SoftwareDevice>;
+            let server =
+                far.with_driver(|driver| server(driver, any(), Config::server(), Asks(far.clone()), 4)).unwrap();
+            let address = server.address();
+            far.serve(server);
+            let near_budget = Budget::new(1 << 26);
+            let client = local(&fabric, &near_budget).connect(address, Config::client(), Credentials::none()).unwrap();
+            client.call(Call::to(9, 1, 1), |_| Ok(())).await.unwrap();
+            assert!(budget.used() > 0);
+            far.stop();
+            runs.abort();
+            let _ = runs.await;
+        }
+    });
+    assert_eq!(budget.used(), 0);
+}
+
+/// On drivers as they are, without a runtime: the server turns once, and the client has its reply.
+#[test]
+fn replies_leave_with_serve() {
+    let fabric = Fabric::new();
+    let driver = || Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
+    let (mut near, mut far) = (driver(), driver());
+    let mut server = AsyncServer::bind(&mut far, any(), Config::server(), Echo, 2).unwrap();
+    let client = client::Client::connect(&mut near, server.address(), Config::client(), Credentials::none()).unwrap();
+    // The first has to connect, too.
+    for turns in [20, 1] {
+        let call = client.call(&mut near, Call::to(7, 1, 1), |_| Ok(())).unwrap();
+        for _ in 0..turns {
+            near.turn().unwrap();
+            far.turn().unwrap();
+            server.serve(&mut far);
+            near.turn().unwrap();
+        }
+        let events: Vec<_> = std::iter::from_fn(|| client.event(&mut near)).collect();
+        assert!(matches!(events.last(), Some(ClientEvent::Answered { call: of, .. }) if *of == call), "{events:?}");
+    }
 }

@@ -1,0 +1,120 @@
+//! A server whose service takes its time.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::task::Waker;
+
+use rpcrdma_proto::connection::Config;
+
+use super::{AsyncService, Handlers};
+use crate::calls::{Call, CallId, ClientError, ClientEvent};
+use crate::driver::{Driver, DriverError, GivenBack, Id, WriteError, Writer};
+use crate::peers::{Peers, call_back};
+use crate::provider::Device;
+
+/// A server whose handlers are futures, on a driver. [`Local::serve`](crate::local::Local::serve) takes it.
+pub struct AsyncServer<S> {
+    handlers: Handlers<S>,
+    address: SocketAddr,
+    peers: Peers,
+}
+
+impl<S> fmt::Debug for AsyncServer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AsyncServer({}, {:?})", self.address, self.handlers)
+    }
+}
+
+impl<S: AsyncService> AsyncServer<S> {
+    /// A server at an address (port 0 asks for any), with so many handlers at once.
+    ///
+    /// # Errors
+    /// The settings make no sense, or the address can't be had.
+    pub fn bind<D: Device>(
+        driver: &mut Driver<D>,
+        address: SocketAddr,
+        config: Config,
+        service: S,
+        handlers: usize,
+    ) -> Result<Self, DriverError> {
+        let address = driver.listen(address, config)?;
+        Ok(Self { handlers: Handlers::new(service, handlers), address, peers: Peers::default() })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its connections.
+    #[must_use]
+    pub fn connections(&self) -> &[Id] {
+        self.peers.connections()
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn service(&self) -> &S {
+        self.handlers.service()
+    }
+
+    /// Calls a client back, which has said that it takes that ([`AsyncService::is_ready`]). `event` tells how it ends. Where a
+    /// [`Local`](crate::local::Local) has the server, its [`call_back`](crate::local::Local::call_back) does it.
+    ///
+    /// # Errors
+    /// It can't begin: the client has not said so on this connection, for example.
+    pub fn call_back<D: Device>(
+        &self,
+        driver: &mut Driver<D>,
+        to: Id,
+        call: Call,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+    ) -> Result<CallId, GivenBack<ClientError>> {
+        call_back(driver, to, call, write)
+    }
+
+    /// Cuts a connection off, calls that came by it and were not answered included. Backward calls fail, as `event` tells.
+    /// Its client may connect again.
+    pub fn cut<D: Device>(&mut self, driver: &mut Driver<D>, connection: Id) {
+        self.peers.cut(driver, connection);
+    }
+
+    /// What became of a backward call.
+    pub fn event(&mut self) -> Option<(Id, ClientEvent)> {
+        self.peers.event()
+    }
+
+    /// Takes what has come since the last turn of the driver, lets the handlers go on, and sends the replies: how much has happened.
+    pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        let mut count = self.take(driver);
+        loop {
+            self.handlers.poll();
+            count += self.handlers.reply(driver);
+            // Who has answered takes the next call that waits.
+            if self.handlers.hand_out(driver) == 0 {
+                break;
+            }
+        }
+        if count > 0 {
+            driver.flush();
+        }
+        count
+    }
+
+    /// Takes what has come: how much.
+    pub(crate) fn take<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        let Self { peers, handlers, .. } = self;
+        let count = peers.take(driver, |driver, id, arrival| handlers.offer(driver, id, arrival));
+        count + handlers.hand_out(driver)
+    }
+
+    pub(crate) fn handlers(&mut self) -> &mut Handlers<S> {
+        &mut self.handlers
+    }
+
+    /// The task that is to be woken when a handler can go on.
+    pub(crate) fn register(&self, runner: &Waker) {
+        self.handlers.register(runner);
+    }
+}
