@@ -10,6 +10,7 @@ mod connection;
 mod error;
 pub(crate) mod exposure;
 mod handle;
+mod listening;
 mod message;
 mod shared;
 mod told;
@@ -29,6 +30,8 @@ use alive::Alive;
 use connection::{Connection, Wish};
 pub use error::DriverError;
 pub use handle::Handle;
+pub(crate) use listening::Listening;
+use listening::{Listener, Origin};
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
 use shared::Shared;
@@ -58,19 +61,15 @@ pub struct Driver<D: Device> {
     trusts: bool,
     pool: Pool<D>,
     device: D,
-    listening: HashMap<SocketAddr, Config>,
-    accepts: Option<Config>,
-    /// Connections that were accepted and not told yet.
-    accepted: Vec<Id>,
+    listeners: Vec<Listener>,
     /// Whether `flush` has brought about something to be told.
     flushed: bool,
     scratch: Scratch,
     taken: Vec<Completion>,
     /// Connections with something to do.
     dirty: Vec<Id>,
-    /// Connections with something to be told: of clients, and those that were accepted.
+    /// Connections of clients with something to be told.
     ready: VecDeque<Id>,
-    ready_accepted: VecDeque<Id>,
     /// No deadline of any connection is before this.
     next_due: u64,
     alive: Alive,
@@ -85,7 +84,7 @@ struct Slot<D: Device> {
     dirty: bool,
     /// Whether it is among those with something to be told.
     ready: bool,
-    server: Option<SocketAddr>,
+    origin: Origin,
     /// The number of its last queue pair.
     pair: Option<u32>,
     connection: Option<Box<Connection<D>>>,
@@ -149,15 +148,12 @@ impl<D: Device> Driver<D> {
             trusts: false,
             pool: Pool::new(device, budget),
             device: device.clone(),
-            listening: HashMap::new(),
-            accepts: None,
-            accepted: Vec::new(),
+            listeners: Vec::new(),
             flushed: false,
             scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
             taken: Vec::with_capacity(BATCH),
             dirty: Vec::new(),
             ready: VecDeque::new(),
-            ready_accepted: VecDeque::new(),
             next_due: u64::MAX,
             alive: Alive::new(),
             watcher: None,
@@ -227,18 +223,6 @@ impl<D: Device> Driver<D> {
         self.watcher = Some(Watcher(Box::new(watcher)));
     }
 
-    /// Listens at an address, and accepts connections with these settings. The address that it is.
-    ///
-    /// # Errors
-    /// The settings make no sense, or the address can't be had.
-    pub fn listen(&mut self, address: SocketAddr, config: Config) -> Result<SocketAddr, DriverError> {
-        self.check(&config)?;
-        let address = self.manager.listen(address)?;
-        self.listening.insert(address, config.clone());
-        self.accepts = Some(config);
-        Ok(address)
-    }
-
     /// Begins a session with a server.
     ///
     /// # Errors
@@ -251,7 +235,7 @@ impl<D: Device> Driver<D> {
         let invalidates = self.uses_windows() && self.device.capabilities().remote_invalidation();
         let remote_invalidation = config.remote_invalidation && invalidates;
         let session = Session::new(Config { role: Role::Client, seed, remote_invalidation, ..config })?;
-        self.insert(session, Some(server)).ok_or(DriverError::Full)
+        self.insert(session, Origin::Client(server)).ok_or(DriverError::Full)
     }
 
     fn check(&self, config: &Config) -> Result<(), DriverError> {
@@ -292,22 +276,6 @@ impl<D: Device> Driver<D> {
             }
         }
         None
-    }
-
-    /// The same for connections that were accepted.
-    pub(crate) fn ready_accepted(&mut self) -> Option<Id> {
-        while let Some(id) = self.ready_accepted.pop_front() {
-            if let Some(slot) = self.slot(id) {
-                slot.ready = false;
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// A connection that was accepted since the last time.
-    pub fn accepted(&mut self) -> Option<Id> {
-        self.accepted.pop()
     }
 
     /// The engine of a connection.
@@ -495,12 +463,12 @@ impl<D: Device> Driver<D> {
         sessions.filter_map(|connection| connection.session.poll_timeout()).fold(self.alive.due, u64::min)
     }
 
-    fn insert(&mut self, session: Session, server: Option<SocketAddr>) -> Option<Id> {
+    fn insert(&mut self, session: Session, origin: Origin) -> Option<Id> {
         let connection = Some(Box::new(Connection::new(session, REQUESTS as usize, self.uses_windows(), &self.pool)));
         let at = match self.free.pop() {
             Some(at) => {
                 if let Some(slot) = self.connections.get_mut(at as usize) {
-                    (slot.server, slot.connection, slot.dirty, slot.ready) = (server, connection, false, false);
+                    (slot.origin, slot.connection, slot.dirty, slot.ready) = (origin, connection, false, false);
                 }
                 at
             }
@@ -511,7 +479,7 @@ impl<D: Device> Driver<D> {
                     generation: 0,
                     dirty: false,
                     ready: false,
-                    server,
+                    origin,
                     pair: None,
                     connection,
                 });
@@ -618,8 +586,11 @@ impl<D: Device> Driver<D> {
         self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
         if !connection.events.is_empty() && !slot.ready {
             slot.ready = true;
-            let ready = if slot.server.is_some() { &mut self.ready } else { &mut self.ready_accepted };
-            ready.push_back(id);
+            let ready = match slot.origin {
+                Origin::Client(_) => Some(&mut self.ready),
+                Origin::Listener(number) => self.listeners.get_mut(number).map(|listener| &mut listener.ready),
+            };
+            ready.into_iter().for_each(|ready| ready.push_back(id));
         }
         match connection.wish.take() {
             None => {}

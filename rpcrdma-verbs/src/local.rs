@@ -41,6 +41,8 @@ struct Shared<D: Device> {
     calls: HashMap<(Id, CallId), State>,
     /// Servers, and services of clients. One whose handlers go on is out.
     services: Vec<Option<Box<dyn Serves<D>>>>,
+    /// Who waits until servers are drained.
+    draining: Vec<Waker>,
     /// Who turns the driver, when it sleeps.
     runner: Option<Waker>,
 }
@@ -57,6 +59,9 @@ trait Serves<D: Device>: fmt::Debug {
     fn poll(&mut self);
     /// Hands over what they have answered: how many calls.
     fn reply(&mut self, driver: &mut Driver<D>) -> usize;
+    /// Shuts a server down; whether it has done so.
+    fn drain(&mut self, driver: &mut Driver<D>);
+    fn is_drained(&self) -> bool;
     fn register(&self, runner: &Waker);
 }
 
@@ -79,6 +84,12 @@ impl<D: Device, S: AsyncService> Serves<D> for Handlers<S> {
 
     fn reply(&mut self, driver: &mut Driver<D>) -> usize {
         Self::reply(self, driver)
+    }
+
+    fn drain(&mut self, _: &mut Driver<D>) {}
+
+    fn is_drained(&self) -> bool {
+        true
     }
 
     fn register(&self, runner: &Waker) {
@@ -105,6 +116,14 @@ impl<D: Device, S: AsyncService> Serves<D> for AsyncServer<S> {
 
     fn reply(&mut self, driver: &mut Driver<D>) -> usize {
         self.handlers().reply(driver)
+    }
+
+    fn drain(&mut self, driver: &mut Driver<D>) {
+        Self::drain(self, driver);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.connections().is_empty()
     }
 
     fn register(&self, runner: &Waker) {
@@ -140,6 +159,7 @@ impl<D: Device> Local<D> {
             clients: HashMap::new(),
             calls: HashMap::new(),
             services: Vec::new(),
+            draining: Vec::new(),
             runner: None,
         })))
     }
@@ -167,6 +187,25 @@ impl<D: Device> Local<D> {
     /// A service that has a clone of this, or of one of its clients, keeps it there until [`Self::stop`].
     pub fn serve<S: AsyncService>(&self, server: AsyncServer<S>) {
         self.0.borrow_mut().add(Box::new(server));
+    }
+
+    /// Shuts all servers down ([`AsyncServer::drain`]): the future ends when none has a connection any more. Not to be awaited
+    /// by their handlers, whose calls keep their connections.
+    pub async fn drain(&self) {
+        {
+            let Shared { driver, services, .. } = &mut *self.0.borrow_mut();
+            services.iter_mut().flatten().for_each(|service| service.drain(driver));
+        }
+        std::future::poll_fn(|context| {
+            let mut shared = self.0.borrow_mut();
+            if shared.is_drained() {
+                return Poll::Ready(());
+            }
+            shared.draining.push(context.waker().clone());
+            shared.wake();
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Gives up all servers and services: their handlers are dropped where they are, and calls that come are not answered.
@@ -224,6 +263,10 @@ impl<D: Device> Local<D> {
         for place in 0..services {
             count += self.attend(place);
         }
+        let mut shared = self.0.borrow_mut();
+        if !shared.draining.is_empty() && shared.is_drained() {
+            shared.draining.drain(..).for_each(Waker::wake);
+        }
         Ok(count)
     }
 
@@ -278,6 +321,11 @@ impl<D: Device> Shared<D> {
         if let Some(runner) = self.runner.take() {
             runner.wake();
         }
+    }
+
+    /// Whether no server has a connection.
+    fn is_drained(&self) -> bool {
+        self.services.iter().all(|service| service.as_ref().is_some_and(|service| service.is_drained()))
     }
 
     /// Adds a server or a service: its place.

@@ -2,22 +2,41 @@
 //! time.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
-use rpcrdma_proto::connection::{Failure, Reason};
+use rpcrdma_proto::connection::{Config, Failure, Reason};
 
 use crate::calls::{Arrival, Call, CallId, ClientError, ClientEvent, begin, event};
-use crate::driver::{Driver, GivenBack, Id, Memory, Told, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Listening, Memory, Told, WriteError, Writer};
 use crate::provider::Device;
 use crate::rpc::Credentials;
 
 /// The connections to a server, and what became of its backward calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Peers {
+    listening: Listening,
     connections: Vec<Id>,
     events: VecDeque<(Id, ClientEvent)>,
 }
 
 impl Peers {
+    /// Of a server that listens at an address.
+    ///
+    /// # Errors
+    /// The settings make no sense, or the address can't be had.
+    pub(crate) fn bind<D: Device>(
+        driver: &mut Driver<D>,
+        address: SocketAddr,
+        config: Config,
+    ) -> Result<Self, DriverError> {
+        let listening = driver.listen(address, config)?;
+        Ok(Self { listening, connections: Vec::new(), events: VecDeque::new() })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listening.address
+    }
+
     pub(crate) fn connections(&self) -> &[Id] {
         &self.connections
     }
@@ -32,11 +51,11 @@ impl Peers {
         driver: &mut Driver<D>,
         mut arrived: impl FnMut(&mut Driver<D>, Id, Arrival),
     ) -> usize {
-        while let Some(id) = driver.accepted() {
+        while let Some(id) = driver.accepted(self.listening) {
             self.connections.push(id);
         }
         let mut count = 0;
-        while let Some(id) = driver.ready_accepted() {
+        while let Some(id) = driver.ready_accepted(self.listening) {
             while let Some(told) = driver.event(id) {
                 match told {
                     Told::Arrived { call, xid, message } => {
@@ -59,6 +78,21 @@ impl Peers {
             }
         }
         count
+    }
+
+    /// Takes no more connections, and lets those that are there end when what has come by them is answered.
+    pub(crate) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
+        driver.unlisten(self.listening);
+        while let Some(id) = driver.accepted(self.listening) {
+            self.connections.push(id);
+        }
+        for id in &self.connections {
+            if let Some(session) = driver.session_mut(*id) {
+                // A requester with many calls would never leave a moment without any.
+                session.grant_up_to(1);
+                session.drain();
+            }
+        }
     }
 
     /// Cuts a connection off.

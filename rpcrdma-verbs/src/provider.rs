@@ -443,6 +443,9 @@ pub trait Manager<D: Device> {
     /// The address is taken, or not ours.
     fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr>;
 
+    /// Listens there no more. Requests that were told can still be accepted.
+    fn unlisten(&mut self, address: SocketAddr);
+
     /// Begins to connect. Receives can be posted at once; `Established` tells when work can be.
     ///
     /// # Errors
@@ -510,6 +513,8 @@ pub enum ConnectionEvent<R> {
         private_data: Box<[u8]>,
         /// From where.
         peer: SocketAddr,
+        /// The address that was listened at.
+        listener: SocketAddr,
     },
     /// A connection is there.
     Established {

@@ -44,7 +44,6 @@ pub trait Service {
 #[derive(Debug)]
 pub struct Server<S> {
     service: S,
-    address: SocketAddr,
     peers: Peers,
 }
 
@@ -59,13 +58,13 @@ impl<S: Service> Server<S> {
         config: Config,
         service: S,
     ) -> Result<Self, DriverError> {
-        Ok(Self { service, address: driver.listen(address, config)?, peers: Peers::default() })
+        Ok(Self { service, peers: Peers::bind(driver, address, config)? })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.peers.address()
     }
 
     /// Its connections.
@@ -97,6 +96,13 @@ impl<S: Service> Server<S> {
     /// Its client may connect again.
     pub fn cut<D: Device>(&mut self, driver: &mut Driver<D>, connection: Id) {
         self.peers.cut(driver, connection);
+    }
+
+    /// Shuts down: takes no more connections, and ends each that is there when all calls that have come by it are answered, and
+    /// the replies have arrived. It is to be served until [`Self::connections`] has none; those that take too long can be
+    /// [cut](Self::cut). Clients have to connect elsewhere then.
+    pub fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
+        self.peers.drain(driver);
     }
 
     /// What became of a backward call.

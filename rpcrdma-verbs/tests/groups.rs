@@ -368,10 +368,10 @@ fn structures_that_the_device_does_not_take_are_refused(ground: &impl Ground) {
     };
     let head = Segment { length: 4096, align: 0, target: false };
     let odd = Segment { length: 4096, align: 8192, target: true };
-    assert!(matches!(driver.listen(address, with(&[head, odd])), Err(DriverError::Alignment)));
-    let many = [head; 16];
-    assert!(matches!(driver.listen(address, with(&many)), Err(DriverError::Segments { .. })));
-    assert!(driver.listen(address, with(&[head, head])).is_ok());
+    let mut bind = |segments: &[Segment]| Server::bind(&mut driver, address, with(segments), Store::default());
+    assert!(matches!(bind(&[head, odd]), Err(DriverError::Alignment)));
+    assert!(matches!(bind(&[head; 16]), Err(DriverError::Segments { .. })));
+    assert!(bind(&[head, head]).is_ok());
 }
 
 on_every_ground!(

@@ -276,3 +276,27 @@ fn replies_leave_with_serve() {
         assert!(matches!(events.last(), Some(ClientEvent::Answered { call: of, .. }) if *of == call), "{events:?}");
     }
 }
+
+#[test]
+fn what_has_come_is_answered_before_all_is_drained() {
+    with_fabric(|fabric| async move {
+        let budgets = [0; 2].map(|_| Budget::new(1 << 26));
+        let [near, far] = budgets.each_ref().map(|budget| local(&fabric, budget));
+        let server = far.with_driver(|driver| AsyncServer::bind(driver, any(), Config::server(), Echo, 2)).unwrap();
+        let client = near.connect(server.address(), Config::client(), Credentials::none()).unwrap();
+        far.serve(server);
+        client.call(Call::to(7, 1, 1), |_| Ok(())).await.unwrap();
+        // Two rounds of 20 ms.
+        let slow: Vec<_> = (0..4).map(|_| client.call(Call::to(7, 1, 2), |_| Ok(()))).collect();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let began = std::time::Instant::now();
+        far.drain().await;
+        assert!(began.elapsed() >= Duration::from_millis(20), "it waits for them");
+        for call in slow {
+            call.await.unwrap();
+        }
+        far.drain().await;
+        let late = Call { timeout: Some(Duration::from_millis(50)), ..Call::to(7, 1, 1) };
+        assert!(client.call(late, |_| Ok(())).await.is_err(), "nobody is there any more");
+    });
+}

@@ -8,7 +8,7 @@ mod ground;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::connection::{Config, Reason};
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
@@ -243,6 +243,106 @@ fn nobody_is_called_back_who_has_not_said_that_it_takes_that(ground: &impl Groun
     assert!(matches!(refused.why, rpcrdma_verbs::client::ClientError::NotReady), "{refused}");
 }
 
+fn servers_of_one_driver_have_their_own_clients(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config { serve: 3, ..Config::server() });
+    let block = Block { pool: world.far.pool().clone(), octets: vec![0xee; 16] };
+    let config = Config { serve: 5, ..Config::server() };
+    let mut second = Server::bind(&mut world.far, ground.address(), config, block).unwrap();
+    let other = Client::connect(&mut world.near, second.address(), Config::client(), Credentials::none()).unwrap();
+    let read = |writer: &mut Writer<'_>| writer.put(&8).map(|_| ());
+    let call = || Call { largest_results: 64, ..Call::to(PROGRAM, 1, READ) };
+    world.client.call(&mut world.near, call(), read).unwrap();
+    other.call(&mut world.near, call(), read).unwrap();
+    let (mut answers, began) = (Vec::new(), Instant::now());
+    while answers.len() < 2 && began.elapsed() < Duration::from_secs(60) {
+        world.near.turn().unwrap();
+        world.far.turn().unwrap();
+        second.serve(&mut world.far);
+        world.server.serve(&mut world.far);
+        for (number, client) in [&world.client, &other].into_iter().enumerate() {
+            while let Some(event) = client.event(&mut world.near) {
+                if let ClientEvent::Answered { answer, .. } = event {
+                    answers.push((number, answer.results().to_vec()));
+                }
+            }
+        }
+    }
+    answers.sort();
+    let data = |octet: fn(u32) -> u8| [&8u32.to_be_bytes()[..], &(0..8).map(octet).collect::<Vec<_>>()].concat();
+    assert_eq!(answers, [(0, data(|at| (at / 7).to_le_bytes()[0])), (1, data(|_| 0xee))]);
+    for (server, serve) in [(&world.server, 3), (&second, 5)] {
+        let [connection] = server.connections() else { panic!("one each") };
+        assert_eq!(world.far.session(*connection).unwrap().config().serve, serve);
+    }
+}
+
+/// Calls that have come are answered, and the answers arrive, before their connection ends. Nobody connects afterwards.
+fn a_server_that_drains_answers_what_has_come(ground: &impl Ground) {
+    let mut world = World::new(ground, Config { retry_most: 1_000_000, ..Config::client() }, Config::server());
+    world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    world.answer();
+    let octets = [0x5a; 600];
+    let echo = |writer: &mut Writer<'_>| {
+        writer.octets(&octets);
+        Ok(())
+    };
+    let call = || Call { largest_results: 600, ..Call::to(PROGRAM, 1, ECHO) };
+    let calls: Vec<_> = (0..8).map(|_| world.client.call(&mut world.near, call(), echo).unwrap()).collect();
+    let connection = world.server.connections()[0];
+    let began = Instant::now();
+    while world.far.session(connection).unwrap().open().1 < calls.len() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the calls do not come");
+        world.near.turn().unwrap();
+        world.far.turn().unwrap();
+    }
+    world.server.drain(&mut world.far);
+    for call in calls {
+        let (answered, answer) = world.answered();
+        assert_eq!((answered, answer.results()), (call, &octets[..]));
+    }
+    let closed = [world.next(), world.next()];
+    let [ClientEvent::Closed { why: Reason::Lost, .. }, ClientEvent::Closed { why: Reason::Unreachable, .. }] = closed
+    else {
+        panic!("the connection ends, and there is no other: {closed:?}");
+    };
+    assert!(world.server.connections().is_empty());
+}
+
+/// A client that never leaves its server without a call does not keep it from ending, and no call is lost.
+fn a_busy_server_drains(ground: &impl Ground) {
+    let config = Config { retry_most: 1_000_000, ..Config::client() };
+    let mut world = World::new(ground, config, Config::server());
+    let (mut open, mut answered, began) = (0, 0u32, Instant::now());
+    while answered < 100 || !world.server.connections().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
+        while open < 16 {
+            world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+            open += 1;
+        }
+        world.near.turn().unwrap();
+        world.far.turn().unwrap();
+        world.server.serve(&mut world.far);
+        while let Some(event) = world.client.event(&mut world.near) {
+            match event {
+                ClientEvent::Answered { .. } => (open, answered) = (open - 1, answered + 1),
+                ClientEvent::Failed { why, .. } => panic!("{why}"),
+                _ => {}
+            }
+        }
+        if answered >= 100 {
+            world.server.drain(&mut world.far);
+        }
+    }
+}
+
+/// The same over a distance, where what is sent is not there at once.
+#[test]
+fn a_distant_server_drains() {
+    let ground = ground::Software::at(Duration::from_millis(2));
+    a_server_that_drains_answers_what_has_come(&ground);
+    a_busy_server_drains(&ground);
+}
+
 on_every_ground! {
     a_null_call_is_answered_in_each_version,
     octets_come_back_as_they_went,
@@ -251,4 +351,7 @@ on_every_ground! {
     a_cancelled_call_takes_nothing_along,
     what_is_written_for_a_cancelled_call_costs_the_connection,
     nobody_is_called_back_who_has_not_said_that_it_takes_that,
+    servers_of_one_driver_have_their_own_clients,
+    a_server_that_drains_answers_what_has_come,
+    a_busy_server_drains,
 }

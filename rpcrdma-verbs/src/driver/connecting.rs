@@ -6,16 +6,17 @@ use tracing::debug;
 
 use super::connection::Connection;
 use super::shared::Shared;
-use super::{Driver, Id, REQUESTS};
+use super::{Driver, Id, Origin, REQUESTS};
 use crate::provider::{ConnectionEvent, Device, Manager, QueuePair as _, QueuePairConfig, Queues};
 use crate::queue::Endpoint;
 
 impl<D: Device> Driver<D> {
     /// Begins to connect.
     pub(super) fn begin(&mut self, id: Id, now: u64) {
-        let Some((server, config)) =
-            self.slot(id).and_then(|slot| Some((slot.server?, slot.connection.as_ref()?.session.config().clone())))
-        else {
+        let Some((server, config)) = self.slot(id).and_then(|slot| match (slot.origin, &slot.connection) {
+            (Origin::Client(server), Some(connection)) => Some((server, connection.session.config().clone())),
+            _ => None,
+        }) else {
             return;
         };
         let pair_config = self.pair_config(&config);
@@ -56,7 +57,12 @@ impl<D: Device> Driver<D> {
             count += 1;
             let now = self.now();
             match event {
-                ConnectionEvent::Requested { request, private_data, .. } => self.accept(request, &private_data, now),
+                ConnectionEvent::Requested { request, private_data, listener, .. } => {
+                    // Its request is rejected, as it is dropped, where nobody listens.
+                    if let Some(number) = self.listener(listener) {
+                        self.accept(request, number, &private_data, now);
+                    }
+                }
                 ConnectionEvent::Established { queue_pair, private_data } => {
                     let peer = PrivateData::find(&private_data);
                     self.with_pair(queue_pair, |connection| {
@@ -90,8 +96,14 @@ impl<D: Device> Driver<D> {
     }
 
     /// Accepts a connection: its receives are posted first.
-    fn accept(&mut self, request: <D::Manager as crate::provider::Manager<D>>::Request, private_data: &[u8], now: u64) {
-        let Some(config) = self.accepts.clone() else { return };
+    fn accept(
+        &mut self,
+        request: <D::Manager as crate::provider::Manager<D>>::Request,
+        listener: usize,
+        private_data: &[u8],
+        now: u64,
+    ) {
+        let Some(config) = self.listeners.get(listener).map(|listener| listener.config.clone()) else { return };
         let pair_config = self.pair_config(&config);
         let queues = Queues { completions: &self.completions, receives: self.shared.as_ref().map(Shared::queue) };
         let pair = match self.manager.prepare(&request, &pair_config, queues) {
@@ -101,7 +113,7 @@ impl<D: Device> Driver<D> {
         };
         let ours = config.private_data().encode();
         let Ok(session) = Session::new(Config { role: Role::Server, ..config.clone() }) else { return };
-        let Some(id) = self.insert(session, None) else { return };
+        let Some(id) = self.insert(session, Origin::Listener(listener)) else { return };
         self.attach(id, pair);
         if let Some(connection) = self.get_mut(id) {
             let _ = connection.session.connected(now, PrivateData::find(private_data));
@@ -115,10 +127,9 @@ impl<D: Device> Driver<D> {
             }
             _ => false,
         };
-        if accepted {
-            self.accepted.push(id);
-        } else {
-            self.forget(id);
+        match self.listeners.get_mut(listener) {
+            Some(listener) if accepted => listener.accepted.push(id),
+            _ => self.forget(id),
         }
     }
 

@@ -93,6 +93,8 @@ pub(crate) enum Work {
     Read(Served),
     /// The last window of a call was made unreachable.
     Fence(u32),
+    /// What goes after all else, before the connection is closed.
+    Last(Reason),
 }
 
 /// A call of ours.
@@ -308,7 +310,7 @@ impl<D: Device> Connection<D> {
     fn act(&mut self, action: Action, device: &D, pool: &Pool<D>) {
         match action {
             Action::Connect => self.wish = Some(Wish::Connect),
-            Action::Close { why } => self.wish = Some(Wish::Close(why)),
+            Action::Close { why } => self.close(why, pool),
             // What is shared the driver posts.
             Action::PostReceives { .. } if self.endpoint.as_ref().is_some_and(Endpoint::shares) => {}
             Action::PostReceives { count, size } => {
@@ -324,6 +326,15 @@ impl<D: Device> Connection<D> {
             Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
             Action::Gather { call, message } => self.gather(call, message, pool),
             Action::Free { message } => self.done_with(message),
+        }
+    }
+
+    /// Closes the connection: at once, unless what was sent is to be there first.
+    #[cold]
+    fn close(&mut self, why: Reason, pool: &Pool<D>) {
+        let waits = why == Reason::Drained && self.endpoint.as_ref().is_some_and(|endpoint| endpoint.under_way() > 0);
+        if !(waits && self.push_question(Work::Last(why), pool)) {
+            self.wish = Some(Wish::Close(why));
         }
     }
 
@@ -390,6 +401,7 @@ impl<D: Device> Connection<D> {
             Work::Read(call) if done => self.session.moved(call),
             Work::Fence(xid) if done => self.fenced(xid),
             Work::Fence(xid) => self.unfenced.push(xid),
+            Work::Last(why) => self.wish = Some(Wish::Close(why)),
             Work::Part | Work::Read(_) => {}
         }
     }

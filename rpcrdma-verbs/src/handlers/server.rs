@@ -15,13 +15,12 @@ use crate::provider::Device;
 /// A server whose handlers are futures, on a driver. [`Local::serve`](crate::local::Local::serve) takes it.
 pub struct AsyncServer<S> {
     handlers: Handlers<S>,
-    address: SocketAddr,
     peers: Peers,
 }
 
 impl<S> fmt::Debug for AsyncServer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AsyncServer({}, {:?})", self.address, self.handlers)
+        write!(f, "AsyncServer({}, {:?})", self.peers.address(), self.handlers)
     }
 }
 
@@ -37,14 +36,14 @@ impl<S: AsyncService> AsyncServer<S> {
         service: S,
         handlers: usize,
     ) -> Result<Self, DriverError> {
-        let address = driver.listen(address, config)?;
-        Ok(Self { handlers: Handlers::new(service, handlers), address, peers: Peers::default() })
+        let peers = Peers::bind(driver, address, config)?;
+        Ok(Self { handlers: Handlers::new(service, handlers), peers })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.peers.address()
     }
 
     /// Its connections.
@@ -78,6 +77,13 @@ impl<S: AsyncService> AsyncServer<S> {
     /// Its client may connect again.
     pub fn cut<D: Device>(&mut self, driver: &mut Driver<D>, connection: Id) {
         self.peers.cut(driver, connection);
+    }
+
+    /// Shuts down: takes no more connections, and ends each that is there when all calls that have come by it are answered, and
+    /// the replies have arrived. It is to be served until [`Self::connections`] has none; those that take too long can be
+    /// [cut](Self::cut). Clients have to connect elsewhere then.
+    pub fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
+        self.peers.drain(driver);
     }
 
     /// What became of a backward call.

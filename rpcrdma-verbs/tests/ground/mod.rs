@@ -27,6 +27,11 @@ impl Software {
     pub fn new() -> Option<Self> {
         Some(Self(Fabric::new()))
     }
+
+    /// A fabric whose octets take so long from one end to the other.
+    pub fn at(distance: std::time::Duration) -> Self {
+        Self(Fabric::with_delay(distance))
+    }
 }
 
 impl Ground for Software {

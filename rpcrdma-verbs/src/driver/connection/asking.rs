@@ -37,7 +37,8 @@ impl<D: Device> Connection<D> {
         let completed = self.counters.completed;
         // Over iWARP it is the client that has to send first.
         let is_used = completed > 0 || self.counters.posted > 0;
-        if self.session.stage() != Stage::Up || !is_used || completed != self.silence.completed {
+        let is_there = matches!(self.session.stage(), Stage::Up | Stage::Closing);
+        if !is_there || !is_used || completed != self.silence.completed {
             self.silence = Silence { completed, times: 0 };
             return Asked::There;
         }
@@ -46,7 +47,7 @@ impl<D: Device> Connection<D> {
         // With the queue full, there is enough under way that fails if the peer is gone.
         let has_room = self.has_room();
         match self.silence.times {
-            1 if has_room => self.post_question(acknowledges, pool, batch),
+            1 if has_room => self.post_question(pool, batch),
             times if times > 1 + PATIENCE && !acknowledges => {
                 debug!("the peer does not answer");
                 Asked::Gone
@@ -55,23 +56,15 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    fn post_question(&mut self, acknowledges: bool, pool: &Pool<D>, batch: &mut Batch) -> Asked {
+    fn post_question(&mut self, pool: &Pool<D>, batch: &mut Batch) -> Asked {
         let Some(endpoint) = &mut self.endpoint else { return Asked::There };
         endpoint.exchange(batch);
-        let pushed = if acknowledges {
-            endpoint.push(Operation::Write { to: NOWHERE }, &[], true, Work::Part)
-        } else {
-            // A Read has a sink, if it is of nothing. Without memory for one it is asked the next time.
-            let sink = pool.take(1).ok().map(|buf| Part { buf: Lent::from(buf), from: 0, length: 0 });
-            sink.is_some_and(|sink| endpoint.push(Operation::Read { from: NOWHERE }, &[sink], true, Work::Part))
-        };
-        if pushed {
-            self.counters.asked += 1;
-            self.counters.posted += 1;
-        } else {
+        if !self.push_question(Work::Part, pool) {
             self.silence.times = 0;
         }
-        let posted = if pushed { endpoint.post() } else { Ok(()) };
+        let Some(endpoint) = &mut self.endpoint else { return Asked::There };
+        self.counters.posted += endpoint.waiting() as u64;
+        let posted = if endpoint.has_batch() { endpoint.post() } else { Ok(()) };
         endpoint.exchange(batch);
         match posted {
             Ok(()) => Asked::There,
@@ -80,5 +73,20 @@ impl<D: Device> Connection<D> {
                 Asked::Gone
             }
         }
+    }
+
+    /// Adds something to the batch that is done when the peer's device has taken it, and all before it. Without memory it is not
+    /// added.
+    pub(super) fn push_question(&mut self, work: Work, pool: &Pool<D>) -> bool {
+        let Some(endpoint) = &mut self.endpoint else { return false };
+        let pushed = if pool.device().capabilities().acknowledges {
+            endpoint.push(Operation::Write { to: NOWHERE }, &[], true, work)
+        } else {
+            // A Read has a sink, if it is of nothing.
+            let sink = pool.take(1).ok().map(|buf| Part { buf: Lent::from(buf), from: 0, length: 0 });
+            sink.is_some_and(|sink| endpoint.push(Operation::Read { from: NOWHERE }, &[sink], true, work))
+        };
+        self.counters.asked += u64::from(pushed);
+        pushed
     }
 }

@@ -22,7 +22,7 @@ pub struct Manager {
     hub: Rc<Hub>,
     channel: Rc<Channel>,
     notices: Rc<Notices>,
-    listening: Vec<Id>,
+    listening: Vec<(Id, SocketAddr)>,
     connections: HashMap<Key, Entry>,
     /// Of all that can wake it.
     any: OwnedFd,
@@ -98,8 +98,8 @@ impl Manager {
 
     fn happens(&mut self, happened: Happened) {
         let Happened { kind, of, status, private_data, reads, new } = happened;
-        if let Some(id) = new {
-            return self.requested(id, private_data, reads);
+        if let Some((id, at)) = new {
+            return self.requested(id, at, private_data, reads);
         }
         let Some(entry) = self.connections.get(&of) else { return };
         let (Some(connection), pair) = (entry.connection.upgrade(), entry.pair.upgrade()) else {
@@ -116,8 +116,9 @@ impl Manager {
     }
 
     /// Somebody asks for a connection.
-    fn requested(&mut self, id: Id, private_data: Box<[u8]>, reads: (u8, u8)) {
-        let Some(peer) = id.peer() else { return };
+    fn requested(&mut self, id: Id, at: Key, private_data: Box<[u8]>, reads: (u8, u8)) {
+        let listener = self.listening.iter().find(|(listening, _)| listening.key() == at).map(|(_, address)| *address);
+        let (Some(listener), Some(peer)) = (listener, id.peer()) else { return };
         // One that listens at every address hears of every device.
         if let Err(error) = self.is_ours(&id, peer) {
             tracing::warn!(%error, "a request to connect is rejected");
@@ -126,7 +127,7 @@ impl Manager {
         let connection = Connection::new(id, Phase::Asked, reads, peer);
         self.enter(&connection, Weak::new());
         let request = Request { connection, answered: false };
-        self.notices.tell(ConnectionEvent::Requested { request, private_data, peer });
+        self.notices.tell(ConnectionEvent::Requested { request, private_data, peer, listener });
     }
 
     fn is_ours(&self, id: &Id, address: SocketAddr) -> Result<()> {
@@ -232,8 +233,12 @@ impl provider::Manager<IbvDevice> for Manager {
         let id = Id::new(&self.channel)?;
         let address = id.listen(address)?;
         self.is_ours(&id, address)?;
-        self.listening.push(id);
+        self.listening.push((id, address));
         Ok(address)
+    }
+
+    fn unlisten(&mut self, address: SocketAddr) {
+        self.listening.retain(|(_, known)| *known != address);
     }
 
     fn connect(

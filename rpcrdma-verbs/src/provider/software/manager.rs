@@ -104,6 +104,13 @@ impl provider::Manager<SoftwareDevice> for Manager {
         Ok(address)
     }
 
+    fn unlisten(&mut self, address: SocketAddr) {
+        if let Some(at) = self.listening.iter().position(|known| *known == address) {
+            self.listening.swap_remove(at);
+            self.device.fabric.unlisten(&address);
+        }
+    }
+
     fn connect(
         &mut self,
         address: SocketAddr,
@@ -122,6 +129,7 @@ impl provider::Manager<SoftwareDevice> for Manager {
                 request: Request { link: link.clone(), answered: false },
                 private_data: private_data.into(),
                 peer: fabric.ephemeral(),
+                listener: address,
             }),
             // As a device has it: the answer comes later.
             None => link.refuse(|first| first.failed(false, &[])),

@@ -93,8 +93,8 @@ pub(in super::super) struct Happened {
     pub(in super::super) private_data: Box<[u8]>,
     /// RDMA Reads of the peer's, and of ours, that it offers.
     pub(in super::super) reads: (u8, u8),
-    /// The connection that is requested.
-    pub(in super::super) new: Option<Id>,
+    /// The connection that is requested, and who listened.
+    pub(in super::super) new: Option<(Id, Key)>,
 }
 
 fn kind(code: u32) -> Kind {
@@ -147,7 +147,7 @@ impl Channel {
             status: told.status,
             private_data: private_data(told),
             reads: (told.parameters.responder_resources, told.parameters.initiator_depth),
-            new: new.map(|raw| Id { raw, _channel: self.clone() }),
+            new: new.map(|raw| (Id { raw, _channel: self.clone() }, Key(told.listen_id.addr()))),
         };
         // SAFETY: it was taken just now, all that is wanted was copied, and it is acknowledged once.
         unsafe { cm::rdma_ack_cm_event(raw) };
