@@ -375,9 +375,11 @@ impl<D: Device> Driver<D> {
     /// The completion queue has overrun: it was made too small for its connections.
     pub fn turn(&mut self) -> Result<usize, DriverError> {
         let mut count = self.take_connections() + usize::from(std::mem::take(&mut self.flushed));
-        for job in self.handles.take() {
-            job(self);
-            count += 1;
+        if self.handles.has_some() {
+            for job in self.handles.take() {
+                job(self);
+                count += 1;
+            }
         }
         let mut taken = std::mem::take(&mut self.taken);
         taken.clear();

@@ -52,8 +52,12 @@ impl World {
 
     /// Does what is to be done before the next message.
     pub(crate) fn take_actions(&mut self, pair: usize, end: usize) {
+        let rested = self.pairs[pair].ends[end].session.is_at_rest();
         while let Some(action) = self.pairs[pair].ends[end].session.poll_action() {
             self.stats.steps += 1;
+            if rested {
+                self.fail(format!("a session at rest wants {action:?}"));
+            }
             self.act(pair, end, action);
         }
         while let Some(event) = self.pairs[pair].ends[end].session.poll_event() {

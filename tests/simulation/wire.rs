@@ -30,11 +30,15 @@ impl World {
     pub(crate) fn transmit(&mut self, pair: usize, end: usize) -> bool {
         let (now, at) = (self.now, self.messages.take());
         let session = &mut self.pairs[pair].ends[end].session;
+        let rested = session.is_at_rest();
         let Some(transmit) = session.poll_transmit(now, self.messages.get_mut(at).buffer()) else {
             self.messages.free(at);
             return false;
         };
         self.stats.steps += 1;
+        if rested {
+            self.fail("a session at rest has a message".to_owned());
+        }
         self.check_order(pair, end, &transmit);
         self.describe(pair, end, at, &transmit);
         self.check_sent(pair, end, at);

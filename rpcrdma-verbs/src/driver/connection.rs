@@ -258,11 +258,14 @@ impl<D: Device> Connection<D> {
         now: u64,
         watch: &mut impl FnMut(&[u8]),
     ) {
+        // What has ended goes first: its place may be another's by now, for which actions wait.
+        self.take_events();
+        if self.session.is_at_rest() {
+            return;
+        }
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.exchange(&mut scratch.batch);
         }
-        // What has ended goes first: its place may be another's by now, for which actions wait.
-        self.take_events();
         loop {
             let mut sent = false;
             while self.has_room()

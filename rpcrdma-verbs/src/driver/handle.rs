@@ -99,11 +99,13 @@ impl<D: Device> Shared<D> {
         self.wake.as_fd()
     }
 
+    /// Whether there may be any.
+    pub(super) fn has_some(&self) -> bool {
+        self.some.load(Ordering::Acquire)
+    }
+
     /// The jobs that are to be done.
     pub(super) fn take(&self) -> VecDeque<Job<D>> {
-        if !self.some.load(Ordering::Acquire) {
-            return VecDeque::new();
-        }
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         self.some.store(false, Ordering::Release);
         // It fails when the descriptor is not readable.

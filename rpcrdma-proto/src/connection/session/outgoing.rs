@@ -58,6 +58,13 @@ impl Session {
         posts || !self.out.actions.is_empty()
     }
 
+    /// Whether nothing is to be done and no message waits: all that can bring something is what comes, or the consumer.
+    #[inline]
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.stage == Stage::Up && self.is_quiet() && !self.has_actions()
+    }
+
     /// Writes the header of the next message to the beginning of `buffer`, which must have `Config::send_size` octets, or
     /// 4096 where that is less. If there is nothing, actions may have come of it ([`has_actions`](Self::has_actions)).
     ///
