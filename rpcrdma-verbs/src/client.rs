@@ -61,6 +61,14 @@ impl Client {
         driver.session_mut(self.id).is_some_and(|session| session.cancel(call.0))
     }
 
+    /// Ends its session when all that was begun is done: nothing new can begin. [`ClientEvent::Closed`] tells by `last` that it
+    /// is over; after that [`Driver::forget`] frees what it had.
+    pub fn drain<D: Device>(&self, driver: &mut Driver<D>) {
+        if let Some(session) = driver.session_mut(self.id) {
+            session.drain();
+        }
+    }
+
     /// Answers a call of the server's.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use rpcrdma_proto::connection::{Config, Session};
+use rpcrdma_proto::connection::{Config, Session, Stage};
 
 use crate::calls::event;
 use crate::client::{self, Answered, Arrival, Call, CallId, ClientError, ClientEvent};
@@ -36,15 +36,48 @@ impl<D: Device> Clone for Local<D> {
 #[derive(Debug)]
 struct Shared<D: Device> {
     driver: Driver<D>,
-    /// The connections of clients, each with the place of its service among those below, if it has one.
-    clients: HashMap<Id, Option<usize>>,
+    clients: HashMap<Id, Party>,
     calls: HashMap<(Id, CallId), State>,
-    /// Servers, and services of clients. One whose handlers go on is out.
-    services: Vec<Option<Box<dyn Serves<D>>>>,
+    /// Servers, and services of clients.
+    services: Vec<Place<D>>,
+    /// Services of clients that are gone: to be dropped while nothing is borrowed, since their handlers may use what is here.
+    gone: Vec<Box<dyn Serves<D>>>,
     /// Who waits until servers are drained.
     draining: Vec<Waker>,
     /// Who turns the driver, when it sleeps.
     runner: Option<Waker>,
+}
+
+/// The connection of a client.
+#[derive(Clone, Copy, Default, Debug)]
+struct Party {
+    /// The place of its service, if it has one.
+    service: Option<usize>,
+    /// Whether its client was dropped: it goes when all is done.
+    left: bool,
+}
+
+/// Where a server or a service is.
+#[derive(Debug)]
+enum Place<D: Device> {
+    Here(Box<dyn Serves<D>>),
+    /// Its handlers go on, and nothing is borrowed.
+    Out,
+    Free,
+}
+
+impl<D: Device> Place<D> {
+    fn here(&mut self) -> Option<&mut Box<dyn Serves<D>>> {
+        if let Self::Here(service) = self { Some(service) } else { None }
+    }
+
+    /// Takes what is here, and leaves a mark.
+    fn take(&mut self, mark: Self) -> Option<Box<dyn Serves<D>>> {
+        match std::mem::replace(self, mark) {
+            Self::Here(service) => Some(service),
+            _ => None,
+        }
+    }
 }
 
 /// What is turned with its driver: a server, or the service of a client.
@@ -159,6 +192,7 @@ impl<D: Device> Local<D> {
             clients: HashMap::new(),
             calls: HashMap::new(),
             services: Vec::new(),
+            gone: Vec::new(),
             draining: Vec::new(),
             runner: None,
         })))
@@ -176,7 +210,7 @@ impl<D: Device> Local<D> {
     ) -> Result<Client<D>, DriverError> {
         let mut shared = self.0.borrow_mut();
         let client = client::Client::connect(&mut shared.driver, server, config, credentials)?;
-        shared.clients.insert(client.id(), None);
+        shared.clients.insert(client.id(), Party::default());
         shared.wake();
         Ok(Client { local: self.clone(), client })
     }
@@ -194,7 +228,7 @@ impl<D: Device> Local<D> {
     pub async fn drain(&self) {
         {
             let Shared { driver, services, .. } = &mut *self.0.borrow_mut();
-            services.iter_mut().flatten().for_each(|service| service.drain(driver));
+            services.iter_mut().filter_map(Place::here).for_each(|service| service.drain(driver));
         }
         std::future::poll_fn(|context| {
             let mut shared = self.0.borrow_mut();
@@ -211,7 +245,7 @@ impl<D: Device> Local<D> {
     /// Gives up all servers and services: their handlers are dropped where they are, and calls that come are not answered.
     pub fn stop(&self) {
         let services = std::mem::take(&mut self.0.borrow_mut().services);
-        self.0.borrow_mut().clients.values_mut().for_each(|service| *service = None);
+        self.0.borrow_mut().clients.values_mut().for_each(|party| party.service = None);
         // What handlers were waiting for is dropped with them, and gives itself up here.
         drop(services);
     }
@@ -258,8 +292,9 @@ impl<D: Device> Local<D> {
     pub fn turn(&self) -> Result<usize, DriverError> {
         let mut shared = self.0.borrow_mut();
         let mut count = shared.driver.turn()? + shared.tell();
-        let services = shared.services.len();
+        let (services, gone) = (shared.services.len(), std::mem::take(&mut shared.gone));
         drop(shared);
+        drop(gone);
         for place in 0..services {
             count += self.attend(place);
         }
@@ -273,7 +308,8 @@ impl<D: Device> Local<D> {
     /// Lets the handlers of a service go on, and sends their replies: how much has happened.
     fn attend(&self, place: usize) -> usize {
         let mut shared = self.0.borrow_mut();
-        let Some(mut service) = shared.services.get_mut(place).and_then(Option::take) else { return 0 };
+        let Some(here @ Place::Here(_)) = shared.services.get_mut(place) else { return 0 };
+        let Some(mut service) = here.take(Place::Out) else { return 0 };
         let mut count = 0;
         loop {
             let taken = service.take(&mut shared.driver);
@@ -295,13 +331,10 @@ impl<D: Device> Local<D> {
         if count > 0 {
             shared.driver.flush();
         }
-        match shared.services.get_mut(place).filter(|place| place.is_none()) {
-            Some(place) => *place = Some(service),
-            // All were given up meanwhile; what handlers wait for needs what is ours as it is dropped.
-            None => {
-                drop(shared);
-                drop(service);
-            }
+        match shared.services.get_mut(place) {
+            Some(place @ Place::Out) => *place = Place::Here(service),
+            // It was given up meanwhile.
+            _ => shared.gone.push(service),
         }
         count
     }
@@ -312,7 +345,7 @@ impl<D: Device> Local<D> {
         if !shared.runner.as_ref().is_some_and(|waker| waker.will_wake(runner)) {
             shared.runner = Some(runner.clone());
         }
-        shared.services.iter().flatten().for_each(|service| service.register(runner));
+        shared.services.iter_mut().filter_map(Place::here).for_each(|service| service.register(runner));
     }
 }
 
@@ -325,14 +358,23 @@ impl<D: Device> Shared<D> {
 
     /// Whether no server has a connection.
     fn is_drained(&self) -> bool {
-        self.services.iter().all(|service| service.as_ref().is_some_and(|service| service.is_drained()))
+        self.services.iter().all(|place| match place {
+            Place::Here(service) => service.is_drained(),
+            Place::Out => false,
+            Place::Free => true,
+        })
     }
 
     /// Adds a server or a service: its place.
     fn add(&mut self, service: Box<dyn Serves<D>>) -> usize {
-        self.services.push(Some(service));
         self.wake();
-        self.services.len() - 1
+        let free = self.services.iter().position(|place| matches!(place, Place::Free));
+        let place = free.unwrap_or(self.services.len());
+        match self.services.get_mut(place) {
+            Some(free) => *free = Place::Here(service),
+            None => self.services.push(Place::Here(service)),
+        }
+        place
     }
 
     /// Takes what has come to clients, and tells the futures what has become of their calls: how much.
@@ -340,11 +382,12 @@ impl<D: Device> Shared<D> {
         let mut count = 0;
         while let Some(id) = self.driver.ready() {
             // Others may have made clients, too, by `with_driver`.
-            let Some(service) = self.clients.get(&id).copied() else { continue };
+            let Some(party) = self.clients.get(&id).copied() else { continue };
             while let Some(told) = self.driver.event(id) {
                 count += 1;
                 match event(told) {
-                    ClientEvent::CalledBack(arrival) => self.called_back(id, service, arrival),
+                    ClientEvent::CalledBack(arrival) => self.called_back(id, party.service, arrival),
+                    ClientEvent::Closed { last: true, .. } if party.left => self.remove(id),
                     event => self.ended(id, event),
                 }
             }
@@ -354,7 +397,7 @@ impl<D: Device> Shared<D> {
 
     /// Gives a call to its service; without one it is not answered.
     fn called_back(&mut self, id: Id, service: Option<usize>, arrival: Arrival) {
-        let service = service.and_then(|place| self.services.get_mut(place)).and_then(Option::as_mut);
+        let service = service.and_then(|place| self.services.get_mut(place)).and_then(Place::here);
         match service {
             Some(service) => service.offer(&mut self.driver, id, arrival),
             None => {
@@ -364,6 +407,25 @@ impl<D: Device> Shared<D> {
                 }
             }
         }
+    }
+
+    /// A client was dropped: its connection ends when its calls have.
+    fn leave(&mut self, id: Id) {
+        let Some(party) = self.clients.get_mut(&id) else { return };
+        party.left = true;
+        match self.driver.session_mut(id) {
+            Some(session) if session.stage() != Stage::Closed => session.drain(),
+            _ => self.remove(id),
+        }
+        self.wake();
+    }
+
+    /// Forgets a connection that has ended for good.
+    fn remove(&mut self, id: Id) {
+        self.driver.forget(id);
+        let party = self.clients.remove(&id).unwrap_or_default();
+        let place = party.service.and_then(|place| self.services.get_mut(place));
+        self.gone.extend(place.and_then(|place| place.take(Place::Free)));
     }
 
     /// Tells the future of a call that it has ended.
@@ -401,12 +463,24 @@ impl<D: Device> Client<D> {
     pub fn serve<S: AsyncService>(&self, service: S, handlers: usize) {
         let mut shared = self.local.0.borrow_mut();
         let place = shared.add(Box::new(Handlers::new(service, handlers)));
-        shared.clients.insert(self.client.id(), Some(place));
+        if let Some(party) = shared.clients.get_mut(&self.client.id()) {
+            party.service = Some(place);
+        }
     }
 
     /// Looks at the engine of its connection: version, properties, counters.
     pub fn session<R>(&self, f: impl FnOnce(&Session) -> R) -> Option<R> {
         self.client.session(&self.local.0.borrow().driver).map(f)
+    }
+}
+
+impl<D: Device> Drop for Client<D> {
+    /// Its connection ends when its calls have, whose futures may live longer.
+    fn drop(&mut self) {
+        // While the driver is used by others it can't be told: then the connection stays as long as the driver.
+        if let Ok(mut shared) = self.local.0.try_borrow_mut() {
+            shared.leave(self.client.id());
+        }
     }
 }
 

@@ -300,3 +300,54 @@ fn what_has_come_is_answered_before_all_is_drained() {
         assert!(client.call(late, |_| Ok(())).await.is_err(), "nobody is there any more");
     });
 }
+
+#[test]
+fn a_client_that_is_dropped_leaves_nothing_behind() {
+    with_fabric(|fabric| async move {
+        let budgets = [0; 2].map(|_| Budget::new(1 << 26));
+        let [near, far] = budgets.each_ref().map(|budget| local(&fabric, budget));
+        let server = AsyncServer::bind::<SoftwareDevice>;
+        let server = far.with_driver(|driver| server(driver, any(), Config::server(), Asks(far.clone()), 4)).unwrap();
+        let address = server.address();
+        far.serve(server);
+        let mut used = Vec::new();
+        for number in 0u32..20 {
+            let client = near.connect(address, Config::client(), Credentials::none()).unwrap();
+            let witness = std::rc::Rc::new(());
+            client.serve(Witness(witness.clone()), 2);
+            client.call(Call::to(9, 1, 1), |_| Ok(())).await.unwrap();
+            let last = client.call(Call::to(9, 1, 2), |writer| writer.put(&number).map(|_| ()));
+            drop(client);
+            assert_eq!(last.await.unwrap().0.results(), number.to_be_bytes(), "what it has begun ends");
+            while std::rc::Rc::strong_count(&witness) > 1 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            used.push(budgets.each_ref().map(Budget::used));
+        }
+        assert!(used.iter().all(|now| now == &used[0]), "{used:?}");
+        // One that never had a connection.
+        let nowhere = near.connect(([127, 0, 0, 1], 9).into(), Config::client(), Credentials::none()).unwrap();
+        let call = nowhere.call(Call::to(9, 1, 1), |_| Ok(()));
+        drop(nowhere);
+        drop(call);
+        far.stop();
+    });
+}
+
+/// Echoes, and is seen to be dropped.
+struct Witness(#[allow(dead_code, reason = "it is counted")] std::rc::Rc<()>);
+
+impl AsyncService for Witness {
+    fn program(&self) -> u32 {
+        7
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    async fn call(&self, _: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+        results.octets(call.arguments);
+        Ok(())
+    }
+}
