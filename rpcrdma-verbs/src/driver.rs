@@ -66,6 +66,8 @@ pub struct Driver<D: Device> {
     flushed: bool,
     scratch: Scratch,
     taken: Vec<Completion>,
+    /// Queue pairs whose connections have ended, and why.
+    ended: Vec<(u32, Reason)>,
     /// Connections with something to do.
     dirty: Vec<Id>,
     /// Connections of clients with something to be told.
@@ -152,10 +154,11 @@ impl<D: Device> Driver<D> {
             flushed: false,
             scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
             taken: Vec::with_capacity(BATCH),
+            ended: Vec::new(),
             dirty: Vec::new(),
             ready: VecDeque::new(),
             next_due: u64::MAX,
-            alive: Alive::new(),
+            alive: Alive::new(completions),
             watcher: None,
             handles: handle::Shared::new()?,
             began: Instant::now(),
@@ -381,20 +384,37 @@ impl<D: Device> Driver<D> {
                 count += 1;
             }
         }
-        let mut taken = std::mem::take(&mut self.taken);
-        taken.clear();
-        let polled = self.completions.poll(&mut taken, BATCH);
-        for completion in &taken {
-            self.complete(completion);
+        count += self.take_completions(BATCH)?;
+        if !self.ended.is_empty() {
+            // What came before the end is there now.
+            count += self.take_completions(usize::MAX)?;
+            self.let_go();
         }
         if let Some(shared) = &mut self.shared {
             // What can't be had now may be had later: until then the peers' messages wait.
             let _ = shared.fill(&self.pool);
         }
-        count += taken.len();
+        count += self.drive().0;
+        Ok(count)
+    }
+
+    /// Takes so many completions at most.
+    fn take_completions(&mut self, most: usize) -> Result<usize, DriverError> {
+        let mut taken = std::mem::take(&mut self.taken);
+        let mut count = 0;
+        let polled = loop {
+            taken.clear();
+            let polled = self.completions.poll(&mut taken, BATCH.min(most));
+            for completion in &taken {
+                self.complete(completion);
+            }
+            count += taken.len();
+            if taken.len() < BATCH || count >= most {
+                break polled;
+            }
+        };
         self.taken = taken;
         polled?;
-        count += self.drive().0;
         Ok(count)
     }
 
@@ -566,7 +586,7 @@ impl<D: Device> Driver<D> {
                 self.touch(id);
             }
         }
-        self.ask_all(now);
+        self.ask_some(now);
         self.next_due = self.due();
     }
 

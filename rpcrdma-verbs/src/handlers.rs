@@ -68,6 +68,8 @@ impl<S> fmt::Debug for Handlers<S> {
 
 /// One handler: its future, and what it is given and gives.
 struct Slot {
+    /// The call that its handler has.
+    call: Option<(Id, Served)>,
     future: Pin<Box<dyn Future<Output = ()>>>,
     desk: Rc<RefCell<Desk>>,
     flag: Arc<Flag>,
@@ -154,7 +156,8 @@ impl<S: AsyncService> Handlers<S> {
                 continue;
             }
             self.free.pop();
-            if let Some(slot) = self.slots.get(free) {
+            if let Some(slot) = self.slots.get_mut(free) {
+                slot.call = Some((id, arrival.call));
                 slot.desk.borrow_mut().call = Some((id, arrival));
                 slot.flag.ready.store(true, Ordering::Release);
             }
@@ -176,11 +179,23 @@ impl<S: AsyncService> Handlers<S> {
         }
     }
 
+    /// Gives up all calls that were not answered.
+    pub(crate) fn decline<D: Device>(&mut self, driver: &mut Driver<D>) {
+        let waiting = self.waiting.drain(..).map(|(id, arrival)| (id, arrival.call));
+        for (id, call) in waiting.chain(self.slots.iter_mut().filter_map(|slot| slot.call.take())) {
+            if let Some(session) = driver.session_mut(id) {
+                // It may have ended meanwhile.
+                let _ = session.decline(call);
+            }
+        }
+    }
+
     /// Hands over what they have answered: how many calls.
     pub(crate) fn reply<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
         let count = self.answered.len();
         for number in self.answered.drain(..) {
-            let Some(slot) = self.slots.get(number) else { continue };
+            let Some(slot) = self.slots.get_mut(number) else { continue };
+            slot.call = None;
             let mut desk = slot.desk.borrow_mut();
             if let Some((id, call)) = desk.reply.take() {
                 // The call may have ended meanwhile, with its connection.
@@ -197,7 +212,7 @@ impl Slot {
         let desk = Rc::new(RefCell::new(Desk::default()));
         let flag = Arc::new(Flag { ready: AtomicBool::new(false), runner });
         let waker = Waker::from(flag.clone());
-        Self { future: Box::pin(handle(service, desk.clone())), desk, flag, waker }
+        Self { call: None, future: Box::pin(handle(service, desk.clone())), desk, flag, waker }
     }
 }
 

@@ -3,16 +3,17 @@
 //! A [`Local`] owns a driver. Whoever runs it turns it when it is woken: `tokio::run` does (feature `tokio`). Nothing crosses threads, so
 //! that a future of a call takes no lock and wakes nobody but its own task.
 
-use std::cell::RefCell;
+mod services;
+
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
-use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use rpcrdma_proto::connection::{Config, Session, Stage};
+use rpcrdma_proto::connection::{Config, Failure, Reason, Session, Stage};
 
 use crate::calls::event;
 use crate::client::{self, Answered, Arrival, Call, CallId, ClientError, ClientEvent};
@@ -22,10 +23,18 @@ use crate::memory::Pool;
 use crate::peers::call_back;
 use crate::provider::Device;
 use crate::rpc::Credentials;
+use services::{Post, Serves};
 
 /// A driver whose clients are futures. Clones are of the same.
 #[derive(Debug)]
-pub struct Local<D: Device>(Rc<RefCell<Shared<D>>>);
+pub struct Local<D: Device>(Rc<Inner<D>>);
+
+#[derive(Debug)]
+struct Inner<D: Device> {
+    shared: RefCell<Shared<D>>,
+    /// Clients that were dropped while that was borrowed.
+    left: RefCell<Vec<Id>>,
+}
 
 impl<D: Device> Clone for Local<D> {
     fn clone(&self) -> Self {
@@ -39,7 +48,7 @@ struct Shared<D: Device> {
     clients: HashMap<Id, Party>,
     calls: HashMap<(Id, CallId), State>,
     /// Servers, and services of clients.
-    services: Vec<Place<D>>,
+    services: Vec<Post<D>>,
     /// Services of clients that are gone: to be dropped while nothing is borrowed, since their handlers may use what is here.
     gone: Vec<Box<dyn Serves<D>>>,
     /// Who waits until servers are drained.
@@ -55,113 +64,6 @@ struct Party {
     service: Option<usize>,
     /// Whether its client was dropped: it goes when all is done.
     left: bool,
-}
-
-/// Where a server or a service is.
-#[derive(Debug)]
-enum Place<D: Device> {
-    Here(Box<dyn Serves<D>>),
-    /// Its handlers go on, and nothing is borrowed.
-    Out,
-    Free,
-}
-
-impl<D: Device> Place<D> {
-    fn here(&mut self) -> Option<&mut Box<dyn Serves<D>>> {
-        if let Self::Here(service) = self { Some(service) } else { None }
-    }
-
-    /// Takes what is here, and leaves a mark.
-    fn take(&mut self, mark: Self) -> Option<Box<dyn Serves<D>>> {
-        match std::mem::replace(self, mark) {
-            Self::Here(service) => Some(service),
-            _ => None,
-        }
-    }
-}
-
-/// What is turned with its driver: a server, or the service of a client.
-trait Serves<D: Device>: fmt::Debug {
-    /// Takes what has come to a server, and gives handlers what has come: how much.
-    fn take(&mut self, driver: &mut Driver<D>) -> usize;
-    /// Takes a call of a client's server.
-    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival);
-    /// What became of a server's calls.
-    fn event(&mut self) -> Option<(Id, ClientEvent)>;
-    /// Lets handlers go on, which may use the driver.
-    fn poll(&mut self);
-    /// Hands over what they have answered: how many calls.
-    fn reply(&mut self, driver: &mut Driver<D>) -> usize;
-    /// Shuts a server down; whether it has done so.
-    fn drain(&mut self, driver: &mut Driver<D>);
-    fn is_drained(&self) -> bool;
-    fn register(&self, runner: &Waker);
-}
-
-impl<D: Device, S: AsyncService> Serves<D> for Handlers<S> {
-    fn take(&mut self, driver: &mut Driver<D>) -> usize {
-        self.hand_out(driver)
-    }
-
-    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival) {
-        Self::offer(self, driver, id, arrival);
-    }
-
-    fn event(&mut self) -> Option<(Id, ClientEvent)> {
-        None
-    }
-
-    fn poll(&mut self) {
-        Self::poll(self);
-    }
-
-    fn reply(&mut self, driver: &mut Driver<D>) -> usize {
-        Self::reply(self, driver)
-    }
-
-    fn drain(&mut self, _: &mut Driver<D>) {}
-
-    fn is_drained(&self) -> bool {
-        true
-    }
-
-    fn register(&self, runner: &Waker) {
-        Self::register(self, runner);
-    }
-}
-
-impl<D: Device, S: AsyncService> Serves<D> for AsyncServer<S> {
-    fn take(&mut self, driver: &mut Driver<D>) -> usize {
-        Self::take(self, driver)
-    }
-
-    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival) {
-        self.handlers().offer(driver, id, arrival);
-    }
-
-    fn event(&mut self) -> Option<(Id, ClientEvent)> {
-        Self::event(self)
-    }
-
-    fn poll(&mut self) {
-        self.handlers().poll();
-    }
-
-    fn reply(&mut self, driver: &mut Driver<D>) -> usize {
-        self.handlers().reply(driver)
-    }
-
-    fn drain(&mut self, driver: &mut Driver<D>) {
-        Self::drain(self, driver);
-    }
-
-    fn is_drained(&self) -> bool {
-        self.connections().is_empty()
-    }
-
-    fn register(&self, runner: &Waker) {
-        Self::register(self, runner);
-    }
 }
 
 /// How far a future is.
@@ -187,7 +89,7 @@ impl<D: Device> Local<D> {
     /// Owns a driver.
     #[must_use]
     pub fn new(driver: Driver<D>) -> Self {
-        Self(Rc::new(RefCell::new(Shared {
+        let shared = RefCell::new(Shared {
             driver,
             clients: HashMap::new(),
             calls: HashMap::new(),
@@ -195,7 +97,12 @@ impl<D: Device> Local<D> {
             gone: Vec::new(),
             draining: Vec::new(),
             runner: None,
-        })))
+        });
+        Self(Rc::new(Inner { shared, left: RefCell::default() }))
+    }
+
+    fn shared(&self) -> RefMut<'_, Shared<D>> {
+        self.0.shared.borrow_mut()
     }
 
     /// A client of the server at an address. It connects by itself, and again when the connection is lost.
@@ -208,46 +115,58 @@ impl<D: Device> Local<D> {
         config: Config,
         credentials: Credentials,
     ) -> Result<Client<D>, DriverError> {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared();
         let client = client::Client::connect(&mut shared.driver, server, config, credentials)?;
         shared.clients.insert(client.id(), Party::default());
         shared.wake();
         Ok(Client { local: self.clone(), client })
     }
 
-    /// Serves with `async` handlers from now on. They may use all of this: make calls as clients, or
-    /// [call back](Self::call_back).
+    /// Serves with `async` handlers from now on. In [`AsyncService::call`] they may use all of this: make calls as clients, or
+    /// [call back](Self::call_back). What else a service is asked it answers while the driver is in use, and so do the closures
+    /// that write messages: there none of this can be used.
     ///
-    /// A service that has a clone of this, or of one of its clients, keeps it there until [`Self::stop`].
+    /// A service that has a clone of this, or of one of its clients, keeps it there until [`Self::drain`] or [`Self::stop`].
     pub fn serve<S: AsyncService>(&self, server: AsyncServer<S>) {
-        self.0.borrow_mut().add(Box::new(server));
+        self.shared().add(Box::new(server));
     }
 
-    /// Shuts all servers down ([`AsyncServer::drain`]): the future ends when none has a connection any more. Not to be awaited
-    /// by their handlers, whose calls keep their connections.
+    /// Shuts all servers down ([`AsyncServer::drain`]) and forgets them: the future ends when none has a connection any more. Those
+    /// that take too long are cut by [`Self::stop`]. Not to be awaited by handlers, whose calls keep their connections.
     pub async fn drain(&self) {
         {
-            let Shared { driver, services, .. } = &mut *self.0.borrow_mut();
-            services.iter_mut().filter_map(Place::here).for_each(|service| service.drain(driver));
+            let Shared { driver, services, .. } = &mut *self.shared();
+            services.iter_mut().filter_map(Post::here).for_each(|service| service.drain(driver));
         }
         std::future::poll_fn(|context| {
-            let mut shared = self.0.borrow_mut();
+            let mut shared = self.shared();
             if shared.is_drained() {
                 return Poll::Ready(());
             }
-            shared.draining.push(context.waker().clone());
+            if !shared.draining.iter().any(|waker| waker.will_wake(context.waker())) {
+                shared.draining.push(context.waker().clone());
+            }
             shared.wake();
             Poll::Pending
         })
         .await;
     }
 
-    /// Gives up all servers and services: their handlers are dropped where they are, and calls that come are not answered.
+    /// Gives up all servers and services at once: connections to servers are cut, handlers are dropped where they are, and calls of
+    /// clients' servers are not answered any more.
     pub fn stop(&self) {
-        let services = std::mem::take(&mut self.0.borrow_mut().services);
-        self.0.borrow_mut().clients.values_mut().for_each(|party| party.service = None);
+        let mut shared = self.shared();
+        shared.clients.values_mut().for_each(|party| party.service = None);
+        for mut post in std::mem::take(&mut shared.services) {
+            if let Some(service) = post.take(Post::Free) {
+                shared.end(service);
+            }
+        }
+        shared.wake();
+        let gone = std::mem::take(&mut shared.gone);
+        drop(shared);
         // What handlers were waiting for is dropped with them, and gives itself up here.
-        drop(services);
+        drop(gone);
     }
 
     /// Calls back, by a connection to one of the servers here, a client that has said that it takes that
@@ -262,7 +181,7 @@ impl<D: Device> Local<D> {
     }
 
     fn begin(&self, id: Id, begin: impl FnOnce(&mut Driver<D>) -> Result<CallId, GivenBack<ClientError>>) -> Reply<D> {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared();
         let state = match begin(&mut shared.driver) {
             Ok(call) => {
                 shared.calls.insert((id, call), State::Open(None));
@@ -277,12 +196,12 @@ impl<D: Device> Local<D> {
     /// The pool of registered buffers.
     #[must_use]
     pub fn pool(&self) -> Pool<D> {
-        self.0.borrow().driver.pool().clone()
+        self.0.shared.borrow().driver.pool().clone()
     }
 
     /// Uses the driver, to serve with it for example; `f` must not wait for anything, nor use this.
     pub fn with_driver<R>(&self, f: impl FnOnce(&mut Driver<D>) -> R) -> R {
-        f(&mut self.0.borrow_mut().driver)
+        f(&mut self.shared().driver)
     }
 
     /// Turns the driver once, tells whoever waits, and lets handlers go on: how much has happened. Not to be used by them.
@@ -290,15 +209,17 @@ impl<D: Device> Local<D> {
     /// # Errors
     /// The driver can't go on.
     pub fn turn(&self) -> Result<usize, DriverError> {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared();
         let mut count = shared.driver.turn()? + shared.tell();
+        let left = std::mem::take(&mut *self.0.left.borrow_mut());
+        left.into_iter().for_each(|id| shared.leave(id));
         let (services, gone) = (shared.services.len(), std::mem::take(&mut shared.gone));
         drop(shared);
         drop(gone);
         for place in 0..services {
             count += self.attend(place);
         }
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared();
         if !shared.draining.is_empty() && shared.is_drained() {
             shared.draining.drain(..).for_each(Waker::wake);
         }
@@ -307,20 +228,17 @@ impl<D: Device> Local<D> {
 
     /// Lets the handlers of a service go on, and sends their replies: how much has happened.
     fn attend(&self, place: usize) -> usize {
-        let mut shared = self.0.borrow_mut();
-        let Some(here @ Place::Here(_)) = shared.services.get_mut(place) else { return 0 };
-        let Some(mut service) = here.take(Place::Out) else { return 0 };
+        let mut shared = self.shared();
+        let Some(here @ Post::Here(_)) = shared.services.get_mut(place) else { return 0 };
+        let Some(mut service) = here.take(Post::Out) else { return 0 };
         let mut count = 0;
         loop {
             let taken = service.take(&mut shared.driver);
-            while let Some((id, event)) = service.event() {
-                shared.ended(id, event);
-                count += 1;
-            }
+            count += shared.tell_of(&mut *service);
             // Handlers may use what is ours.
             drop(shared);
             service.poll();
-            shared = self.0.borrow_mut();
+            shared = self.shared();
             let answered = service.reply(&mut shared.driver);
             count += taken + answered;
             // Who has answered takes the next call that waits.
@@ -331,21 +249,26 @@ impl<D: Device> Local<D> {
         if count > 0 {
             shared.driver.flush();
         }
+        let is_drained = service.is_drained();
         match shared.services.get_mut(place) {
-            Some(place @ Place::Out) => *place = Place::Here(service),
+            Some(post @ Post::Out) if is_drained => {
+                *post = Post::Free;
+                shared.gone.push(service);
+            }
+            Some(post @ Post::Out) => *post = Post::Here(service),
             // It was given up meanwhile.
-            _ => shared.gone.push(service),
+            _ => shared.end(service),
         }
         count
     }
 
     /// Lets this task be woken when there is something new to be done.
     pub fn register(&self, runner: &Waker) {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared();
         if !shared.runner.as_ref().is_some_and(|waker| waker.will_wake(runner)) {
             shared.runner = Some(runner.clone());
         }
-        shared.services.iter_mut().filter_map(Place::here).for_each(|service| service.register(runner));
+        shared.services.iter_mut().filter_map(Post::here).for_each(|service| service.register(runner));
     }
 }
 
@@ -356,23 +279,40 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Whether no server has a connection.
+    /// Whether no server is left.
     fn is_drained(&self) -> bool {
-        self.services.iter().all(|place| match place {
-            Place::Here(service) => service.is_drained(),
-            Place::Out => false,
-            Place::Free => true,
+        self.services.iter().all(|post| match post {
+            Post::Here(service) => !service.is_server(),
+            Post::Out => false,
+            Post::Free => true,
         })
+    }
+
+    /// Tells the futures of a server's calls that they have ended: how many.
+    fn tell_of(&mut self, service: &mut dyn Serves<D>) -> usize {
+        let mut count = 0;
+        while let Some((id, event, memory)) = service.event() {
+            self.ended(id, event, memory);
+            count += 1;
+        }
+        count
+    }
+
+    /// Gives up a server or a service.
+    fn end(&mut self, mut service: Box<dyn Serves<D>>) {
+        service.end(&mut self.driver);
+        self.tell_of(&mut *service);
+        self.gone.push(service);
     }
 
     /// Adds a server or a service: its place.
     fn add(&mut self, service: Box<dyn Serves<D>>) -> usize {
         self.wake();
-        let free = self.services.iter().position(|place| matches!(place, Place::Free));
+        let free = self.services.iter().position(|place| matches!(place, Post::Free));
         let place = free.unwrap_or(self.services.len());
         match self.services.get_mut(place) {
-            Some(free) => *free = Place::Here(service),
-            None => self.services.push(Place::Here(service)),
+            Some(free) => *free = Post::Here(service),
+            None => self.services.push(Post::Here(service)),
         }
         place
     }
@@ -388,7 +328,11 @@ impl<D: Device> Shared<D> {
                 match event(told) {
                     ClientEvent::CalledBack(arrival) => self.called_back(id, party.service, arrival),
                     ClientEvent::Closed { last: true, .. } if party.left => self.remove(id),
-                    event => self.ended(id, event),
+                    event @ (ClientEvent::Answered { call, .. } | ClientEvent::Failed { call, .. }) => {
+                        let memory = self.driver.take_memory(id, call.0);
+                        self.ended(id, event, memory);
+                    }
+                    ClientEvent::Ready(_) | ClientEvent::Closed { .. } => {}
                 }
             }
         }
@@ -397,7 +341,7 @@ impl<D: Device> Shared<D> {
 
     /// Gives a call to its service; without one it is not answered.
     fn called_back(&mut self, id: Id, service: Option<usize>, arrival: Arrival) {
-        let service = service.and_then(|place| self.services.get_mut(place)).and_then(Place::here);
+        let service = service.and_then(|place| self.services.get_mut(place)).and_then(Post::here);
         match service {
             Some(service) => service.offer(&mut self.driver, id, arrival),
             None => {
@@ -420,31 +364,43 @@ impl<D: Device> Shared<D> {
         self.wake();
     }
 
-    /// Forgets a connection that has ended for good.
+    /// Forgets a connection that has ended for good, and what is left of its calls.
     fn remove(&mut self, id: Id) {
+        let open = |((of, call), state): (&(Id, CallId), &State)| {
+            (*of == id && matches!(state, State::Open(_))).then_some(*call)
+        };
+        for call in self.calls.iter().filter_map(open).collect::<Vec<_>>() {
+            let why = ClientError::Transport(Failure::Closed(Reason::Aborted));
+            let memory = self.driver.take_memory(id, call.0);
+            self.ended(id, ClientEvent::Failed { call, why }, memory);
+        }
+        self.calls.retain(|(of, _), state| *of != id || matches!(state, State::Ended(..)));
         self.driver.forget(id);
         let party = self.clients.remove(&id).unwrap_or_default();
-        let place = party.service.and_then(|place| self.services.get_mut(place));
-        self.gone.extend(place.and_then(|place| place.take(Place::Free)));
+        self.dismiss(party.service);
+    }
+
+    /// Gives up the service of a client.
+    fn dismiss(&mut self, service: Option<usize>) {
+        let post = service.and_then(|post| self.services.get_mut(post));
+        if let Some(service) = post.and_then(|post| post.take(Post::Free)) {
+            self.end(service);
+        }
     }
 
     /// Tells the future of a call that it has ended.
-    fn ended(&mut self, id: Id, event: ClientEvent) {
+    fn ended(&mut self, id: Id, event: ClientEvent, memory: Memory) {
         let (call, result) = match event {
             ClientEvent::Answered { call, answer } => (call, Ok(answer)),
             ClientEvent::Failed { call, why } => (call, Err(why)),
             ClientEvent::Ready(_) | ClientEvent::Closed { .. } | ClientEvent::CalledBack(_) => return,
         };
-        let memory = self.driver.take_memory(id, call.0);
-        match self.calls.remove(&(id, call)) {
-            Some(State::Open(waker)) => {
-                self.calls.insert((id, call), State::Ended(result, memory));
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+        // What nobody waits for gives its memory back to where it came from.
+        if let Some(State::Open(waker)) = self.calls.remove(&(id, call)) {
+            self.calls.insert((id, call), State::Ended(result, memory));
+            if let Some(waker) = waker {
+                waker.wake();
             }
-            // What nobody waits for gives its memory back to where it came from.
-            _ => drop(memory),
         }
     }
 }
@@ -459,27 +415,29 @@ impl<D: Device> Client<D> {
     }
 
     /// Answers the server's calls from now on, by so many handlers at once; without, they are not answered. The settings have to
-    /// leave room for them (`Config::serve`), and the server has to know that it may call.
+    /// leave room for them (`Config::serve`), and the server has to know that it may call. An earlier service is given up, with
+    /// the calls that it has.
     pub fn serve<S: AsyncService>(&self, service: S, handlers: usize) {
-        let mut shared = self.local.0.borrow_mut();
-        let place = shared.add(Box::new(Handlers::new(service, handlers)));
-        if let Some(party) = shared.clients.get_mut(&self.client.id()) {
-            party.service = Some(place);
-        }
+        let mut shared = self.local.shared();
+        let post = shared.add(Box::new(Handlers::new(service, handlers)));
+        let party = shared.clients.get_mut(&self.client.id());
+        let earlier = party.and_then(|party| party.service.replace(post));
+        shared.dismiss(earlier);
     }
 
     /// Looks at the engine of its connection: version, properties, counters.
     pub fn session<R>(&self, f: impl FnOnce(&Session) -> R) -> Option<R> {
-        self.client.session(&self.local.0.borrow().driver).map(f)
+        self.client.session(&self.local.0.shared.borrow().driver).map(f)
     }
 }
 
 impl<D: Device> Drop for Client<D> {
     /// Its connection ends when its calls have, whose futures may live longer.
     fn drop(&mut self) {
-        // While the driver is used by others it can't be told: then the connection stays as long as the driver.
-        if let Ok(mut shared) = self.local.0.try_borrow_mut() {
-            shared.leave(self.client.id());
+        match self.local.0.shared.try_borrow_mut() {
+            Ok(mut shared) => shared.leave(self.client.id()),
+            // The next turn sees to it.
+            Err(_) => self.local.0.left.borrow_mut().push(self.client.id()),
         }
     }
 }
@@ -508,7 +466,7 @@ impl<D: Device> Future for Reply<D> {
             }
             Begun::Call(id, call) => (*id, *call),
         };
-        let calls = &mut self.local.0.borrow_mut().calls;
+        let calls = &mut self.local.shared().calls;
         match calls.remove(&(id, call)) {
             Some(State::Ended(Ok(answered), memory)) => Poll::Ready(Ok((answered, memory))),
             Some(State::Ended(Err(why), memory)) => Poll::Ready(Err(GivenBack { why, memory: Box::new(memory) })),
@@ -523,11 +481,10 @@ impl<D: Device> Future for Reply<D> {
 impl<D: Device> Drop for Reply<D> {
     fn drop(&mut self) {
         let Begun::Call(id, call) = self.state else { return };
-        let mut shared = self.local.0.borrow_mut();
+        let mut shared = self.local.shared();
         if let Some(State::Open(_)) = shared.calls.remove(&(id, call)) {
-            shared.calls.insert((id, call), State::Detached);
-            if let Some(session) = shared.driver.session_mut(id) {
-                session.cancel(call.0);
+            if shared.driver.session_mut(id).is_some_and(|session| session.cancel(call.0)) {
+                shared.calls.insert((id, call), State::Detached);
             }
             shared.wake();
         }

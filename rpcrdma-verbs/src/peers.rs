@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{Config, Failure, Reason};
 
@@ -16,8 +17,17 @@ use crate::rpc::Credentials;
 pub(crate) struct Peers {
     listening: Listening,
     connections: Vec<Id>,
-    events: VecDeque<(Id, ClientEvent)>,
+    events: VecDeque<(Id, ClientEvent, Memory)>,
+    /// The memory of the call whose end was told last.
+    memory: Memory,
+    /// Since when it is shutting down, and the connections that do not know yet.
+    draining: Option<(Instant, VecDeque<Id>)>,
 }
+
+/// Connections that begin to drain together.
+const TOGETHER: usize = 64;
+/// How long a connection may take for its first message when it is to end.
+const FIRST: Duration = Duration::from_secs(1);
 
 impl Peers {
     /// Of a server that listens at an address.
@@ -30,7 +40,13 @@ impl Peers {
         config: Config,
     ) -> Result<Self, DriverError> {
         let listening = driver.listen(address, config)?;
-        Ok(Self { listening, connections: Vec::new(), events: VecDeque::new() })
+        Ok(Self {
+            listening,
+            connections: Vec::new(),
+            events: VecDeque::new(),
+            memory: Memory::default(),
+            draining: None,
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -42,7 +58,22 @@ impl Peers {
     }
 
     pub(crate) fn event(&mut self) -> Option<(Id, ClientEvent)> {
-        self.events.pop_front()
+        let (id, event, memory) = self.events.pop_front()?;
+        self.memory = memory;
+        Some((id, event))
+    }
+
+    /// The memory of the call whose end was told last.
+    pub(crate) fn take_memory(&mut self) -> Memory {
+        std::mem::take(&mut self.memory)
+    }
+
+    /// Keeps what became of a backward call, with its memory: its connection may be forgotten when that is told.
+    fn ended<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, event: ClientEvent) {
+        if let ClientEvent::Answered { call, .. } | ClientEvent::Failed { call, .. } = &event {
+            let memory = driver.take_memory(id, call.0);
+            self.events.push_back((id, event, memory));
+        }
     }
 
     /// Takes what has come since the last turn of the driver, and hands over the calls: how many there are.
@@ -54,6 +85,7 @@ impl Peers {
         while let Some(id) = driver.accepted(self.listening) {
             self.connections.push(id);
         }
+        self.drain_some(driver);
         let mut count = 0;
         while let Some(id) = driver.ready_accepted(self.listening) {
             while let Some(told) = driver.event(id) {
@@ -68,30 +100,52 @@ impl Peers {
                         self.connections.retain(|connection| *connection != id);
                         break;
                     }
-                    told => {
-                        let event = event(told);
-                        if matches!(event, ClientEvent::Answered { .. } | ClientEvent::Failed { .. }) {
-                            self.events.push_back((id, event));
-                        }
-                    }
+                    told => self.ended(driver, id, event(told)),
                 }
             }
         }
         count
     }
 
-    /// Takes no more connections, and lets those that are there end when what has come by them is answered.
+    /// Takes no more connections, and lets those that are there end when what has come by them is answered: some with each
+    /// [`Self::take`], as each end takes a completion.
     pub(crate) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         driver.unlisten(self.listening);
-        while let Some(id) = driver.accepted(self.listening) {
-            self.connections.push(id);
-        }
-        for id in &self.connections {
-            if let Some(session) = driver.session_mut(*id) {
-                // A requester with many calls would never leave a moment without any.
-                session.grant_up_to(1);
-                session.drain();
+        if self.draining.is_none() {
+            while let Some(id) = driver.accepted(self.listening) {
+                self.connections.push(id);
             }
+            self.draining = Some((Instant::now(), self.connections.iter().copied().collect()));
+        }
+        self.drain_some(driver);
+    }
+
+    fn drain_some<D: Device>(&mut self, driver: &mut Driver<D>) {
+        let Some((since, left)) = &mut self.draining else { return };
+        for _ in 0..left.len().min(TOGETHER) {
+            let Some(id) = left.pop_front() else { return };
+            let Some(session) = driver.session_mut(id) else { continue };
+            // A client that is cut off before its first message is answered would take us for one that has Version One alone.
+            if session.version().is_none() && since.elapsed() < FIRST {
+                left.push_back(id);
+                continue;
+            }
+            // A requester with many calls would never leave a moment without any.
+            session.grant_up_to(1);
+            session.drain();
+        }
+    }
+
+    /// Whether it was to drain, and has.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.draining.is_some() && self.connections.is_empty()
+    }
+
+    /// Listens no more, and cuts all connections.
+    pub(crate) fn end<D: Device>(&mut self, driver: &mut Driver<D>) {
+        self.drain(driver);
+        for id in std::mem::take(&mut self.connections) {
+            self.closed(driver, id, Reason::Lost);
         }
     }
 
@@ -115,7 +169,7 @@ impl Peers {
                 event @ (ClientEvent::Answered { .. } | ClientEvent::Failed { .. }) => event,
                 _ => continue,
             };
-            self.events.push_back((id, ended));
+            self.ended(driver, id, ended);
         }
         driver.forget(id);
     }

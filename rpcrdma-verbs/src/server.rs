@@ -8,7 +8,7 @@ use rpcrdma_proto::rpc::AuthStat;
 
 use crate::calls::{self, CallId, ClientError, ClientEvent, admitted, answer, taken};
 pub use crate::calls::{Arrival, ServeError};
-use crate::driver::{Driver, DriverError, GivenBack, Id, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, WriteError, Writer};
 use crate::peers::{Peers, call_back};
 use crate::provider::Device;
 use crate::rpc::{Call, Denial};
@@ -100,7 +100,10 @@ impl<S: Service> Server<S> {
 
     /// Shuts down: takes no more connections, and ends each that is there when all calls that have come by it are answered, and
     /// the replies have arrived. It is to be served until [`Self::connections`] has none; those that take too long can be
-    /// [cut](Self::cut). Clients have to connect elsewhere then.
+    /// [cut](Self::cut). Clients have to connect elsewhere then. No backward call can begin any more, not even for the sake of
+    /// a call that has come; one that is under way is waited for.
+    ///
+    /// A server that is dropped without goes on listening as long as its driver, and nobody serves its connections.
     pub fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         self.peers.drain(driver);
     }
@@ -108,6 +111,11 @@ impl<S: Service> Server<S> {
     /// What became of a backward call.
     pub fn event(&mut self) -> Option<(Id, ClientEvent)> {
         self.peers.event()
+    }
+
+    /// The memory of the backward call whose end [`Self::event`] has told last: its items, and its results.
+    pub fn take_memory(&mut self) -> Memory {
+        self.peers.take_memory()
     }
 
     /// Serves what has come since the last turn of the driver, and sends the replies: how many calls it was.

@@ -31,6 +31,8 @@ pub async fn run<D: Device>(local: Local<D>) -> Result<(), DriverError> {
             ::tokio::task::yield_now().await;
         }
         local.with_driver(|driver| driver.arm())?;
+        // From here on whoever begins something, or lets a handler go on, wakes this task, the next turn's handlers included.
+        registered_with(&local).await;
         // What came before it was armed is not told.
         if local.turn()? > 0 {
             continue;
@@ -48,7 +50,16 @@ pub async fn run<D: Device>(local: Local<D>) -> Result<(), DriverError> {
     }
 }
 
-/// Ends when a call begins.
+/// Lets this task be woken.
+async fn registered_with<D: Device>(local: &Local<D>) {
+    std::future::poll_fn(|context| {
+        local.register(context.waker());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Ends when a call begins, or a handler can go on.
 async fn woken<D: Device>(local: &Local<D>) {
     let mut registered = false;
     std::future::poll_fn(|context| {

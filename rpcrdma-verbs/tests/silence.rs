@@ -8,11 +8,13 @@ mod world;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{Config, Reason};
+use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::client::{CallId, Client, ClientEvent};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::provider::{Capabilities, Device};
+use rpcrdma_verbs::rpc::Credentials;
 use rpcrdma_verbs::server::Server;
 use world::{Block, ECHO, World, call};
 
@@ -186,4 +188,30 @@ fn who_has_nobody_to_ask_sleeps() {
     near.forget(client.id());
     sleeps(&mut near);
     assert!(sleeps(&mut near), "there is nobody any more");
+}
+
+/// Answers take places in the completion queue: not all at once.
+#[test]
+fn more_are_asked_than_the_completion_queue_has_places() {
+    const MANY: usize = 200;
+    let fabric = Fabric::new();
+    let driver = |completions| Driver::new(&fabric.device(), &Budget::new(1 << 28), completions).unwrap();
+    let (mut near, mut far) = (driver(64), driver(1 << 14));
+    let config = Config { highest: Version::One, ..Config::server() };
+    let block = Block::new(far.pool());
+    let mut server = Server::bind(&mut far, ([127, 0, 0, 1], 0).into(), config, block).unwrap();
+    let config = Config { highest: Version::One, ..Config::client() };
+    let connect = |near: &mut _| Client::connect(near, server.address(), config.clone(), Credentials::none()).unwrap();
+    let clients: Vec<_> = (0..MANY).map(|_| connect(&mut near)).collect();
+    near.keep_alive(Some(INTERVAL));
+    let asked =
+        |near: &Driver<_>| clients.iter().filter(|client| near.counters(client.id()).unwrap().asked > 0).count();
+    let began = Instant::now();
+    while asked(&near) < MANY {
+        assert!(began.elapsed() < Duration::from_secs(20), "not all are asked");
+        near.turn().unwrap();
+        far.turn().unwrap();
+        server.serve(&mut far);
+    }
+    assert_eq!(server.connections().len(), MANY);
 }

@@ -351,3 +351,76 @@ impl AsyncService for Witness {
         Ok(())
     }
 }
+
+/// Never answers.
+struct Silent;
+
+impl AsyncService for Silent {
+    fn program(&self) -> u32 {
+        7
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    async fn call(&self, _: Id, _: &rpc::Call<'_>, _: &mut Writer<'_>) -> Result<(), Denial> {
+        std::future::pending().await
+    }
+}
+
+#[test]
+fn what_waits_when_all_is_stopped_ends_and_the_address_is_free() {
+    with_fabric(|fabric| async move {
+        let budgets = [0; 2].map(|_| Budget::new(1 << 26));
+        let [near, far] = budgets.each_ref().map(|budget| local(&fabric, budget));
+        let told = std::rc::Rc::new(std::cell::Cell::new(None));
+        let bind = |address| {
+            far.with_driver(|driver| AsyncServer::bind(driver, address, Config::server(), From(told.clone()), 4))
+        };
+        let server = bind(any()).unwrap();
+        let address = server.address();
+        let client = near.connect(address, Config::client(), Credentials::none()).unwrap();
+        far.serve(server);
+        client.serve(Silent, 2);
+        client.call(Call::to(9, 1, 1), |_| Ok(())).await.unwrap();
+        let waiting = far.call_back(told.get().unwrap(), Call::to(7, 1, 1), |_| Ok(()));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        far.stop();
+        let refused = waiting.await.unwrap_err();
+        assert!(matches!(refused.why, ClientError::Transport(Failure::Closed(_))), "{}", refused.why);
+        let gone = far.call_back(told.get().unwrap(), Call::to(7, 1, 1), |_| Ok(())).await;
+        assert!(gone.is_err());
+        // The client finds the next one.
+        far.serve(bind(address).unwrap());
+        client.call(Call::to(9, 1, 1), |_| Ok(())).await.unwrap();
+        // Nor does a service that never answers keep its client from going.
+        let again = far.call_back(told.get().unwrap(), Call::to(7, 1, 1), |_| Ok(()));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        near.stop();
+        drop(client);
+        assert!(again.await.is_err());
+    });
+}
+
+/// Says which connection has called last, and may be called back.
+struct From(std::rc::Rc<std::cell::Cell<Option<Id>>>);
+
+impl AsyncService for From {
+    fn program(&self) -> u32 {
+        9
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    fn is_ready(&self, _: &rpc::Call<'_>) -> bool {
+        true
+    }
+
+    async fn call(&self, from: Id, _: &rpc::Call<'_>, _: &mut Writer<'_>) -> Result<(), Denial> {
+        self.0.set(Some(from));
+        Ok(())
+    }
+}

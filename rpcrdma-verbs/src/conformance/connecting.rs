@@ -1,7 +1,7 @@
 //! Making connections, and ending them.
 
 use super::Bed;
-use super::world::{CONFIG, End, Event, Host, connected, octets, until};
+use super::world::{CONFIG, End, Event, Host, connect_hosts, connected, octets, until};
 use crate::provider::{
     Cause, ConnectionEvent, Device, Manager, Operation, PRIVATE_DATA, QueuePair, QueuePairConfig, Status,
 };
@@ -105,6 +105,24 @@ pub(super) fn an_address_is_taken_once<D: Device>(bed: &Bed<D>) {
     assert_ne!(free, to);
     drop(far);
     assert_eq!(other.manager.listen(to).expect("it is free again"), to);
+}
+
+/// Nobody connects there any more, connections stay, and the address is free.
+pub(super) fn who_listens_no_more_is_not_found<D: Device>(bed: &Bed<D>) {
+    let (mut near, mut far) = (Host::new(&bed.near, 16), Host::new(&bed.far, 16));
+    let to = far.manager.listen(bed.address).expect("it listens");
+    let (first, second) = connect_hosts(&mut near, &mut far, to);
+    far.manager.unlisten(to);
+    let pair = near.connect(to, &[]).expect("it begins");
+    match near.event() {
+        ConnectionEvent::Failed { queue_pair, .. } => assert_eq!(queue_pair, pair.number()),
+        _ => panic!("nobody listens"),
+    }
+    let (mut near, mut far) = (End::new(first, near), End::new(second, far));
+    far.receives(1, 64);
+    near.send(b"still there");
+    assert_eq!(*far.message().expect("it arrives").0, *b"still there");
+    assert_eq!(far.host.manager.listen(to).expect("it is free"), to);
 }
 
 pub(super) fn a_request_is_prepared_once<D: Device>(bed: &Bed<D>) {

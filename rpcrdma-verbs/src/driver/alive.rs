@@ -20,18 +20,27 @@ const LEAST: Duration = Duration::from_millis(1);
 /// No time.
 const NEVER: u64 = u64::MAX;
 
+/// Connections that are looked at together at most: each may be asked, and its answer takes a place in the completion queue.
+const TOGETHER: usize = 64;
+
 /// When a driver's connections are looked at next.
 #[derive(Debug)]
 pub(super) struct Alive {
-    /// Microseconds from one time to the next; none if they are not.
+    /// Microseconds in which each is looked at once; none if they are not.
     interval: Option<u64>,
     /// Never, while there is no connection.
     pub(super) due: u64,
+    /// The place of the first.
+    next: usize,
+    /// How many are looked at together.
+    together: usize,
 }
 
 impl Alive {
-    pub(super) fn new() -> Self {
-        Self { interval: micros(INTERVAL), due: NEVER }
+    /// For a completion queue of so many places: a small part of them is for answers.
+    pub(super) fn new(completions: u32) -> Self {
+        let together = (completions as usize / 8).clamp(1, TOGETHER);
+        Self { interval: micros(INTERVAL), due: NEVER, next: 0, together }
     }
 }
 
@@ -40,45 +49,50 @@ fn micros(interval: Duration) -> Option<u64> {
 }
 
 impl<D: Device> Driver<D> {
-    /// Asks a peer whether it is there when nothing has completed for so long, at most twice that: 5 seconds, unless it is said
-    /// here; none for never.
+    /// Asks a peer whether it is there when nothing has come from it for so long, or for less than twice that: 5 seconds,
+    /// unless it is said here; none for never.
     ///
     /// One that is gone, as by a loss of power, costs its connection then: a client makes another, and sends again what was
     /// not answered; a server lets go of what it had for it. The question is an RDMA Write of nothing, or an RDMA Read on a
     /// device that does not acknowledge ([`Capabilities::acknowledges`](crate::provider::Capabilities::acknowledges)): it
     /// takes no receive and no credit, and the peer's device answers it alone, however busy its software is. A device that
-    /// acknowledges gives up by itself when there is no answer; on others three times this is waited for it, so that it should
-    /// be longer than a round trip.
+    /// acknowledges gives up by itself when there is no answer. On others it is waited for three times as long; and since it
+    /// comes after all that is under way, that has to be longer than the longest transfer takes.
     pub fn keep_alive(&mut self, interval: Option<Duration>) {
-        self.alive = Alive { interval: interval.and_then(micros), due: NEVER };
+        (self.alive.interval, self.alive.due) = (interval.and_then(micros), NEVER);
         if self.connections.iter().any(|slot| slot.connection.is_some()) {
             self.look_after(self.now());
         }
     }
 
-    /// Looks at the connections in time, as there is one.
+    /// Looks at the connections in time, as there is one: at some after the other, so that each has its turn once in the interval.
     pub(super) fn look_after(&mut self, now: u64) {
         if let (NEVER, Some(interval)) = (self.alive.due, self.alive.interval) {
-            self.alive.due = now.saturating_add(interval);
+            let parts = self.connections.len().div_ceil(self.alive.together).max(1) as u64;
+            self.alive.due = now.saturating_add(interval / parts);
             self.next_due = self.next_due.min(self.alive.due);
         }
     }
 
-    /// Looks at the connections, if it is time.
-    pub(super) fn ask_all(&mut self, now: u64) {
+    /// Looks at some connections, if it is time.
+    pub(super) fn ask_some(&mut self, now: u64) {
         if now < self.alive.due {
             return;
         }
         self.alive.due = NEVER;
-        for at in 0..self.connections.len() {
+        let from = if self.alive.next < self.connections.len() { self.alive.next } else { 0 };
+        let to = self.connections.len().min(from + self.alive.together);
+        self.alive.next = to;
+        for at in from..to {
             let Some(slot) = self.connections.get_mut(at) else { continue };
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
-            let asked = connection.ask(&self.pool, &mut self.scratch.batch);
-            if asked == Asked::Gone {
+            if connection.ask(&self.pool, &mut self.scratch.batch) == Asked::Gone {
                 connection.lost(now, Reason::Lost);
                 let id = slot.id(at);
                 self.touch(id);
             }
+        }
+        if self.connections.iter().any(|slot| slot.connection.is_some()) {
             self.look_after(now);
         }
     }

@@ -50,7 +50,7 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Takes what has happened to connections.
+    /// Takes what has happened to connections. Of those that have ended nothing is done yet: what came by them is taken first.
     pub(super) fn take_connections(&mut self) -> usize {
         let mut count = 0;
         while let Some(event) = self.manager.poll() {
@@ -74,14 +74,22 @@ impl<D: Device> Driver<D> {
                 }
                 ConnectionEvent::Failed { queue_pair, rejected, why, .. } => {
                     debug!(queue_pair, rejected, ?why, "not connected");
-                    self.with_pair(queue_pair, |connection| connection.lost(now, Reason::Unreachable));
+                    self.ended.push((queue_pair, Reason::Unreachable));
                 }
-                ConnectionEvent::Disconnected { queue_pair } => {
-                    self.with_pair(queue_pair, |connection| connection.lost(now, Reason::Lost));
-                }
+                ConnectionEvent::Disconnected { queue_pair } => self.ended.push((queue_pair, Reason::Lost)),
             }
         }
         count
+    }
+
+    /// Lets go of the connections that have ended.
+    pub(super) fn let_go(&mut self) {
+        let now = self.now();
+        let mut ended = std::mem::take(&mut self.ended);
+        for (queue_pair, why) in ended.drain(..) {
+            self.with_pair(queue_pair, |connection| connection.lost(now, why));
+        }
+        self.ended = ended;
     }
 
     fn with_pair(&mut self, queue_pair: u32, f: impl FnOnce(&mut Connection<D>)) {

@@ -93,6 +93,8 @@ pub(crate) enum Work {
     Read(Served),
     /// The last window of a call was made unreachable.
     Fence(u32),
+    /// What the peer is asked by, to see whether it is there.
+    Question,
     /// What goes after all else, before the connection is closed.
     Last(Reason),
 }
@@ -401,7 +403,11 @@ impl<D: Device> Connection<D> {
     fn retired(&mut self, work: Work, done: bool) {
         match work {
             Work::Send(what) => self.session.released(what),
-            Work::Read(call) if done => self.session.moved(call),
+            Work::Read(call) if done => {
+                self.silence.reads += 1;
+                self.session.moved(call);
+            }
+            Work::Question => self.silence.reads += u64::from(done),
             Work::Fence(xid) if done => self.fenced(xid),
             Work::Fence(xid) => self.unfenced.push(xid),
             Work::Last(why) => self.wish = Some(Wish::Close(why)),
@@ -483,6 +489,7 @@ impl<D: Device> Connection<D> {
         self.windows.clear();
         self.unsignaled = 0;
         self.wish = None;
+        self.begin_to_listen();
         self.session.lost(now, why);
     }
 }

@@ -21,7 +21,8 @@ pub struct Counters {
     pub reads: u64,
     /// RDMA Writes.
     pub writes: u64,
-    /// Times that the peer was asked whether it is there.
+    /// RDMA Writes or Reads of nothing: to see whether the peer is there, and whether all that was sent before the end has
+    /// arrived.
     pub asked: u64,
     /// Work requests posted: those, and binds and invalidations of memory windows. Receives are not counted.
     pub posted: u64,

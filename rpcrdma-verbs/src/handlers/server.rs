@@ -8,7 +8,7 @@ use rpcrdma_proto::connection::Config;
 
 use super::{AsyncService, Handlers};
 use crate::calls::{Call, CallId, ClientError, ClientEvent};
-use crate::driver::{Driver, DriverError, GivenBack, Id, WriteError, Writer};
+use crate::driver::{Driver, DriverError, GivenBack, Id, Memory, WriteError, Writer};
 use crate::peers::{Peers, call_back};
 use crate::provider::Device;
 
@@ -81,7 +81,10 @@ impl<S: AsyncService> AsyncServer<S> {
 
     /// Shuts down: takes no more connections, and ends each that is there when all calls that have come by it are answered, and
     /// the replies have arrived. It is to be served until [`Self::connections`] has none; those that take too long can be
-    /// [cut](Self::cut). Clients have to connect elsewhere then.
+    /// [cut](Self::cut). Clients have to connect elsewhere then. No backward call can begin any more, not even for the sake of
+    /// a call that has come; one that is under way is waited for.
+    ///
+    /// A server that is dropped without goes on listening as long as its driver, and nobody serves its connections.
     pub fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         self.peers.drain(driver);
     }
@@ -89,6 +92,11 @@ impl<S: AsyncService> AsyncServer<S> {
     /// What became of a backward call.
     pub fn event(&mut self) -> Option<(Id, ClientEvent)> {
         self.peers.event()
+    }
+
+    /// The memory of the backward call whose end [`Self::event`] has told last: its items, and its results.
+    pub fn take_memory(&mut self) -> Memory {
+        self.peers.take_memory()
     }
 
     /// Takes what has come since the last turn of the driver, lets the handlers go on, and sends the replies: how much has happened.
@@ -113,6 +121,16 @@ impl<S: AsyncService> AsyncServer<S> {
         let Self { peers, handlers, .. } = self;
         let count = peers.take(driver, |driver, id, arrival| handlers.offer(driver, id, arrival));
         count + handlers.hand_out(driver)
+    }
+
+    /// Whether it was to drain, and has.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.peers.is_drained()
+    }
+
+    /// Listens no more, and cuts all connections.
+    pub(crate) fn end<D: Device>(&mut self, driver: &mut Driver<D>) {
+        self.peers.end(driver);
     }
 
     pub(crate) fn handlers(&mut self) -> &mut Handlers<S> {

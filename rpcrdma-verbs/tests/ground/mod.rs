@@ -5,8 +5,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::provider::{Capabilities, Device};
 
 /// What opens devices.
 pub trait Ground {
@@ -43,6 +43,22 @@ impl Ground for Software {
 
     fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+}
+
+/// A fabric whose devices do not say when the peer has taken a request, as iWARP's do not.
+pub struct Unacknowledging(pub Software);
+
+impl Ground for Unacknowledging {
+    type Device = SoftwareDevice;
+
+    fn open(&self) -> SoftwareDevice {
+        let capabilities = self.0.open().capabilities().clone();
+        self.0.0.device_with(Capabilities { acknowledges: false, rnr_retry: false, ..capabilities })
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.address()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether the peer is still there.
 
-use rpcrdma_proto::connection::Stage;
+use rpcrdma_proto::connection::{Role, Stage};
 use tracing::debug;
 
 use super::{Connection, Work};
@@ -20,35 +20,37 @@ pub(crate) enum Asked {
 /// How long a connection is silent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Silence {
-    /// Completions when it was looked at last.
-    completed: u64,
+    /// Signs of life when it was looked at last.
+    seen: u64,
     /// Times that it was looked at since there was one. The first time, the peer is asked.
     times: u32,
+    /// RDMA Reads that were answered.
+    pub(super) reads: u64,
 }
 
 /// Times that a device that does not acknowledge is given for an answer.
 const PATIENCE: u32 = 3;
-/// Nowhere: nothing needs no address and no key (InfiniBand's C9-88).
+/// Nowhere: a Write or Read of no octets needs neither address nor key (InfiniBand's C9-88).
 const NOWHERE: Remote = Remote { address: 0, key: 0 };
 
 impl<D: Device> Connection<D> {
-    /// Asks the peer whether it is there, if nothing has completed since the last time.
+    /// Asks the peer whether it is there, if it has given no sign of life since the last time.
     pub(crate) fn ask(&mut self, pool: &Pool<D>, batch: &mut Batch) -> Asked {
-        let completed = self.counters.completed;
-        // Over iWARP it is the client that has to send first.
-        let is_used = completed > 0 || self.counters.posted > 0;
+        let acknowledges = pool.device().capabilities().acknowledges;
+        let seen = self.signs_of_life(acknowledges);
         let is_there = matches!(self.session.stage(), Stage::Up | Stage::Closing);
-        if !is_there || !is_used || completed != self.silence.completed {
-            self.silence = Silence { completed, times: 0 };
+        // Over iWARP it is the client that has to send first.
+        let may_send = acknowledges || self.session.config().role == Role::Client || seen > 0;
+        if !is_there || !may_send || seen != self.silence.seen {
+            self.silence = Silence { seen, times: 0, ..self.silence };
             return Asked::There;
         }
         self.silence.times = self.silence.times.saturating_add(1);
-        let acknowledges = pool.device().capabilities().acknowledges;
         // With the queue full, there is enough under way that fails if the peer is gone.
         let has_room = self.has_room();
         match self.silence.times {
             1 if has_room => self.post_question(pool, batch),
-            times if times > 1 + PATIENCE && !acknowledges => {
+            times if times > PATIENCE && !acknowledges => {
                 debug!("the peer does not answer");
                 Asked::Gone
             }
@@ -56,10 +58,22 @@ impl<D: Device> Connection<D> {
         }
     }
 
+    /// What has come from the peer so far: whatever has completed where that means that the peer has acknowledged it, else what
+    /// it has sent or let us read.
+    fn signs_of_life(&self, acknowledges: bool) -> u64 {
+        if acknowledges { self.counters.completed } else { self.session.counters().received + self.silence.reads }
+    }
+
+    /// A connection that begins has not been silent.
+    pub(super) fn begin_to_listen(&mut self) {
+        let seen = self.signs_of_life(self.pool.device().capabilities().acknowledges);
+        self.silence = Silence { seen, times: 0, ..self.silence };
+    }
+
     fn post_question(&mut self, pool: &Pool<D>, batch: &mut Batch) -> Asked {
         let Some(endpoint) = &mut self.endpoint else { return Asked::There };
         endpoint.exchange(batch);
-        if !self.push_question(Work::Part, pool) {
+        if !self.push_question(Work::Question, pool) {
             self.silence.times = 0;
         }
         let Some(endpoint) = &mut self.endpoint else { return Asked::There };

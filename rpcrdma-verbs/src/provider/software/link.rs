@@ -49,6 +49,8 @@ pub(super) struct End {
     completions: Arc<Completions>,
     /// Completions that are not in their queue yet: they go there together, before the lock of the link is let go.
     told: Vec<Entry>,
+    /// Whether its end is to be told, after them.
+    ended: bool,
     receives: Receives,
     /// Whether the peer's Sends wait for a receive.
     rnr_retry: bool,
@@ -234,6 +236,7 @@ impl End {
             capabilities,
             completions,
             told: Vec::new(),
+            ended: false,
             receives,
             rnr_retry: config.rnr_retry,
             notices,
@@ -327,9 +330,7 @@ impl End {
                 self.received(posted.id, Status::Flushed, 0, None);
             }
         }
-        if was_ready {
-            self.notices.tell(ConnectionEvent::Disconnected { queue_pair: self.number });
-        }
+        self.ended = was_ready;
     }
 }
 
@@ -358,6 +359,9 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         for end in self.pair.ends.iter_mut().flatten() {
             end.completions.extend(&mut end.told);
+            if std::mem::take(&mut end.ended) {
+                end.notices.tell(ConnectionEvent::Disconnected { queue_pair: end.number });
+            }
         }
         if let Some(latency) = &self.link.fabric.latency {
             self.schedule(latency);
