@@ -115,6 +115,23 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
     }
 }
 
+/// Asked whether it is there, by RDMA Writes of nothing or over iWARP by RDMA Reads, it does not mind.
+#[test]
+fn a_quiet_connection_stays() {
+    let Some(linux) = Linux::new() else { return };
+    let mut caller = Caller::new(&linux, Config::client(), Credentials::none());
+    caller.null(Call::to(NFS, 3, 0));
+    caller.driver.keep_alive(Some(Duration::from_millis(100)));
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        caller.driver.wait(Duration::from_millis(100)).unwrap();
+        assert!(caller.client.event(&mut caller.driver).is_none(), "it ends");
+    }
+    assert!(caller.counters().asked > 3, "{}", caller.counters().asked);
+    caller.null(Call::to(NFS, 3, 0));
+    assert_eq!(caller.session().counters().connections, 1);
+}
+
 /// To the version that it does not know it says which it does, under the number of that version.
 #[test]
 fn version_two_is_refused_as_we_know_it() {
