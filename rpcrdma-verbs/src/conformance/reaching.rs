@@ -167,8 +167,8 @@ pub(super) fn rights_are_kept<D: Device>(bed: &Bed<D>) {
     }
 }
 
-/// As verbs have it (InfiniBand's C9-88): so a peer can be asked for a sign of life.
-pub(super) fn nothing_needs_no_key<D: Device>(bed: &Bed<D>) {
+/// A Write or Read of no octets needs neither address nor key (InfiniBand's C9-88): so a peer can be asked for a sign of life.
+pub(super) fn no_octets_ask_for_no_key<D: Device>(bed: &Bed<D>) {
     let mut both = connected(bed);
     for key in [0, 1, u32::MAX] {
         let at = Remote { address: 0, key };

@@ -8,7 +8,7 @@ use rpcrdma_proto::connection::Config;
 use super::{Driver, DriverError, Id};
 use crate::provider::{Device, Manager as _};
 
-/// An address that a driver listens at: whose connections have settings and a server of their own.
+/// An address that a driver listens at. The connections that come by it have its settings, and belong to its server.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) address: SocketAddr,

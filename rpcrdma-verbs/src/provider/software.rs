@@ -329,8 +329,8 @@ impl Drop for Fabric {
 }
 
 impl SoftwareDevice {
-    /// Ends it as a loss of power does: its connections are gone, and nobody is told. What has reached it stays acknowledged;
-    /// what peers post from now on fails, as nobody answers.
+    /// Ends its connections as a loss of power does: nobody is told. What has reached it stays acknowledged; what peers post to
+    /// them from now on fails, as nobody answers. It can make others, as after a new start.
     pub fn lose_power(&self) {
         self.fabric.links().iter().for_each(|link| link.lose_power(&self.domain));
     }
