@@ -384,11 +384,17 @@ impl<D: Device> Driver<D> {
                 count += 1;
             }
         }
-        count += self.take_completions(BATCH)?;
-        if !self.ended.is_empty() {
-            // What came before the end is there now.
-            count += self.take_completions(usize::MAX)?;
-            self.let_go();
+        loop {
+            let completed = self.take_completions()?;
+            count += completed;
+            if self.ended.is_empty() {
+                break;
+            }
+            // What came before an end is taken before it.
+            if completed < BATCH {
+                self.let_go();
+                break;
+            }
         }
         if let Some(shared) = &mut self.shared {
             // What can't be had now may be had later: until then the peers' messages wait.
@@ -398,21 +404,15 @@ impl<D: Device> Driver<D> {
         Ok(count)
     }
 
-    /// Takes so many completions at most.
-    fn take_completions(&mut self, most: usize) -> Result<usize, DriverError> {
+    /// Takes completions, up to a batch of them: how many.
+    fn take_completions(&mut self) -> Result<usize, DriverError> {
         let mut taken = std::mem::take(&mut self.taken);
-        let mut count = 0;
-        let polled = loop {
-            taken.clear();
-            let polled = self.completions.poll(&mut taken, BATCH.min(most));
-            for completion in &taken {
-                self.complete(completion);
-            }
-            count += taken.len();
-            if taken.len() < BATCH || count >= most {
-                break polled;
-            }
-        };
+        taken.clear();
+        let polled = self.completions.poll(&mut taken, BATCH);
+        for completion in &taken {
+            self.complete(completion);
+        }
+        let count = taken.len();
         self.taken = taken;
         polled?;
         Ok(count)

@@ -85,7 +85,9 @@ impl Peers {
         while let Some(id) = driver.accepted(self.listening) {
             self.connections.push(id);
         }
-        self.drain_some(driver);
+        if self.draining.is_some() {
+            self.drain_some(driver);
+        }
         let mut count = 0;
         while let Some(id) = driver.ready_accepted(self.listening) {
             while let Some(told) = driver.event(id) {
@@ -120,6 +122,7 @@ impl Peers {
         self.drain_some(driver);
     }
 
+    #[cold]
     fn drain_some<D: Device>(&mut self, driver: &mut Driver<D>) {
         let Some((since, left)) = &mut self.draining else { return };
         for _ in 0..left.len().min(TOGETHER) {

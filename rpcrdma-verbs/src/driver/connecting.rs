@@ -83,6 +83,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Lets go of the connections that have ended.
+    #[cold]
     pub(super) fn let_go(&mut self) {
         let now = self.now();
         let mut ended = std::mem::take(&mut self.ended);

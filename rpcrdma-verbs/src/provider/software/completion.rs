@@ -77,6 +77,7 @@ impl Shared {
     }
 
     /// Takes completions over. Those that have no room are lost, and the queue with them.
+    #[inline(always)]
     pub(super) fn extend(&self, entries: &mut Vec<Entry>) {
         if entries.is_empty() {
             return;
