@@ -49,7 +49,7 @@ struct Shared<D: Device> {
     calls: HashMap<(Id, CallId), State>,
     /// Servers, and services of clients.
     services: Vec<Post<D>>,
-    /// Services of clients that are gone: to be dropped while nothing is borrowed, since their handlers may use what is here.
+    /// Those that are gone: to be dropped while nothing is borrowed, since their handlers may use what is here.
     gone: Vec<Box<dyn Serves<D>>>,
     /// Who waits until servers are drained.
     draining: Vec<Waker>,
@@ -60,7 +60,7 @@ struct Shared<D: Device> {
 /// The connection of a client.
 #[derive(Clone, Copy, Default, Debug)]
 struct Party {
-    /// The place of its service, if it has one.
+    /// The post of its service, if it has one.
     service: Option<usize>,
     /// Whether its client was dropped: it goes when all is done.
     left: bool,
@@ -210,47 +210,47 @@ impl<D: Device> Local<D> {
     /// The driver can't go on.
     pub fn turn(&self) -> Result<usize, DriverError> {
         let mut shared = self.shared();
-        let mut count = shared.driver.turn()? + shared.tell();
         let left = std::mem::take(&mut *self.0.left.borrow_mut());
         left.into_iter().for_each(|id| shared.leave(id));
-        let (services, gone) = (shared.services.len(), std::mem::take(&mut shared.gone));
+        let mut count = shared.driver.turn()? + shared.tell() + shared.take();
+        let services = shared.services.len();
         drop(shared);
-        drop(gone);
-        for place in 0..services {
-            count += self.attend(place);
+        for post in 0..services {
+            count += self.attend(post);
         }
         let mut shared = self.shared();
         if !shared.draining.is_empty() && shared.is_drained() {
             shared.draining.drain(..).for_each(Waker::wake);
         }
+        let gone = std::mem::take(&mut shared.gone);
+        drop(shared);
+        drop(gone);
         Ok(count)
     }
 
     /// Lets the handlers of a service go on, and sends their replies: how much has happened.
-    fn attend(&self, place: usize) -> usize {
+    fn attend(&self, post: usize) -> usize {
         let mut shared = self.shared();
-        let Some(here @ Post::Here(_)) = shared.services.get_mut(place) else { return 0 };
+        let Some(here @ Post::Here(_)) = shared.services.get_mut(post) else { return 0 };
         let Some(mut service) = here.take(Post::Out) else { return 0 };
         let mut count = 0;
         loop {
-            let taken = service.take(&mut shared.driver);
-            count += shared.tell_of(&mut *service);
             // Handlers may use what is ours.
             drop(shared);
             service.poll();
             shared = self.shared();
             let answered = service.reply(&mut shared.driver);
-            count += taken + answered;
-            // Who has answered takes the next call that waits.
             if answered == 0 {
                 break;
             }
+            // Who has answered takes the next call that waits.
+            count += answered + service.take(&mut shared.driver);
         }
         if count > 0 {
             shared.driver.flush();
         }
         let is_drained = service.is_drained();
-        match shared.services.get_mut(place) {
+        match shared.services.get_mut(post) {
             Some(post @ Post::Out) if is_drained => {
                 *post = Post::Free;
                 shared.gone.push(service);
@@ -288,6 +288,21 @@ impl<D: Device> Shared<D> {
         })
     }
 
+    /// Lets servers and services take what has come, and tells the futures of servers' calls: how much. All do so before any
+    /// handler goes on, whose next call may take the place of one that has ended.
+    fn take(&mut self) -> usize {
+        let mut count = 0;
+        for post in 0..self.services.len() {
+            let Some(here @ Post::Here(_)) = self.services.get_mut(post) else { continue };
+            let Some(mut service) = here.take(Post::Out) else { continue };
+            count += service.take(&mut self.driver) + self.tell_of(&mut *service);
+            if let Some(out) = self.services.get_mut(post) {
+                *out = Post::Here(service);
+            }
+        }
+        count
+    }
+
     /// Tells the futures of a server's calls that they have ended: how many.
     fn tell_of(&mut self, service: &mut dyn Serves<D>) -> usize {
         let mut count = 0;
@@ -305,16 +320,16 @@ impl<D: Device> Shared<D> {
         self.gone.push(service);
     }
 
-    /// Adds a server or a service: its place.
+    /// Adds a server or a service: its post.
     fn add(&mut self, service: Box<dyn Serves<D>>) -> usize {
         self.wake();
-        let free = self.services.iter().position(|place| matches!(place, Post::Free));
-        let place = free.unwrap_or(self.services.len());
-        match self.services.get_mut(place) {
+        let free = self.services.iter().position(|post| matches!(post, Post::Free));
+        let post = free.unwrap_or(self.services.len());
+        match self.services.get_mut(post) {
             Some(free) => *free = Post::Here(service),
             None => self.services.push(Post::Here(service)),
         }
-        place
+        post
     }
 
     /// Takes what has come to clients, and tells the futures what has become of their calls: how much.
@@ -341,7 +356,7 @@ impl<D: Device> Shared<D> {
 
     /// Gives a call to its service; without one it is not answered.
     fn called_back(&mut self, id: Id, service: Option<usize>, arrival: Arrival) {
-        let service = service.and_then(|place| self.services.get_mut(place)).and_then(Post::here);
+        let service = service.and_then(|post| self.services.get_mut(post)).and_then(Post::here);
         match service {
             Some(service) => service.offer(&mut self.driver, id, arrival),
             None => {
