@@ -104,7 +104,7 @@ impl<D: Device> Slot<D> {
 pub(crate) struct Scratch {
     /// For the header of a message.
     pub(crate) header: Box<[u8]>,
-    pub(crate) batch: Batch,
+    pub(crate) batch: Box<Batch>,
 }
 
 /// Is shown each message that is sent: its octets, of which the header can be read by [`dump`](crate::dump).
@@ -152,7 +152,7 @@ impl<D: Device> Driver<D> {
             device: device.clone(),
             listeners: Vec::new(),
             flushed: false,
-            scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Batch::default() },
+            scratch: Scratch { header: vec![0; 1 << 16].into(), batch: Box::default() },
             taken: Vec::with_capacity(BATCH),
             ended: Vec::new(),
             dirty: Vec::new(),

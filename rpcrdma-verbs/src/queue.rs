@@ -36,7 +36,8 @@ pub(crate) struct Endpoint<D: Device, T> {
     flights: VecDeque<Flight<T>>,
     first: u32,
     receives: Receives<D>,
-    batch: Batch,
+    // On the heap, so that it is exchanged by its address.
+    batch: Box<Batch>,
 }
 
 /// Where what is received comes from.
@@ -188,7 +189,7 @@ impl<D: Device, T> Endpoint<D, T> {
             flights: VecDeque::new(),
             first: 0,
             receives: Receives::Own(Posted::new()),
-            batch: Batch::default(),
+            batch: Box::default(),
         }
     }
 
@@ -198,7 +199,7 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// Exchanges the memory of its batch, which is empty but between [`Self::push`] and [`Self::post`].
-    pub(crate) fn exchange(&mut self, batch: &mut Batch) {
+    pub(crate) fn exchange(&mut self, batch: &mut Box<Batch>) {
         debug_assert!(batch.requests.is_empty() && !self.has_batch(), "all that was pushed is posted");
         std::mem::swap(&mut self.batch, batch);
     }
@@ -258,7 +259,7 @@ impl<D: Device, T> Endpoint<D, T> {
     /// The queue pair refuses them: it is not connected, or its queues are full. What was not posted is given up.
     pub(crate) fn post(&mut self) -> Result<()> {
         let done = self.post_receives().and_then(|()| self.post_requests());
-        let Batch { requests, receives, slices, receive_slices } = &mut self.batch;
+        let Batch { requests, receives, slices, receive_slices } = &mut *self.batch;
         if done.is_err() {
             self.flights.truncate(self.flights.len() - requests.len());
         }

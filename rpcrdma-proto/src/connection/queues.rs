@@ -40,6 +40,11 @@ impl Queues {
     }
 
     #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    #[inline]
     pub(super) fn next_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         let notice = matches!(

@@ -282,7 +282,8 @@ impl<D: Device> Connection<D> {
                 self.transmit(transmit, pool, &scratch.header, watch);
             }
             // What was sent may ask for more, and what was not.
-            if self.stalled || !(sent || self.session.has_actions()) {
+            let goes_on = sent || self.session.has_actions();
+            if self.stalled || !goes_on || self.session.is_at_rest() {
                 break;
             }
         }
@@ -299,7 +300,16 @@ impl<D: Device> Connection<D> {
         self.take_events();
     }
 
+    /// Most of the times that it is looked there is none.
+    #[inline(always)]
     fn take_events(&mut self) {
+        if self.session.has_events() {
+            self.take_all_events();
+        }
+    }
+
+    #[inline(never)]
+    fn take_all_events(&mut self) {
         while let Some(event) = self.session.poll_event() {
             self.tell(event);
         }

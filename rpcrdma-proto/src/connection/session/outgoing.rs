@@ -38,6 +38,13 @@ impl Session {
         self.out.next_event()
     }
 
+    /// Whether [`poll_event`](Self::poll_event) has something.
+    #[inline]
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        self.out.has_events()
+    }
+
     /// When `timeout` is to be called, if it is: at this time or later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {

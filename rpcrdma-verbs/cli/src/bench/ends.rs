@@ -170,8 +170,9 @@ impl<D: Device> Ends<D> {
         Ok(self.latencies)
     }
 
-    /// Turns everything once: how many calls have ended.
+    /// Turns everything once: how many calls have ended. As a message and its answer go: the calls to the server, the replies back.
     fn round(&mut self, begin: bool) -> Result<u64, Box<dyn Error>> {
+        let begins = begin && !self.idle.is_empty();
         while begin && let Some(number) = self.idle.pop() {
             let Some((client, open)) = self.clients.get_mut(number) else { continue };
             let call = self.work.begin(&mut self.near, client)?;
@@ -180,11 +181,14 @@ impl<D: Device> Ends<D> {
             }
             *open += 1;
         }
-        self.near.turn()?;
+        if begins {
+            self.near.flush();
+        }
         if let Some((far, server)) = &mut self.server {
             far.turn()?;
             server.serve(far);
         }
+        self.near.turn()?;
         let mut done = 0;
         while let Some(id) = self.near.ready() {
             let Some(number) = self.by_id.get(&id).copied() else { continue };

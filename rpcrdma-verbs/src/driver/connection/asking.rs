@@ -35,7 +35,7 @@ const NOWHERE: Remote = Remote { address: 0, key: 0 };
 
 impl<D: Device> Connection<D> {
     /// Asks the peer whether it is there, if it has given no sign of life since the last time.
-    pub(crate) fn ask(&mut self, pool: &Pool<D>, batch: &mut Batch) -> Asked {
+    pub(crate) fn ask(&mut self, pool: &Pool<D>, batch: &mut Box<Batch>) -> Asked {
         let acknowledges = pool.device().capabilities().acknowledges;
         let seen = self.signs_of_life(acknowledges);
         let is_there = matches!(self.session.stage(), Stage::Up | Stage::Closing);
@@ -70,7 +70,7 @@ impl<D: Device> Connection<D> {
         self.silence = Silence { seen, times: 0, ..self.silence };
     }
 
-    fn post_question(&mut self, pool: &Pool<D>, batch: &mut Batch) -> Asked {
+    fn post_question(&mut self, pool: &Pool<D>, batch: &mut Box<Batch>) -> Asked {
         let Some(endpoint) = &mut self.endpoint else { return Asked::There };
         endpoint.exchange(batch);
         if !self.push_question(Work::Question, pool) {
