@@ -435,7 +435,7 @@ impl<D: Device> Driver<D> {
         if self.turn()? > 0 {
             return Ok(true);
         }
-        let due = most.min(Duration::from_micros(self.next_due.saturating_sub(self.now())));
+        let due = most.min(Duration::from_micros(self.due().saturating_sub(self.now())));
         let queue = self.completions.descriptor();
         let manager = self.manager.descriptor();
         let handles = self.handles.descriptor();
@@ -476,13 +476,12 @@ impl<D: Device> Driver<D> {
     /// How long there is nothing to do; none if only others can bring something.
     #[cfg(feature = "tokio")]
     pub(crate) fn sleeps(&self) -> Option<Duration> {
-        (self.next_due != u64::MAX).then(|| Duration::from_micros(self.next_due.saturating_sub(self.now())))
+        (self.due() != u64::MAX).then(|| Duration::from_micros(self.due().saturating_sub(self.now())))
     }
 
-    /// When the next deadline is.
+    /// When there is something to do, whatever comes or not.
     fn due(&self) -> u64 {
-        let sessions = self.connections.iter().filter_map(|slot| slot.connection.as_ref());
-        sessions.filter_map(|connection| connection.session.poll_timeout()).fold(self.alive.due, u64::min)
+        self.next_due.min(self.alive.due)
     }
 
     fn insert(&mut self, session: Session, origin: Origin) -> Option<Id> {
@@ -563,6 +562,9 @@ impl<D: Device> Driver<D> {
         if now >= self.next_due {
             self.expire(now);
         }
+        if now >= self.alive.due {
+            self.ask_some(now);
+        }
         let mut dirty = std::mem::take(&mut self.dirty);
         let (count, mut told) = (dirty.len(), false);
         for id in &dirty {
@@ -586,8 +588,9 @@ impl<D: Device> Driver<D> {
                 self.touch(id);
             }
         }
-        self.ask_some(now);
-        self.next_due = self.due();
+        let sessions = self.connections.iter().filter_map(|slot| slot.connection.as_ref());
+        let next = sessions.filter_map(|connection| connection.session.poll_timeout()).min();
+        self.next_due = next.unwrap_or(u64::MAX);
     }
 
     /// Whether there is something new to be told of it.

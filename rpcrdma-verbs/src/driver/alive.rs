@@ -70,15 +70,12 @@ impl<D: Device> Driver<D> {
         if let (NEVER, Some(interval)) = (self.alive.due, self.alive.interval) {
             let parts = self.connections.len().div_ceil(self.alive.together).max(1) as u64;
             self.alive.due = now.saturating_add(interval / parts);
-            self.next_due = self.next_due.min(self.alive.due);
         }
     }
 
-    /// Looks at some connections, if it is time.
+    /// Looks at some connections.
+    #[cold]
     pub(super) fn ask_some(&mut self, now: u64) {
-        if now < self.alive.due {
-            return;
-        }
         self.alive.due = NEVER;
         let from = if self.alive.next < self.connections.len() { self.alive.next } else { 0 };
         let to = self.connections.len().min(from + self.alive.together);
