@@ -23,7 +23,7 @@ use crate::memory::Pool;
 use crate::peers::call_back;
 use crate::provider::Device;
 use crate::rpc::Credentials;
-use services::{Post, Serves};
+use services::{Post, Served};
 
 /// A driver whose clients are futures. Clones are of the same.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ struct Shared<D: Device> {
     /// Servers, and services of clients.
     services: Vec<Post<D>>,
     /// Those that are gone: to be dropped while nothing is borrowed, since their handlers may use what is here.
-    gone: Vec<Box<dyn Serves<D>>>,
+    gone: Vec<Served<D>>,
     /// Who waits until servers are drained.
     draining: Vec<Waker>,
     /// Who turns the driver, when it sleeps.
@@ -128,7 +128,7 @@ impl<D: Device> Local<D> {
     ///
     /// A service that has a clone of this, or of one of its clients, keeps it there until [`Self::drain`] or [`Self::stop`].
     pub fn serve<S: AsyncService>(&self, server: AsyncServer<S>) {
-        self.shared().add(Box::new(server));
+        self.shared().add(Served::of_server(server));
     }
 
     /// Shuts all servers down ([`AsyncServer::drain`]) and forgets them: the future ends when none has a connection any more. Those
@@ -237,9 +237,9 @@ impl<D: Device> Local<D> {
         loop {
             // Handlers may use what is ours.
             drop(shared);
-            service.poll();
+            service.handlers.poll();
             shared = self.shared();
-            let answered = service.reply(&mut shared.driver);
+            let answered = service.handlers.reply(&mut shared.driver);
             if answered == 0 {
                 break;
             }
@@ -253,7 +253,7 @@ impl<D: Device> Local<D> {
         match shared.services.get_mut(post) {
             Some(post @ Post::Out) if is_drained => {
                 *post = Post::Free;
-                shared.gone.push(service);
+                shared.gone.push(*service);
             }
             Some(post @ Post::Out) => *post = Post::Here(service),
             // It was given up meanwhile.
@@ -268,7 +268,7 @@ impl<D: Device> Local<D> {
         if !shared.runner.as_ref().is_some_and(|waker| waker.will_wake(runner)) {
             shared.runner = Some(runner.clone());
         }
-        shared.services.iter_mut().filter_map(Post::here).for_each(|service| service.register(runner));
+        shared.services.iter_mut().filter_map(Post::here).for_each(|service| service.handlers.register(runner));
     }
 }
 
@@ -282,7 +282,7 @@ impl<D: Device> Shared<D> {
     /// Whether no server is left.
     fn is_drained(&self) -> bool {
         self.services.iter().all(|post| match post {
-            Post::Here(service) => !service.is_server(),
+            Post::Here(service) => service.peers.is_none(),
             Post::Out => false,
             Post::Free => true,
         })
@@ -295,7 +295,7 @@ impl<D: Device> Shared<D> {
         for post in 0..self.services.len() {
             let Some(here @ Post::Here(_)) = self.services.get_mut(post) else { continue };
             let Some(mut service) = here.take(Post::Out) else { continue };
-            count += service.take(&mut self.driver) + self.tell_of(&mut *service);
+            count += service.take(&mut self.driver) + self.tell_of(&mut service);
             if let Some(out) = self.services.get_mut(post) {
                 *out = Post::Here(service);
             }
@@ -304,7 +304,7 @@ impl<D: Device> Shared<D> {
     }
 
     /// Tells the futures of a server's calls that they have ended: how many.
-    fn tell_of(&mut self, service: &mut dyn Serves<D>) -> usize {
+    fn tell_of(&mut self, service: &mut Served<D>) -> usize {
         let mut count = 0;
         while let Some((id, event, memory)) = service.event() {
             self.ended(id, event, memory);
@@ -314,20 +314,21 @@ impl<D: Device> Shared<D> {
     }
 
     /// Gives up a server or a service.
-    fn end(&mut self, mut service: Box<dyn Serves<D>>) {
+    fn end(&mut self, mut service: Box<Served<D>>) {
         service.end(&mut self.driver);
-        self.tell_of(&mut *service);
-        self.gone.push(service);
+        self.tell_of(&mut service);
+        self.gone.push(*service);
     }
 
     /// Adds a server or a service: its post.
-    fn add(&mut self, service: Box<dyn Serves<D>>) -> usize {
+    fn add(&mut self, service: Served<D>) -> usize {
         self.wake();
         let free = self.services.iter().position(|post| matches!(post, Post::Free));
         let post = free.unwrap_or(self.services.len());
+        let here = Post::Here(Box::new(service));
         match self.services.get_mut(post) {
-            Some(free) => *free = Post::Here(service),
-            None => self.services.push(Post::Here(service)),
+            Some(free) => *free = here,
+            None => self.services.push(here),
         }
         post
     }
@@ -358,7 +359,7 @@ impl<D: Device> Shared<D> {
     fn called_back(&mut self, id: Id, service: Option<usize>, arrival: Arrival) {
         let service = service.and_then(|post| self.services.get_mut(post)).and_then(Post::here);
         match service {
-            Some(service) => service.offer(&mut self.driver, id, arrival),
+            Some(service) => service.handlers.offer(&mut self.driver, id, arrival),
             None => {
                 if let Some(session) = self.driver.session_mut(id) {
                     // It has ended already if its connection is gone.
@@ -434,7 +435,7 @@ impl<D: Device> Client<D> {
     /// the calls that it has.
     pub fn serve<S: AsyncService>(&self, service: S, handlers: usize) {
         let mut shared = self.local.shared();
-        let post = shared.add(Box::new(Handlers::new(service, handlers)));
+        let post = shared.add(Served::of_client(Handlers::new(service, handlers)));
         let party = shared.clients.get_mut(&self.client.id());
         let earlier = party.and_then(|party| party.service.replace(post));
         shared.dismiss(earlier);

@@ -99,7 +99,6 @@ impl Peers {
                     // A client's next connection is a session of its own.
                     Told::Closed { why, .. } => {
                         self.closed(driver, id, why);
-                        self.connections.retain(|connection| *connection != id);
                         break;
                     }
                     told => self.ended(driver, id, event(told)),
@@ -156,7 +155,6 @@ impl Peers {
     pub(crate) fn cut<D: Device>(&mut self, driver: &mut Driver<D>, id: Id) {
         if self.connections.contains(&id) {
             self.closed(driver, id, Reason::Lost);
-            self.connections.retain(|connection| *connection != id);
         }
     }
 
@@ -175,6 +173,7 @@ impl Peers {
             self.ended(driver, id, ended);
         }
         driver.forget(id);
+        self.connections.retain(|connection| *connection != id);
     }
 }
 

@@ -54,7 +54,7 @@ impl Job for Options {
         println!("serving at {} on {}", server.address(), driver.device().capabilities().name);
         let (told, began) = (told_to_end()?, Instant::now());
         let (mut served, mut connections, mut ends) = (0, 0, None);
-        while !(ends.is_some() && connections == 0) {
+        while ends.is_none() || !server.connections().is_empty() {
             let is_over = self.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
             if ends.is_none() && (is_over || told.load(Ordering::Relaxed)) {
                 server.drain(&mut driver);

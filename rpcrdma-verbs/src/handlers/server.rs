@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::task::Waker;
 
 use rpcrdma_proto::connection::Config;
 
@@ -101,12 +100,14 @@ impl<S: AsyncService> AsyncServer<S> {
 
     /// Takes what has come since the last turn of the driver, lets the handlers go on, and sends the replies: how much has happened.
     pub fn serve<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
-        let mut count = self.take(driver);
+        let Self { peers, handlers } = self;
+        let mut count = peers.take(driver, |driver, id, arrival| handlers.offer(driver, id, arrival));
+        count += handlers.hand_out(driver);
         loop {
-            self.handlers.poll();
-            count += self.handlers.reply(driver);
+            handlers.poll();
+            count += handlers.reply(driver);
             // Who has answered takes the next call that waits.
-            if self.handlers.hand_out(driver) == 0 {
+            if handlers.hand_out(driver) == 0 {
                 break;
             }
         }
@@ -116,29 +117,8 @@ impl<S: AsyncService> AsyncServer<S> {
         count
     }
 
-    /// Takes what has come: how much.
-    pub(crate) fn take<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
-        let Self { peers, handlers, .. } = self;
-        let count = peers.take(driver, |driver, id, arrival| handlers.offer(driver, id, arrival));
-        count + handlers.hand_out(driver)
-    }
-
-    /// Whether it was to drain, and has.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.peers.is_drained()
-    }
-
-    /// Listens no more, and cuts all connections.
-    pub(crate) fn end<D: Device>(&mut self, driver: &mut Driver<D>) {
-        self.peers.end(driver);
-    }
-
-    pub(crate) fn handlers(&mut self) -> &mut Handlers<S> {
-        &mut self.handlers
-    }
-
-    /// The task that is to be woken when a handler can go on.
-    pub(crate) fn register(&self, runner: &Waker) {
-        self.handlers.register(runner);
+    /// What a `Local` turns by itself.
+    pub(crate) fn into_parts(self) -> (Handlers<S>, Peers) {
+        (self.handlers, self.peers)
     }
 }
