@@ -53,6 +53,7 @@ mod extension;
 mod headers;
 mod life;
 mod link;
+mod named;
 mod output;
 mod parts;
 mod queues;

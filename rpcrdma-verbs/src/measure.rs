@@ -76,7 +76,7 @@ impl<D: Device> End<D> {
         let part = Part { buf: buf.into(), from: 0, length: octets };
         let signaled = self.sent.is_multiple_of(SIGNAL);
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push(Operation::Send { invalidate: None }, &[part], signaled, ());
+            endpoint.push(Operation::Send { invalidate: None }, [part], signaled, ());
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ pub fn moving<D: Device>(
                 if how == Move::Read { Operation::Read { from: remote } } else { Operation::Write { to: remote } };
             let part = Part { buf: buf.clone(), from: 0, length: octets };
             if let Some(endpoint) = &mut near.endpoint {
-                endpoint.push(operation, &[part], true, ());
+                endpoint.push(operation, [part], true, ());
             }
             begun += 1;
         }

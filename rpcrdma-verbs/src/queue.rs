@@ -156,10 +156,30 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 struct Flight<T> {
     what: T,
-    _first: Option<Lent>,
-    _second: Option<Lent>,
+    _memory: Loans,
+}
+
+/// What is lent to one request.
+#[derive(Debug, Default)]
+struct Loans {
+    first: Option<Lent>,
+    second: Option<Lent>,
     // On the heap, where there are any: most requests have two parts at most.
-    _more: Vec<Lent>,
+    more: Option<Box<ArrayVec<Lent, { SLICES - 2 }>>>,
+}
+
+impl Loans {
+    /// Adds one, of as many as a request has slices.
+    #[inline(always)]
+    fn add(&mut self, buf: Lent) {
+        if self.first.is_none() {
+            self.first = Some(buf);
+        } else if self.second.is_none() {
+            self.second = Some(buf);
+        } else {
+            self.more.get_or_insert_default().push(buf);
+        }
+    }
 }
 
 /// The bit of an id that says that it is a receive's.
@@ -211,28 +231,33 @@ impl<D: Device, T> Endpoint<D, T> {
     /// Adds a request to the batch. `parts` are the memory of ours that it uses, which is lent to it; but not to a bind, which
     /// touches nothing: what it exposes is lent as long as it is exposed.
     #[inline]
-    pub(crate) fn push(&mut self, operation: Operation, parts: &[Part], signaled: bool, what: T) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        operation: Operation,
+        parts: impl IntoIterator<Item = Part>,
+        signaled: bool,
+        what: T,
+    ) -> bool {
         let binds = matches!(operation, Operation::Bind { .. });
-        let from = self.batch.slices.len();
+        let table = &mut self.batch.slices;
+        let from = table.len();
+        let mut memory = Loans::default();
         for part in parts {
-            let Some(slice) = part.buf.slice(part.from, part.length).filter(|_| parts.len() <= SLICES) else {
-                self.batch.slices.truncate(from);
+            let fits = table.len() - from < SLICES;
+            let Some(slice) = part.buf.slice(part.from, part.length).filter(|_| fits) else {
+                table.truncate(from);
                 return false;
             };
-            self.batch.slices.push(slice);
+            table.push(slice);
+            if !binds {
+                memory.add(part.buf);
+            }
         }
-        let lent = |part: &Part| Some(part.buf.clone());
-        let (first, second, more) = match parts {
-            _ if binds => (None, None, Vec::new()),
-            [] => (None, None, Vec::new()),
-            [one] => (lent(one), None, Vec::new()),
-            [one, two, more @ ..] => (lent(one), lent(two), more.iter().filter_map(lent).collect()),
-        };
+        let slices = (from as u32, (table.len() - from) as u32);
         let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
-        let slices = (from as u32, parts.len() as u32);
         self.batch.requests.push(WorkRequest { id, signaled, slices, operation });
-        self.flights.push_back(Flight { what, _first: first, _second: second, _more: more });
+        self.flights.push_back(Flight { what, _memory: memory });
         true
     }
 

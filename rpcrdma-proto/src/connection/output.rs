@@ -318,6 +318,8 @@ pub struct Transmit {
     pub what: Sent,
     /// Octets of the header.
     pub header: usize,
+    /// Octets that follow the header; none are told of one of several transmissions.
+    pub inline: u32,
     /// The key to invalidate with it.
     pub invalidate: Option<u32>,
     /// Which of several transmissions it is; none for a message without rtrext-02. What the message belongs to is released

@@ -12,6 +12,11 @@ pub(super) fn parts(length: u32, items: &[Item], moved: u64) -> Parts<'_> {
     travel::left(length, Moved { items: items.iter(), moved })
 }
 
+/// How many octets they have.
+pub(super) fn octets(parts: Parts<'_>) -> u32 {
+    parts.fold(0, |octets, part| octets.saturating_add(part.end - part.start))
+}
+
 /// None.
 pub(super) fn no_parts<'a>() -> Parts<'a> {
     parts(0, &[], 0)

@@ -377,7 +377,8 @@ impl Requests {
             }
             let segments = self.segments.get(index);
             // What the peer takes may have changed since.
-            if request.header(link, segments).saturating_add(request.inline()) > link.call_threshold {
+            let inline = request.inline();
+            if request.header(link, segments).saturating_add(inline) > link.call_threshold {
                 self.ready.pop_front();
                 self.end(xid, Outcome::Again, out);
                 continue;
@@ -387,7 +388,7 @@ impl Requests {
             self.unsent -= 1;
             request.turn(Turn::Transmitted);
             request.sending = true;
-            return Some(Transmit { what: Sent::Call { xid }, header, invalidate: None, share: None });
+            return Some(Transmit { what: Sent::Call { xid }, header, inline, invalidate: None, share: None });
         }
         None
     }

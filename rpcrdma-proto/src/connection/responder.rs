@@ -8,9 +8,9 @@ use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use hashbrown::HashTable;
 
 use super::life::{Service, Step};
+use super::named::Named;
 use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
@@ -34,8 +34,7 @@ pub(super) use call::WRITES;
 pub(super) struct Serving {
     slots: Slots<Call>,
     /// The keys of calls without a reply, by their XIDs.
-    index: HashTable<u32>,
-    seed: u32,
+    open: Named,
     /// The segments that calls have offered.
     reads: Rows<v2::ReadSegment>,
     writes: Rows<v2::Segment>,
@@ -104,8 +103,7 @@ impl Serving {
         let places = 2 * u32::from(most);
         Self {
             slots: Slots::new(places, seed),
-            index: HashTable::with_capacity(2 * usize::from(most)),
-            seed,
+            open: Named::new(seed),
             reads: Rows::new(places),
             writes: Rows::new(places),
             directions: Rows::new(places),
@@ -126,8 +124,11 @@ impl Serving {
     }
 
     /// Receives that calls may take: one at least, since a question about properties may come where no calls are served.
+    ///
+    /// A reply that waits to be sent has its next call's receive already: before its requester can make use of it.
     pub(super) fn receives(&self) -> u32 {
-        self.credits.receives().saturating_sub(self.credits.pending())
+        let replies = u32::try_from(self.replies.len()).unwrap_or(u32::MAX);
+        self.credits.receives().saturating_sub(self.credits.pending().saturating_sub(replies))
     }
 
     /// The place of a call.
@@ -167,15 +168,7 @@ impl Serving {
 
     /// Whether a call with this XID is being served.
     pub(super) fn is_open(&self, xid: u32) -> bool {
-        self.find(xid).is_some()
-    }
-
-    fn find(&self, xid: u32) -> Option<u32> {
-        if self.index.is_empty() {
-            return None;
-        }
-        let named = |key: &u32| self.slots.get(*key).is_some_and(|call| call.xid == xid);
-        self.index.find(hash(self.seed, xid), named).copied()
+        self.open.find(xid).is_some()
     }
 
     /// A call has come.
@@ -184,7 +177,7 @@ impl Serving {
         if self.is_open(arrival.xid) {
             return Err(Unserved::Twice);
         }
-        if self.index.len() >= usize::from(self.most) {
+        if self.open.len() >= usize::from(self.most) {
             return Err(Unserved::Overrun);
         }
         let (xid, has_chunks) = (arrival.xid, !arrival.chunks.is_empty());
@@ -219,9 +212,7 @@ impl Serving {
 
     /// From now on a call is found by its XID.
     fn list(&mut self, key: u32, xid: u32) {
-        let slots = &self.slots;
-        let rehash = |key: &u32| hash(self.seed, slots.get(*key).map_or(0, |call| call.xid));
-        self.index.insert_unique(hash(self.seed, xid), key, rehash);
+        self.open.insert(self.slots.index(key), key, xid);
     }
 
     /// Keeps the segments that a call offers.
@@ -334,7 +325,7 @@ impl Serving {
     ) -> Option<Transmit> {
         let key = *self.replies.front()?;
         let place = self.slots.index(key);
-        let with_sends = self.slots.len() - self.index.len();
+        let with_sends = self.slots.len() - self.open.len();
         let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
             self.replies.pop_front();
             return None;
@@ -350,11 +341,11 @@ impl Serving {
         let credits = self.credits.next(call.asked);
         let header = write(call, self.writes.get(place), credits, buffer)?;
         let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
-        let (asked, parts, again) = (call.asked, call.parts, call.again);
+        let (asked, parts, again, inline) = (call.asked, call.parts, call.again, call.answer.inline());
         call.step(Step::Transmitted);
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
-        Some(Transmit { what: Sent::Reply { call: Served(key) }, header, invalidate, share: None })
+        Some(Transmit { what: Sent::Reply { call: Served(key) }, header, inline, invalidate, share: None })
     }
 
     /// The reply to a call is transmitted: its credits are free, unless it goes again.
@@ -416,10 +407,7 @@ impl Serving {
     }
 
     fn forget(&mut self, key: u32) {
-        let Some(call) = self.slots.get(key) else { return };
-        if let Ok(entry) = self.index.find_entry(hash(self.seed, call.xid), |found| *found == key) {
-            entry.remove();
-        }
+        self.open.remove(self.slots.index(key), key);
     }
 
     #[inline]
@@ -457,12 +445,6 @@ fn offered(arrival: &Arrival<'_>, limits: &Limits, call: &mut Call) -> Result<()
     }
     call.keys.add(reads.iter().map(|segment| segment.target.handle));
     if total > limits.segments { Err(Fault::TooManySegments) } else { Ok(()) }
-}
-
-/// Spreads XIDs, which the peer chooses, by a number that it does not know (a finalizer of the splitmix family).
-fn hash(seed: u32, xid: u32) -> u64 {
-    let mixed = (u64::from(xid) ^ (u64::from(seed) << 32 | 0x9e37_79b9)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
 /// Writes the header of a reply, with the chunks that it returns; none if the buffer is too small.

@@ -111,7 +111,7 @@ impl Sending {
     /// The first transmission, whose header is written already.
     pub(super) fn first(&self, invalidate: Option<u32>) -> Transmit {
         let share = Share { number: 0, last: self.count == 1 };
-        Transmit { what: self.what, header: self.header as usize, invalidate, share: Some(share) }
+        Transmit { what: self.what, header: self.header as usize, inline: 0, invalidate, share: Some(share) }
     }
 
     /// Writes the header of the next transmission; none if the buffer is too small.
@@ -122,7 +122,7 @@ impl Sending {
         let more = Cont { xnum: number, itype: self.opener, pslen: last.section.end - last.section.start };
         let header = write_more(buffer, self.xid, self.credits, self.direction, more)?;
         let share = Share { number, last: self.is_done() };
-        Some(Transmit { what: self.what, header, invalidate: None, share: Some(share) })
+        Some(Transmit { what: self.what, header, inline: 0, invalidate: None, share: Some(share) })
     }
 
     /// Octets of the Payload stream in the first transmission.

@@ -23,7 +23,7 @@ impl<D: Device> Ends<D> {
         let part = Part { from: 0, length: buf.len(), buf };
         if let Some(endpoint) = self.endpoints.get_mut(pair as usize).and_then(Option::as_mut) {
             endpoint.push_receive(self.host.pool.take(1024).expect("memory"));
-            assert!(endpoint.push(Operation::Send { invalidate: None }, &[part], true, ()));
+            assert!(endpoint.push(Operation::Send { invalidate: None }, [part], true, ()));
             endpoint.post().expect("it can be posted");
         }
     }

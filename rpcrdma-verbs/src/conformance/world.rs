@@ -153,7 +153,7 @@ impl<D: Device> End<D> {
     /// Adds a request to the batch, and tells its number.
     pub(super) fn push(&mut self, operation: Operation, parts: &[Part], signaled: bool) -> u32 {
         self.next += 1;
-        assert!(self.endpoint.push(operation, parts, signaled, self.next));
+        assert!(self.endpoint.push(operation, parts.iter().cloned(), signaled, self.next));
         self.next
     }
 

@@ -186,39 +186,29 @@ impl<D: Device> Connection<D> {
     ) -> std::result::Result<u32, GivenBack<Refused>> {
         // A call that was cancelled since may have had the place that this one gets.
         self.take_events();
-        let mut message = std::mem::take(&mut self.spare);
+        let Self { spare: message, session, calls, .. } = self;
         message.forget();
-        let written = write(&mut Writer::new(&mut message)).map_err(Refused::Write);
-        let Request { results, largest_reply, reducible, deadline } = request;
-        let wanted = written.and_then(|()| message.wanted(&results).map_err(Refused::Write));
-        let begun = wanted.and_then(|wanted| {
-            let (length, items) = (message.length(), &message.items());
-            let call = Call { length, items, largest_reply, results: &wanted, reducible };
-            self.session.call(&call, deadline).map_err(Refused::Call)
-        });
-        let told = match begun {
+        let written = write(&mut Writer::new(message)).map_err(Refused::Write);
+        match written.and_then(|()| begin(session, message, &request)) {
             Ok(xid) => {
                 if let Some(place) = message.head.first_chunk_mut() {
                     *place = xid.to_be_bytes();
                 }
-                let place = self.session.place(xid);
-                if let Some(ours) = at(&mut self.calls, place) {
+                if let Some(ours) = at(calls, session.place(xid)) {
                     // The message that was there becomes the spare one.
-                    std::mem::swap(&mut ours.message, &mut message);
+                    std::mem::swap(&mut ours.message, message);
                     ours.results.clear();
-                    ours.results.extend(results.into_iter().map(Lent::from));
+                    ours.results.extend(request.results.into_iter().map(Lent::from));
                     ours.ended = None;
                     ours.span = debug_span!("rpc", xid, octets = ours.message.length());
                 }
                 Ok(xid)
             }
             Err(why) => {
-                let memory = Box::new(Memory { items: owned(message.clear()), results });
+                let memory = Box::new(Memory { items: owned(message.clear()), results: request.results });
                 Err(GivenBack { why, memory })
             }
-        };
-        self.spare = message;
-        told
+        }
     }
 
     /// Answers a call of the peer's by the RPC message that `write` writes.
@@ -469,7 +459,8 @@ impl<D: Device> Connection<D> {
         let Some(ours) = self.calls.get_mut(place) else { return };
         (ours.whole, ours.reply, ours.ended) = (None, None, Some(xid));
         ours.span = Span::none();
-        ours.written = written.iter().copied().take(RESULTS).collect();
+        ours.written.clear();
+        ours.written.extend(written.iter().copied().take(RESULTS));
     }
 
     /// The memory of a call that has ended; nothing once its place is another's.
@@ -502,6 +493,20 @@ impl<D: Device> Connection<D> {
         self.begin_to_listen();
         self.session.lost(now, why);
     }
+}
+
+/// Begins a call whose message is written.
+fn begin(session: &mut Session, message: &Message, request: &Request) -> Result<u32, Refused> {
+    let Request { results, largest_reply, reducible, deadline } = request;
+    let wanted = message.wanted(results).map_err(Refused::Write)?;
+    let call = Call {
+        length: message.length(),
+        items: &message.items(),
+        largest_reply: *largest_reply,
+        results: &wanted,
+        reducible: *reducible,
+    };
+    session.call(&call, *deadline).map_err(Refused::Call)
 }
 
 /// What becomes of a connection that has no memory to go on with.

@@ -79,6 +79,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes octets that are XDR already: a multiple of four.
+    #[inline]
     pub fn octets(&mut self, octets: &[u8]) -> &mut Self {
         self.0.head.extend_from_slice(octets);
         self
@@ -216,13 +217,19 @@ impl Message {
     }
 
     /// The items, for the engine.
+    #[inline]
     pub(crate) fn items(&self) -> ArrayVec<Item, ITEMS> {
-        self.items.iter().map(|(part, _)| part.item).collect()
+        let mut items = ArrayVec::new();
+        items.extend(self.items.iter().map(|(part, _)| part.item));
+        items
     }
 
     /// The items of a reply, for the engine.
+    #[inline]
     pub(crate) fn results(&self) -> ArrayVec<ResultItem, ITEMS> {
-        self.items.iter().map(|(part, _)| *part).collect()
+        let mut results = ArrayVec::new();
+        results.extend(self.items.iter().map(|(part, _)| *part));
+        results
     }
 
     /// What results the buffers are for, each of the operation that has it.
@@ -303,6 +310,7 @@ impl Message {
     }
 
     /// Forgets all but its memory.
+    #[inline]
     pub(crate) fn forget(&mut self) {
         self.head.clear();
         self.items.clear();

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use crate::chunk::Segment;
 use crate::connection::life::{Life, Turn};
 use crate::connection::output::{Exposure, Failure, Region, Reply};
-use crate::connection::parts::{Parts, no_parts, parts};
+use crate::connection::parts::{Parts, no_parts, octets, parts};
 use crate::connection::slots::Tenant;
 use crate::credit::Credit;
 use crate::travel::{Call, ITEMS, Item, Link, RESULTS, Travel, Wanted, Way};
@@ -186,7 +186,10 @@ impl Request {
 
     /// How many.
     pub(super) fn inline(&self) -> u32 {
-        self.parts().fold(0, |octets, part| octets.saturating_add(part.end - part.start))
+        match self.travel.call {
+            Way::Inline => self.length,
+            _ => octets(self.parts()),
+        }
     }
 
     /// Whether the consumer is still to be told of its end.

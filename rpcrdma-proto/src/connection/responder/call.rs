@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use crate::chunk::Segment;
 use crate::connection::life::{Service, Step};
 use crate::connection::output::{Buffer, Message, Write};
-use crate::connection::parts::{Parts, no_parts, parts};
+use crate::connection::parts::{Parts, no_parts, octets, parts};
 use crate::connection::sending::APART;
 use crate::connection::slots::Tenant;
 use crate::travel::{GroupReturn, Item, Matched, RESULTS, ResultItem, Return};
@@ -91,6 +91,14 @@ impl Reply {
     /// Those that follow the header.
     pub(super) fn parts(&self) -> Parts<'_> {
         if self.way.long { no_parts() } else { self.left() }
+    }
+
+    /// How many.
+    pub(super) fn inline(&self) -> u32 {
+        match self.way {
+            Return { moved: 0, long: false } => self.length,
+            _ => octets(self.parts()),
+        }
     }
 }
 

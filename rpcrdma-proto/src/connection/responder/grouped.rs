@@ -37,7 +37,7 @@ impl Serving {
         if self.is_open(group.xid) {
             return Err((Unserved::Twice, message));
         }
-        if self.index.len() >= usize::from(self.most) {
+        if self.open.len() >= usize::from(self.most) {
             return Err((Unserved::Overrun, message));
         }
         let Some((key, call)) = self.slots.insert(|_| false) else { return Err((Unserved::Overrun, message)) };

@@ -360,7 +360,7 @@ impl Session {
         let told = OptreptErr::from(report);
         let header = write_header(buffer, report.bad.xid, credits, (ROPT_REPTERR, direction), &told)?;
         self.extension.as_mut()?.reports.pop_front();
-        Some(Transmit { what: Sent::Header, header, invalidate: None, share: None })
+        Some(Transmit { what: Sent::Header, header, inline: 0, invalidate: None, share: None })
     }
 
     /// What follows the header of the message that was polled last, in its order.

@@ -180,7 +180,7 @@ impl Session {
         let header = exchange.transmit(buffer, link, requests, serving, own_xid)?;
         link.answered = true;
         self.abilities_told();
-        Some(Transmit { what: Sent::Header, header, invalidate: None, share: None })
+        Some(Transmit { what: Sent::Header, header, inline: 0, invalidate: None, share: None })
     }
 
     #[cold]
@@ -191,7 +191,7 @@ impl Session {
         let of_two = refusal.vers == Version::Two.number() && !matches!(error, PeerError::Versions { .. });
         self.link.answered |= of_two;
         self.refusals.pop_front();
-        Some(Transmit { what: Sent::Header, header, invalidate: None, share: None })
+        Some(Transmit { what: Sent::Header, header, inline: 0, invalidate: None, share: None })
     }
 
     /// Lets calls go that wait.

@@ -94,11 +94,11 @@ impl<D: Device> Connection<D> {
     pub(super) fn push_question(&mut self, work: Work, pool: &Pool<D>) -> bool {
         let Some(endpoint) = &mut self.endpoint else { return false };
         let pushed = if pool.device().capabilities().acknowledges {
-            endpoint.push(Operation::Write { to: NOWHERE }, &[], true, work)
+            endpoint.push(Operation::Write { to: NOWHERE }, [], true, work)
         } else {
             // A Read has a sink, if it is of nothing.
             let sink = pool.take(1).ok().map(|buf| Part { buf: Lent::from(buf), from: 0, length: 0 });
-            sink.is_some_and(|sink| endpoint.push(Operation::Read { from: NOWHERE }, &[sink], true, work))
+            sink.is_some_and(|sink| endpoint.push(Operation::Read { from: NOWHERE }, [sink], true, work))
         };
         self.counters.asked += u64::from(pushed);
         pushed

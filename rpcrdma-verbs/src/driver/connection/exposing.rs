@@ -47,7 +47,7 @@ impl<D: Device> Connection<D> {
             let (window, key) = (bound.number(), bound.next_key());
             let part = Part { buf: memory.clone(), from, length };
             let pushed =
-                self.endpoint.as_mut()?.push(Operation::Bind { window, key, access }, &[part], false, Work::Part);
+                self.endpoint.as_mut()?.push(Operation::Bind { window, key, access }, [part], false, Work::Part);
             pushed.then_some(())?;
             Exposed::Window { bound, _memory: memory }
         } else {
@@ -73,7 +73,7 @@ impl<D: Device> Connection<D> {
         for (number, key) in bound.iter().enumerate() {
             let last = number + 1 == bound.len();
             let work = if last { Work::Fence(xid) } else { Work::Part };
-            endpoint.push(Operation::Invalidate { key: *key }, &[], last, work);
+            endpoint.push(Operation::Invalidate { key: *key }, [], last, work);
         }
         if bound.is_empty() {
             self.fenced(xid);

@@ -302,8 +302,8 @@ impl<D: Device> Connection<D> {
             debug!(parent: &ours.span, inline = reply.inline.len(), long = reply.long, "replied");
         }
         self.counters.round_trips += 1;
-        let mut written = reply.results.clone();
-        if let Some(message) = reply.gathered {
+        let Reply { buffer, inline, long, results: mut written, gathered } = reply;
+        if let Some(message) = gathered {
             let own = self.has_own_targets(&message);
             let mut all = true;
             for item in &message.items {
@@ -315,11 +315,12 @@ impl<D: Device> Connection<D> {
             let failed = Told::Failed { xid, why: Failure::Memory };
             return Some(payload.map_or(failed, |message| Told::Replied { xid, message }));
         }
-        let long = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
-        let inline = self.payload(reply.buffer, reply.inline.clone());
-        let message = match (reply.inline.is_empty(), reply.long, long) {
-            (true, Some(octets), Some(long)) => {
-                let mut buf = long.into_buf().ok()?;
+        let is_long = inline.is_empty();
+        let inline = self.payload(buffer, inline);
+        let whole = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
+        let message = match (is_long, long, whole) {
+            (true, Some(octets), Some(whole)) => {
+                let mut buf = whole.into_buf().ok()?;
                 buf.set_len(octets);
                 Payload { buf, octets: 0..octets as usize, items: None }
             }
@@ -441,7 +442,7 @@ impl<D: Device> Connection<D> {
             let last = number + 1 == reads.len();
             let part = Part { buf: buf.clone(), from: begin + at, length: from.length };
             let from = Remote { address: from.offset, key: from.handle };
-            endpoint.push(Operation::Read { from }, &[part], last, if last { Work::Read(call) } else { Work::Part });
+            endpoint.push(Operation::Read { from }, [part], last, if last { Work::Read(call) } else { Work::Part });
         }
         self.counters.reads += reads.len() as u64;
         self.counters.round_trips += u64::from(!reads.is_empty());

@@ -1,13 +1,10 @@
 //! Messages that are sent, and what is written before them.
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
-use rpcrdma_proto::connection::{Laid, Sent, Served, Share, Transmit};
-use rpcrdma_proto::travel::ITEMS;
+use rpcrdma_proto::connection::{Laid, Sent, Served, Session, Share, Transmit};
 use tracing::debug;
 
-use super::{Connection, SIGNAL, Work, given_up};
+use super::{Connection, Ours, SIGNAL, Theirs, Work, given_up};
 use crate::driver::message::Message;
 use crate::memory::{Buf, Lent, Pool};
 use crate::provider::{Device, Operation, Remote};
@@ -29,10 +26,8 @@ impl<D: Device> Connection<D> {
         if let Some(share) = transmit.share {
             return self.transmit_share(&transmit, share, pool, scratch, watch);
         }
-        let Transmit { what, header, invalidate, .. } = transmit;
+        let Transmit { what, header, inline, invalidate, .. } = transmit;
         self.trace(what);
-        let parts: ArrayVec<Range<u32>, { ITEMS + 1 }> = self.session.parts(what).collect();
-        let inline: u32 = parts.iter().map(|part| part.end - part.start).sum();
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
         let writes = match what {
             Sent::Reply { call } if self.session.has_writes(call) => self.write(call, pool),
@@ -47,8 +42,9 @@ impl<D: Device> Connection<D> {
             out.copy_from_slice(written);
         }
         let mut at = header;
-        if let Some(message) = self.message(what) {
-            for part in parts {
+        let Self { session, calls, served, .. } = self;
+        if let Some(message) = message(session, calls, served, what) {
+            for part in session.parts(what) {
                 let end = at + (part.end - part.start) as usize;
                 message.copy(part, out.get_mut(at..end).unwrap_or_default());
                 at = end;
@@ -59,7 +55,7 @@ impl<D: Device> Connection<D> {
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
         let part = Part { buf: buf.into(), from: 0, length: total };
-        self.send(what, invalidate, &[part], writes);
+        self.send(what, invalidate, [part], writes);
         if !writes {
             // All of it was copied.
             self.session.released(what);
@@ -67,20 +63,13 @@ impl<D: Device> Connection<D> {
     }
 
     /// The message of a call or a reply.
-    #[inline]
     fn message(&mut self, what: Sent) -> Option<&mut Message> {
-        match what {
-            Sent::Call { xid } => self.calls.get_mut(self.session.place(xid)).map(|ours| &mut ours.message),
-            Sent::Reply { call } => {
-                self.served.get_mut(self.session.served_place(call)).map(|theirs| &mut theirs.reply)
-            }
-            Sent::Header => None,
-        }
+        message(&self.session, &mut self.calls, &mut self.served, what)
     }
 
     /// Posts a Send, which is signaled if something waits for it.
     #[inline]
-    fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: &[Part], waits: bool) {
+    fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: impl IntoIterator<Item = Part>, waits: bool) {
         let Some(endpoint) = &mut self.endpoint else { return };
         self.unsignaled += 1;
         let signaled = waits || self.unsignaled >= SIGNAL;
@@ -134,7 +123,7 @@ impl<D: Device> Connection<D> {
         };
         self.counters.sends += 1;
         let waits = share.last && self.holds;
-        self.send(what, invalidate, &parts, waits);
+        self.send(what, invalidate, parts, waits);
         if share.last && !self.holds {
             self.session.released(what);
         }
@@ -228,11 +217,26 @@ impl<D: Device> Connection<D> {
                 }
             };
             let to = Remote { address: write.target.offset, key: write.target.handle };
-            endpoint.push(Operation::Write { to }, &[part], false, Work::Part);
+            endpoint.push(Operation::Write { to }, [part], false, Work::Part);
             self.counters.writes += 1;
             any = true;
         }
         Some(any)
+    }
+}
+
+/// The message of a call or a reply.
+#[inline]
+fn message<'a, D: Device>(
+    session: &Session,
+    calls: &'a mut [Ours<D>],
+    served: &'a mut [Theirs],
+    what: Sent,
+) -> Option<&'a mut Message> {
+    match what {
+        Sent::Call { xid } => calls.get_mut(session.place(xid)).map(|ours| &mut ours.message),
+        Sent::Reply { call } => served.get_mut(session.served_place(call)).map(|theirs| &mut theirs.reply),
+        Sent::Header => None,
     }
 }
 
