@@ -134,6 +134,17 @@ impl<'a> Chunks<'a> {
         }
     }
 
+    /// Those of a message without any.
+    pub(crate) fn none() -> Self {
+        Self::V2 { reads: List::from(&[]), writes: List::from(&[]), reply: None }
+    }
+
+    /// These chunks, unless there are none.
+    #[inline]
+    pub(crate) fn some(&self) -> Option<&Self> {
+        Some(self).filter(|chunks| !chunks.is_empty())
+    }
+
     /// Whether the message has no chunks at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -153,25 +164,23 @@ impl<'a> Header<'a> {
     /// # Errors
     /// The message breaks a rule; the refusal knows which, and what it takes to answer.
     pub fn parse(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
-        if highest == Version::Two
-            && let Some(header) = Self::plain(message)
-        {
-            return Ok(header);
+        match Self::plain(message, highest) {
+            Some(header) => Ok(header),
+            None => Self::decode(message, highest),
         }
-        Self::decode(message, highest)
     }
 
     /// A `RDMA2_MSG` without chunks that keeps the rules, as most messages do: eight words, whose last three are empty lists,
     /// and the two with which its RPC message begins. Whatever else a message is, it is for the decoder.
     // spec: v2-4.2.1-a, bd-5.1-d, bd-5.2-d
-    fn plain(message: &'a [u8]) -> Option<Self> {
+    #[inline(always)]
+    pub(crate) fn plain(message: &'a [u8], highest: Version) -> Option<Self> {
         let [xid, 2, credits, 0, direction, 0, 0, 0, rpc_xid, rpc_direction] = words(message)? else { return None };
-        if (xid, direction) != (rpc_xid, rpc_direction) {
+        if (xid, direction) != (rpc_xid, rpc_direction) || highest != Version::Two {
             return None;
         }
         let direction = MsgType::from_value(direction.cast_signed())?;
-        let chunks = Chunks::V2 { reads: List::from(&[]), writes: List::from(&[]), reply: None };
-        let body = Body::Message { direction, chunks, payload: message.get(32..)? };
+        let body = Body::Message { direction, chunks: Chunks::none(), payload: message.get(32..)? };
         Some(Self { xid, version: Version::Two, credits, body })
     }
 

@@ -10,7 +10,7 @@ pub(super) struct Named {
     heads: Vec<u32>,
     places: Vec<Place>,
     len: usize,
-    seed: u32,
+    multiplier: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,10 @@ const UNUSED: Place = Place { key: 0, xid: 0, next: END };
 
 impl Named {
     pub(super) const fn new(seed: u32) -> Self {
-        Self { heads: Vec::new(), places: Vec::new(), len: 0, seed }
+        // A finalizer of the splitmix family.
+        let mixed = (seed as u64 ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self { heads: Vec::new(), places: Vec::new(), len: 0, multiplier: mixed | 1 }
     }
 
     /// How many there are.
@@ -36,17 +39,19 @@ impl Named {
         self.len
     }
 
-    /// Which chain an XID belongs to: spread by a number that the peer does not know (a finalizer of the splitmix family).
+    /// Which chain an XID belongs to. The peer chooses XIDs, but does not know by what they are multiplied: of the product's bits
+    /// in the middle, two XIDs have the same hardly more often than by chance.
     #[inline]
     fn chain(&self, xid: u32) -> usize {
-        let mixed = (u64::from(xid) ^ (u64::from(self.seed) << 32 | 0x9e37_79b9)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 32) as usize & self.heads.len().wrapping_sub(1)
+        (u64::from(xid).wrapping_mul(self.multiplier) >> 32) as usize & self.heads.len().wrapping_sub(1)
     }
 
     /// The key of the call with an XID.
     #[inline]
     pub(super) fn find(&self, xid: u32) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
         let mut at = *self.heads.get(self.chain(xid))?;
         while let Some(place) = self.places.get(at as usize) {
             if place.xid == xid {

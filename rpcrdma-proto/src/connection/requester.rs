@@ -87,7 +87,8 @@ pub(super) struct Answered<'a> {
     pub(super) xid: u32,
     /// Its credit value, where its direction is certain.
     pub(super) grant: Option<u32>,
-    pub(super) chunks: &'a Chunks<'a>,
+    /// Those that it returns, if any.
+    pub(super) chunks: Option<&'a Chunks<'a>>,
     pub(super) reply: Reply,
     pub(super) invalidated: Option<u32>,
 }
@@ -436,18 +437,30 @@ impl Requests {
             }
             request.invalidated = Some(key);
         }
-        let outcome = match returned(request, segments, chunks, &mut reply) {
-            Ok(()) => Outcome::Reply(reply),
-            Err(why) => Outcome::Failed(why),
-        };
-        let kept = request.life == Life::Sent && matches!(outcome, Outcome::Reply(_));
-        self.answered(xid, grant, outcome, out);
-        Some(kept)
+        let is_wanted = request.life == Life::Sent;
+        match returned(request, segments, chunks, &mut reply) {
+            // Most have their memory back by now: nothing is left to be done.
+            Ok(()) if is_wanted && request.is_settled() => {
+                request.turn(Turn::Ended);
+                self.paid(xid, grant);
+                self.finished(xid, Some(Event::ReplyArrived { xid, reply }), out);
+                Some(true)
+            }
+            Ok(()) => {
+                self.answered(xid, grant, Outcome::Reply(reply), out);
+                Some(is_wanted)
+            }
+            Err(why) => {
+                self.answered(xid, grant, Outcome::Failed(why), out);
+                Some(false)
+            }
+        }
     }
 
-    /// A call has its answer, whatever it is, and gives back its credit.
+    /// A call gives back its credit: it has its answer, which grants so much.
     // spec: rtr-4.3-l, rtr-4.3-m
-    fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
+    #[inline]
+    fn paid(&mut self, xid: u32, grant: Option<u32>) {
         let Some(request) = self.slots.get_mut(xid) else { return };
         if let Some(credit) = request.credit.take() {
             self.reserved -= request.reserve();
@@ -459,6 +472,12 @@ impl Requests {
                 self.credits.replied(credit, grant);
             }
         }
+    }
+
+    /// A call has its answer, whatever it is.
+    fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
+        self.paid(xid, grant);
+        let Some(request) = self.slots.get_mut(xid) else { return };
         match request.life {
             Life::Sent => self.end(xid, outcome, out),
             Life::Orphaned => {
@@ -607,9 +626,16 @@ impl Requests {
             Outcome::Failed(why) => (request.kind == Kind::Rpc).then_some(Event::CallFailed { xid, why }),
             Outcome::None => None,
         };
+        self.finished(xid, event, out);
+    }
+
+    /// Tells of the end of a call, of which nothing is left but maybe its credit.
+    #[inline]
+    fn finished(&mut self, xid: u32, event: Option<Event>, out: &mut Queues) {
         if let Some(event) = event {
             out.tell(event);
         }
+        let Some(request) = self.slots.get_mut(xid) else { return };
         if request.credit.is_some() {
             request.turn(Turn::Abandoned);
         } else {
@@ -677,10 +703,15 @@ fn write(
 }
 
 /// Holds a reply against what was offered for it, and takes over the lengths of its chunks.
-fn returned(request: &Request, segments: &[Segment], chunks: &Chunks<'_>, reply: &mut Reply) -> Result<(), Failure> {
+fn returned(
+    request: &Request,
+    segments: &[Segment],
+    chunks: Option<&Chunks<'_>>,
+    reply: &mut Reply,
+) -> Result<(), Failure> {
     // Most calls expose nothing, and nothing is returned to them.
-    if !request.exposed.is_empty() || !chunks.is_empty() {
-        chunks_returned(request, segments, chunks, reply)?;
+    if !request.exposed.is_empty() || chunks.is_some() {
+        chunks_returned(request, segments, chunks.unwrap_or(&Chunks::none()), reply)?;
     }
     // A reply without octets of its own must be in the chunk.
     match (reply.inline.is_empty(), reply.long) {

@@ -60,7 +60,8 @@ pub(super) struct Arrival<'a> {
     pub(super) buffer: Buffer,
     /// Its octets in the buffer; none if it is a chunk itself.
     pub(super) inline: Option<Range<u32>>,
-    pub(super) chunks: &'a Chunks<'a>,
+    /// Its chunks, if it has any.
+    pub(super) chunks: Option<&'a Chunks<'a>>,
 }
 
 /// Why a call is not served.
@@ -180,13 +181,13 @@ impl Serving {
         if self.open.len() >= usize::from(self.most) {
             return Err(Unserved::Overrun);
         }
-        let (xid, has_chunks) = (arrival.xid, !arrival.chunks.is_empty());
+        let xid = arrival.xid;
         let Some((key, call)) = self.slots.insert(|_| false) else { return Err(Unserved::Overrun) };
         call.begin((xid, arrival.version, arrival.asked), arrival.buffer, arrival.inline.clone());
-        let taken = match &arrival.inline {
-            _ if has_chunks => offered(arrival, &self.limits, call).map_err(Unserved::from),
-            Some(_) => Ok(()),
-            None => Err(Fault::NoPayload.into()),
+        let taken = match (arrival.chunks, &arrival.inline) {
+            (Some(chunks), inline) => offered(chunks, inline.as_ref(), &self.limits, call).map_err(Unserved::from),
+            (None, Some(_)) => Ok(()),
+            (None, None) => Err(Fault::NoPayload.into()),
         };
         if let Err(why) = taken.and_then(|()| Ok(self.credits.received()?)) {
             if why == Unserved::Overrun {
@@ -196,8 +197,8 @@ impl Serving {
             return Err(why);
         }
         let (reading, message) = (call.life == Service::Reading, call.message());
-        if has_chunks {
-            self.store(key, arrival);
+        if let Some(chunks) = arrival.chunks {
+            self.store(key, chunks);
         }
         self.list(key, xid);
         let call = Served(key);
@@ -216,13 +217,13 @@ impl Serving {
     }
 
     /// Keeps the segments that a call offers.
-    fn store(&mut self, key: u32, arrival: &Arrival<'_>) {
+    fn store(&mut self, key: u32, chunks: &Chunks<'_>) {
         let place = self.slots.index(key);
-        let reads = arrival.chunks.reads().iter();
+        let reads = chunks.reads().iter();
         let read = |segment: ReadSegment| v2::ReadSegment { position: segment.position, target: segment.target.into() };
         self.reads.clear(place);
         self.reads.extend(place, reads.map(read));
-        let chunks = arrival.chunks.writes(&self.limits).chain(arrival.chunks.reply(&self.limits).transpose());
+        let chunks = chunks.writes(&self.limits).chain(chunks.reply(&self.limits).transpose());
         self.writes.clear(place);
         self.writes.extend(place, chunks.flatten().flat_map(|chunk| chunk.segments()).map(v2::Segment::from));
     }
@@ -418,9 +419,14 @@ impl Serving {
 }
 
 /// Holds what a call offers against the rules, and counts it.
-fn offered(arrival: &Arrival<'_>, limits: &Limits, call: &mut Call) -> Result<(), Fault> {
-    let reads = arrival.chunks.reads();
-    let plan = match &arrival.inline {
+fn offered(
+    chunks: &Chunks<'_>,
+    inline: Option<&Range<u32>>,
+    limits: &Limits,
+    call: &mut Call,
+) -> Result<(), Fault> {
+    let reads = chunks.reads();
+    let plan = match inline {
         Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,
         None => ReadPlan::long(reads, limits)?,
     };
@@ -433,12 +439,12 @@ fn offered(arrival: &Arrival<'_>, limits: &Limits, call: &mut Call) -> Result<()
         u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)
     };
     let mut total = 0;
-    for chunk in arrival.chunks.writes(limits) {
+    for chunk in chunks.writes(limits) {
         let segments = count(&chunk?)?;
         total += u32::from(segments);
         call.writes.try_push(segments).map_err(|_| Fault::TooManySegments)?;
     }
-    if let Some(chunk) = arrival.chunks.reply(limits)? {
+    if let Some(chunk) = chunks.reply(limits)? {
         let segments = count(&chunk)?;
         total += u32::from(segments);
         call.reply = Some(segments);

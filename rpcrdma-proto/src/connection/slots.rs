@@ -26,6 +26,7 @@ pub(super) struct Slots<T> {
 
 #[derive(Debug)]
 struct Place<T> {
+    /// The key of the tenant, or of the last one.
     key: u32,
     is_let: bool,
     value: T,

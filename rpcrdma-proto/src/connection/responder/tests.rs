@@ -21,7 +21,7 @@ fn arrive(serving: &mut Serving, out: &mut Queues, octets: &[u8]) -> Result<Serv
     let Header { xid, version, credits, body } = Header::parse(octets, Version::Two).unwrap();
     let Body::Message { chunks, .. } = body else { panic!("a message") };
     let inline = Some(octets.len() as u32 - 8..octets.len() as u32);
-    serving.arrived(&Arrival { xid, version, asked: credits, buffer: Buffer(1), inline, chunks: &chunks }, out)
+    serving.arrived(&Arrival { xid, version, asked: credits, buffer: Buffer(1), inline, chunks: chunks.some() }, out)
 }
 
 fn serving() -> (Serving, Queues) {

@@ -181,7 +181,26 @@ impl Session {
         self.counters.received += 1;
         self.receives.used();
         self.grown();
-        let parsed = Header::parse(message, self.link.highest(&self.config));
+        let highest = self.link.highest(&self.config);
+        match Header::plain(message, highest) {
+            Some(header) if invalidated.is_none() && self.extension.is_none() => {
+                let held = self.arrived(buffer, (message, length), &header, None);
+                self.finish();
+                held
+            }
+            _ => self.taken(buffer, (message, length), highest, invalidated),
+        }
+    }
+
+    /// A message has come that is not as most are.
+    fn taken(
+        &mut self,
+        buffer: Buffer,
+        (message, length): (&[u8], u32),
+        highest: Version,
+        invalidated: Option<u32>,
+    ) -> Held {
+        let parsed = Header::parse(message, highest);
         // Nothing but a reply may invalidate (decision D18).
         if invalidated.is_some() && !parsed.as_ref().is_ok_and(|header| self.is_reply(header)) {
             self.close(Reason::Invalidated);
@@ -237,6 +256,7 @@ impl Session {
     }
 
     // spec: bd-4.1-e
+    #[inline(always)]
     fn arrived(
         &mut self,
         buffer: Buffer,
@@ -253,16 +273,17 @@ impl Session {
         match &header.body {
             Body::Message { direction: MsgType::Call, chunks, payload } => {
                 let inline = Some(inline(payload));
-                self.call_arrived(Arrival { xid, version, asked: credits, buffer, inline, chunks })
+                self.call_arrived(Arrival { xid, version, asked: credits, buffer, inline, chunks: chunks.some() })
             }
             Body::Message { direction: MsgType::Reply, chunks, payload } => {
-                self.reply_arrived(xid, version, Some(credits), buffer, inline(payload), chunks, invalidated)
+                self.reply_arrived(xid, version, Some(credits), buffer, inline(payload), chunks.some(), invalidated)
             }
             Body::Long { direction, chunks } => {
                 if self.is_reply(header) {
                     let grant = direction.map(|_| credits);
-                    self.reply_arrived(xid, version, grant, buffer, 0..0, chunks, invalidated)
+                    self.reply_arrived(xid, version, grant, buffer, 0..0, chunks.some(), invalidated)
                 } else {
+                    let chunks = chunks.some();
                     self.call_arrived(Arrival { xid, version, asked: credits, buffer, inline: None, chunks })
                 }
             }
@@ -288,7 +309,7 @@ impl Session {
         if self.extension.is_some() {
             self.serving.forget_kept(u64::MAX, &mut self.out);
         }
-        if !self.link.takes(&self.config, version, !arrival.chunks.is_empty()) {
+        if !self.link.takes(&self.config, version, arrival.chunks.is_some()) {
             self.refuse_as(xid, version, PeerError::Header);
             return Held::Free;
         }
@@ -310,7 +331,7 @@ impl Session {
         grant: Option<u32>,
         buffer: Buffer,
         inline: Range<u32>,
-        chunks: &Chunks<'_>,
+        chunks: Option<&Chunks<'_>>,
         invalidated: Option<u32>,
     ) -> Held {
         if self.requests.expected(xid) != Some(Kind::Rpc) {
@@ -336,10 +357,15 @@ impl Session {
 
     /// The peer has spoken in a version.
     // spec: v2-5.3-a
+    #[inline]
     pub(super) fn spoken(&mut self, version: Version) {
-        if self.link.version.is_some() {
-            return;
+        if self.link.version.is_none() {
+            self.first_spoken(version);
         }
+    }
+
+    #[cold]
+    fn first_spoken(&mut self, version: Version) {
         match self.config.role {
             Role::Client if version == Version::Two => self.negotiated(Turn::Spoken),
             Role::Client => {}

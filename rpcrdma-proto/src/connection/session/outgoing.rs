@@ -82,12 +82,11 @@ impl Session {
         if self.stage != Stage::Up || self.is_quiet() {
             return None;
         }
-        let mut transmit = self.next_message(now, buffer);
-        if transmit.is_none() && self.requests.is_disordered() {
+        let transmit = match self.next_message(now, buffer) {
             // One that was ready is to go otherwise, and nothing of it is exposed.
-            transmit = self.next_message(now, buffer);
-        }
-        let transmit = transmit?;
+            None if self.requests.is_disordered() => self.next_otherwise(now, buffer)?,
+            transmit => transmit?,
+        };
         self.counters.sent += 1;
         if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
             self.negotiated(Turn::Sent);
@@ -96,6 +95,12 @@ impl Session {
         Some(transmit)
     }
 
+    #[cold]
+    fn next_otherwise(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
+        self.next_message(now, buffer)
+    }
+
+    #[inline(always)]
     fn next_message(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
         // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
         if self.extension.is_some() && self.continues() {
