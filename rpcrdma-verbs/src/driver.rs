@@ -46,6 +46,17 @@ use crate::queue::{Batch, SLICES, is_shared, tag};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Id(u32);
 
+impl Id {
+    /// Where it is, and which of those that were there one after the other.
+    const fn at(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+
+    const fn generation(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+}
+
 /// One core's connections.
 #[derive(Debug)]
 pub struct Driver<D: Device> {
@@ -289,8 +300,7 @@ impl<D: Device> Driver<D> {
 
     /// The engine of a connection, to tell it what its consumer wants; what follows is done at the next turn, or by [`flush`](Self::flush).
     pub fn session_mut(&mut self, id: Id) -> Option<&mut Session> {
-        self.touch(id);
-        self.get_mut(id).map(|connection| &mut connection.session)
+        self.touched(id).map(|connection| &mut connection.session)
     }
 
     /// What the transport of a connection has done.
@@ -306,8 +316,7 @@ impl<D: Device> Driver<D> {
         request: Request,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
     ) -> Result<u32, GivenBack<Refused>> {
-        self.touch(id);
-        match self.get_mut(id) {
+        match self.touched(id) {
             Some(connection) => connection.call(request, write),
             None => {
                 let memory = Box::new(Memory { results: request.results, ..Memory::default() });
@@ -323,14 +332,12 @@ impl<D: Device> Driver<D> {
         call: Served,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
     ) -> Result<(), Unanswered> {
-        self.touch(id);
-        self.get_mut(id).ok_or(Unanswered::Reply(ReplyError::Ended))?.reply(call, write)
+        self.touched(id).ok_or(Unanswered::Reply(ReplyError::Ended))?.reply(call, write)
     }
 
     /// Answers a call of the peer's by a message that is written already.
     pub(crate) fn reply_with(&mut self, id: Id, call: Served, message: &mut Message) -> Result<(), ReplyError> {
-        self.touch(id);
-        self.get_mut(id).ok_or(ReplyError::Ended)?.reply_with(call, message)
+        self.touched(id).ok_or(ReplyError::Ended)?.reply_with(call, message)
     }
 
     /// Takes back what a call of a peer's came in, when it has been served.
@@ -515,24 +522,32 @@ impl<D: Device> Driver<D> {
     }
 
     fn slot(&mut self, id: Id) -> Option<&mut Slot<D>> {
-        self.connections.get_mut((id.0 & 0xffff) as usize).filter(|slot| u32::from(slot.generation) == id.0 >> 16)
+        self.connections.get_mut(id.at()).filter(|slot| slot.generation == id.generation())
     }
 
     fn get(&self, id: Id) -> Option<&Connection<D>> {
-        let slot = self.connections.get((id.0 & 0xffff) as usize)?;
-        slot.connection.as_deref().filter(|_| u32::from(slot.generation) == id.0 >> 16)
+        let slot = self.connections.get(id.at()).filter(|slot| slot.generation == id.generation())?;
+        slot.connection.as_deref()
     }
 
     fn get_mut(&mut self, id: Id) -> Option<&mut Connection<D>> {
         self.slot(id)?.connection.as_deref_mut()
     }
 
-    /// Marks a connection as having something to do.
-    fn touch(&mut self, id: Id) {
-        if let Some(slot) = self.slot(id).filter(|slot| !slot.dirty) {
+    /// A connection that something is done to, so that it has something to do.
+    #[inline]
+    fn touched(&mut self, id: Id) -> Option<&mut Connection<D>> {
+        let slot = self.connections.get_mut(id.at()).filter(|slot| slot.generation == id.generation())?;
+        if !slot.dirty {
             slot.dirty = true;
             self.dirty.push(id);
         }
+        slot.connection.as_deref_mut()
+    }
+
+    /// Marks a connection as having something to do.
+    fn touch(&mut self, id: Id) {
+        self.touched(id);
     }
 
     fn complete(&mut self, completion: &Completion) {
@@ -540,12 +555,10 @@ impl<D: Device> Driver<D> {
             let buf = self.shared.as_ref().and_then(|shared| shared.complete(completion));
             let id = self.by_pair.get(&completion.queue_pair).copied();
             let (Some(buf), Some(id)) = (buf, id) else { return };
-            self.touch(id);
-            (id, self.get_mut(id).is_some_and(|connection| !connection.complete_shared(completion, buf)))
+            (id, self.touched(id).is_some_and(|connection| !connection.complete_shared(completion, buf)))
         } else {
             let id = Id(tag(completion.id));
-            self.touch(id);
-            (id, self.get_mut(id).is_some_and(|connection| !connection.complete(completion)))
+            (id, self.touched(id).is_some_and(|connection| !connection.complete(completion)))
         };
         if failed {
             let now = self.now();
@@ -596,8 +609,8 @@ impl<D: Device> Driver<D> {
     /// Whether there is something new to be told of it.
     fn drive_one(&mut self, id: Id, now: u64) -> bool {
         // Another connection may have its place by now, which is told by an id of its own.
-        let at = self.connections.get_mut((id.0 & 0xffff) as usize);
-        let Some(slot) = at.filter(|slot| u32::from(slot.generation) == id.0 >> 16) else { return false };
+        let at = self.connections.get_mut(id.at());
+        let Some(slot) = at.filter(|slot| slot.generation == id.generation()) else { return false };
         slot.dirty = false;
         let Some(connection) = slot.connection.as_deref_mut() else { return false };
         let mut watch = |message: &[u8]| {

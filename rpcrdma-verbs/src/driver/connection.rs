@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Action, Event, Laid, Reason, ReplyError, Sent, Served, Session};
+use rpcrdma_proto::connection::{Action, Event, Failure, Laid, Reason, ReplyError, Sent, Served, Session};
 use rpcrdma_proto::travel::{Call, ITEMS, RESULTS};
 use tracing::{Span, debug, debug_span, warn};
 
@@ -221,14 +221,14 @@ impl<D: Device> Connection<D> {
         let theirs = at(&mut self.served, place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
         theirs.reply.forget();
         write(&mut Writer::new(&mut theirs.reply)).map_err(Unanswered::Write)?;
-        self.session.reply(call, theirs.reply.length(), &theirs.reply.results()).map_err(Unanswered::Reply)
+        self.session.reply(call, theirs.reply.length(), theirs.reply.results()).map_err(Unanswered::Reply)
     }
 
     /// Answers a call of the peer's by a message that is written already, and takes it.
     pub(crate) fn reply_with(&mut self, call: Served, message: &mut Message) -> std::result::Result<(), ReplyError> {
         let place = self.session.served_place(call);
         let theirs = at(&mut self.served, place).ok_or(ReplyError::Ended)?;
-        self.session.reply(call, message.length(), &message.results())?;
+        self.session.reply(call, message.length(), message.results())?;
         std::mem::swap(&mut theirs.reply, message);
         Ok(())
     }
@@ -415,42 +415,44 @@ impl<D: Device> Connection<D> {
         }
     }
 
+    #[inline]
     fn tell(&mut self, event: Event) {
-        let told = match event {
-            Event::Ready { version } => Some(Told::Ready(version)),
-            Event::CallArrived { call, xid, message } => self.arrived(call, xid, message),
+        match event {
+            Event::Ready { version } => self.events.push_back(Told::Ready(version)),
+            Event::CallArrived { call, xid, message } => {
+                if let Some(message) = self.arrived(call, message) {
+                    self.events.push_back(Told::Arrived { call, xid, message });
+                }
+            }
             Event::CallEnded { call, .. } => {
                 if let Some(theirs) = self.served.get_mut(self.session.served_place(call)) {
                     (theirs.whole, theirs.long) = (None, None);
                     theirs.reply.forget();
                 }
-                None
             }
-            Event::ReplyArrived { xid, reply } => self.replied(xid, reply),
-            Event::CallFailed { xid, why } => {
-                if let Some(ours) = self.calls.get(self.session.place(xid)) {
-                    debug!(parent: &ours.span, %why, "failed");
+            Event::ReplyArrived { xid, reply } => {
+                if let Some(message) = self.replied(xid, reply) {
+                    self.events.push_back(Told::Replied { xid, message });
                 }
-                self.done(xid, &[]);
-                Some(Told::Failed { xid, why })
             }
-            Event::Broken { report, ours } => {
-                debug!(why = %report.why, ours, "a group of transmissions was broken");
-                None
-            }
-            Event::PropertiesChanged | Event::PropertyAnswered { .. } | Event::PeerError { .. } => None,
-            Event::Operation { operation } => {
-                self.give_back(operation.buffer);
-                None
-            }
+            Event::CallFailed { xid, why } => self.failed(xid, why),
+            Event::Broken { report, ours } => debug!(why = %report.why, ours, "a group of transmissions was broken"),
+            Event::PropertiesChanged | Event::PropertyAnswered { .. } | Event::PeerError { .. } => {}
+            Event::Operation { operation } => drop(self.give_back(operation.buffer)),
             Event::Closed { why, last } => {
                 debug!(%why, last, "closed");
-                Some(Told::Closed { why, last })
+                self.events.push_back(Told::Closed { why, last });
             }
-        };
-        if let Some(told) = told {
-            self.events.push_back(told);
         }
+    }
+
+    #[cold]
+    fn failed(&mut self, xid: u32, why: Failure) {
+        if let Some(ours) = self.calls.get(self.session.place(xid)) {
+            debug!(parent: &ours.span, %why, "failed");
+        }
+        self.done(xid, &[]);
+        self.events.push_back(Told::Failed { xid, why });
     }
 
     /// A call has ended: its memory waits to be taken, with the octets that were written to each result.
@@ -498,10 +500,12 @@ impl<D: Device> Connection<D> {
 /// Begins a call whose message is written.
 fn begin(session: &mut Session, message: &Message, request: &Request) -> Result<u32, Refused> {
     let Request { results, largest_reply, reducible, deadline } = request;
-    let wanted = message.wanted(results).map_err(Refused::Write)?;
+    let (mut items, mut wanted) = (ArrayVec::new(), ArrayVec::new());
+    message.tell_items(&mut items);
+    message.tell_wanted(results, &mut wanted).map_err(Refused::Write)?;
     let call = Call {
         length: message.length(),
-        items: &message.items(),
+        items: &items,
         largest_reply: *largest_reply,
         results: &wanted,
         reducible: *reducible,

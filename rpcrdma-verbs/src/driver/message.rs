@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
         let begin = self.0.length();
         write(self)?;
         let of = Span { begin, end: self.0.length() };
-        self.0.operations.push((of, results));
+        self.0.more().operations.push((of, results));
         Ok(self)
     }
 
@@ -147,7 +147,7 @@ impl<'a> Writer<'a> {
     /// }
     /// ```
     pub fn answers(&mut self, position: u32) -> &mut Self {
-        self.0.answers = Some(position);
+        self.0.more().answers = Some(position);
         self
     }
 
@@ -195,8 +195,16 @@ impl Data {
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) head: Vec<u8>,
-    // On the heap, once there are any: most messages have none. At most `ITEMS`.
-    items: Vec<(ResultItem, Data)>,
+    // Apart, since most messages have nothing of it.
+    more: Option<Box<More>>,
+}
+
+/// What a message may have beside its head.
+#[derive(Debug, Default)]
+struct More {
+    /// At most `ITEMS`, and the data of each.
+    items: Vec<ResultItem>,
+    data: Vec<Data>,
     /// The operations of a call, and how many results each has.
     operations: Vec<(Span, usize)>,
     /// What of the call the next items answer.
@@ -204,40 +212,41 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Takes a new message. Its items stand where their data begin in the whole; false if there are too many, or not in their
-    /// order.
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    /// Takes a new item. Items stand where their data begin in the whole; false if there are too many, or not in their order.
     fn push(&mut self, position: u32, data: Data) -> bool {
-        let end = self.items.last().map_or(0, |(part, _)| end(&part.item));
+        let More { items, data: all, answers, .. } = self.more();
+        let end = items.last().map_or(0, |last| end(&last.item));
         let item = Item { position, length: data.len() };
-        let fits = position.is_multiple_of(4) && position >= end && self.items.len() < ITEMS;
+        let fits = position.is_multiple_of(4) && position >= end && items.len() < ITEMS;
         if fits {
-            self.items.push((ResultItem { item, asked: self.answers }, data));
+            items.push(ResultItem { item, asked: *answers });
+            all.push(data);
         }
         fits
     }
 
-    /// The items, for the engine.
-    #[inline]
-    pub(crate) fn items(&self) -> ArrayVec<Item, ITEMS> {
-        let mut items = ArrayVec::new();
-        items.extend(self.items.iter().map(|(part, _)| part.item));
-        items
-    }
-
     /// The items of a reply, for the engine.
     #[inline]
-    pub(crate) fn results(&self) -> ArrayVec<ResultItem, ITEMS> {
-        let mut results = ArrayVec::new();
-        results.extend(self.items.iter().map(|(part, _)| *part));
-        results
+    pub(crate) fn results(&self) -> &[ResultItem] {
+        self.more.as_ref().map_or(&[], |more| &more.items)
     }
 
-    /// What results the buffers are for, each of the operation that has it.
-    pub(crate) fn wanted(&self, buffers: &[Buf]) -> Result<ArrayVec<Wanted, RESULTS>, WriteError> {
+    /// Tells the engine of the items of a call.
+    #[inline]
+    pub(crate) fn tell_items(&self, to: &mut ArrayVec<Item, ITEMS>) {
+        to.extend(self.results().iter().map(|part| part.item));
+    }
+
+    /// Tells the engine what results the buffers are for, each of the operation that has it.
+    #[inline]
+    pub(crate) fn tell_wanted(&self, buffers: &[Buf], wanted: &mut ArrayVec<Wanted, RESULTS>) -> Result<(), WriteError> {
         let mut left = buffers.iter();
-        let mut wanted = ArrayVec::new();
         let mut end = 0;
-        for (of, count) in &self.operations {
+        for (of, count) in self.more.iter().flat_map(|more| &more.operations) {
             if *count > left.len() {
                 return Err(WriteError::TooManyResults);
             }
@@ -246,38 +255,63 @@ impl Message {
         }
         let of = Span { begin: end, ..Span::CALL };
         wanted.extend(left.map(|buf| Wanted { most: buf.capacity(), of }));
-        Ok(wanted)
+        Ok(())
     }
 
     /// The buffer of an item, by its number, and where the item begins in it.
     pub(crate) fn source(&self, number: usize) -> Option<(&Lent, u32)> {
-        self.items.get(number).map(|(_, data)| data.source())
+        self.more.as_ref()?.data.get(number).map(Data::source)
     }
 
     /// The buffer that has what is at a position, and where; none if it is not in an item.
     pub(crate) fn source_at(&self, position: u32) -> Option<(&Lent, u32)> {
         let is_in = |item: &Item| (item.position..item.position + item.length).contains(&position);
-        let (part, data) = self.items.iter().find(|(part, _)| is_in(&part.item))?;
+        let More { items, data, .. } = self.more.as_deref()?;
+        let (part, data) = items.iter().zip(data).find(|(part, _)| is_in(&part.item))?;
         let (buf, from) = data.source();
         Some((buf, from + (position - part.item.position)))
     }
 
     /// Octets of the whole, items and padding included.
     pub(crate) fn length(&self) -> u32 {
-        let items: u32 = self.items.iter().map(|(part, _)| part.item.length.next_multiple_of(4)).sum();
+        let items: u32 = self.results().iter().map(|part| part.item.length.next_multiple_of(4)).sum();
         u32::try_from(self.head.len()).unwrap_or(u32::MAX).saturating_add(items)
     }
 
     /// Copies a range of the whole to the beginning of `out`. Items that something uses are left out: none is, when a message
     /// is to be copied.
+    #[inline]
     pub(crate) fn copy(&mut self, range: Range<u32>, out: &mut [u8]) {
-        if self.items.is_empty() {
-            let octets = self.head.get(range.start as usize..range.end as usize).unwrap_or_default();
-            if let Some(out) = out.get_mut(..octets.len()) {
-                out.copy_from_slice(octets);
-            }
-            return;
+        if let Some(more) = &mut self.more {
+            return more.copy(&self.head, range, out);
         }
+        let octets = self.head.get(range.start as usize..range.end as usize).unwrap_or_default();
+        if let Some(out) = out.get_mut(..octets.len()) {
+            out.copy_from_slice(octets);
+        }
+    }
+
+    /// Forgets all but its memory.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.head.clear();
+        if let Some(more) = &mut self.more {
+            more.forget();
+        }
+    }
+
+    /// Forgets all but its memory, and gives back the items that are our own.
+    pub(crate) fn clear(&mut self) -> ArrayVec<Lent, ITEMS> {
+        let own = |data| if let Data::Own(buf) = data { Some(buf) } else { None };
+        let own = self.more.iter_mut().flat_map(|more| more.data.drain(..)).filter_map(own).collect();
+        self.forget();
+        own
+    }
+}
+
+impl More {
+    /// Copies a range of a message with this head and these items.
+    fn copy(&mut self, octets: &[u8], range: Range<u32>, out: &mut [u8]) {
         let mut head = 0u32;
         let mut at = 0u32;
         let put = |out: &mut [u8], whole: Range<u32>, from: &[u8]| {
@@ -291,12 +325,12 @@ impl Message {
                 target.copy_from_slice(source);
             }
         };
-        for (ResultItem { item, .. }, buf) in &mut self.items {
-            let octets = item.position - at;
-            if let Some(part) = self.head.get(head as usize..(head + octets) as usize) {
+        for (ResultItem { item, .. }, buf) in self.items.iter().zip(&mut self.data) {
+            let count = item.position - at;
+            if let Some(part) = octets.get(head as usize..(head + count) as usize) {
                 put(out, at..item.position, part);
             }
-            (head, at) = (head + octets, item.position);
+            (head, at) = (head + count, item.position);
             if let Some(data) = buf.octets() {
                 put(out, at..at + item.length, data);
             }
@@ -304,26 +338,17 @@ impl Message {
             put(out, at + item.length..at + padded, &[0; 3]);
             at += padded;
         }
-        let rest = self.head.get(head as usize..).unwrap_or_default();
+        let rest = octets.get(head as usize..).unwrap_or_default();
         let end = at.saturating_add(u32::try_from(rest.len()).unwrap_or(u32::MAX));
         put(out, at..end, rest);
     }
 
-    /// Forgets all but its memory.
-    #[inline]
-    pub(crate) fn forget(&mut self) {
-        self.head.clear();
-        self.items.clear();
-        self.operations.clear();
-        self.answers = None;
-    }
-
-    /// Forgets all but its memory, and gives back the items that are our own.
-    pub(crate) fn clear(&mut self) -> ArrayVec<Lent, ITEMS> {
-        let own = |(_, data)| if let Data::Own(buf) = data { Some(buf) } else { None };
-        let own = self.items.drain(..).filter_map(own).collect();
-        self.forget();
-        own
+    fn forget(&mut self) {
+        let Self { items, data, operations, answers } = self;
+        items.clear();
+        data.clear();
+        operations.clear();
+        *answers = None;
     }
 }
 

@@ -10,7 +10,7 @@ use rpcrdma_proto::travel::ITEMS;
 use tracing::debug;
 
 use super::{Connection, Work, at};
-use crate::driver::told::{Payload, Placed, Told};
+use crate::driver::told::{Payload, Placed};
 use crate::memory::{Buf, Frozen, Lent, Pool};
 use crate::provider::{Device, Operation, Remote};
 use crate::queue::{Part, Received, Tail};
@@ -165,24 +165,23 @@ impl<D: Device> Connection<D> {
         Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: None })
     }
 
-    /// A call has come.
+    /// A call has come: where it is, if there is memory for it.
     #[inline]
-    pub(super) fn arrived(&mut self, call: Served, xid: u32, message: Place) -> Option<Told> {
-        let message = match message {
-            Place::Inline { buffer, octets } => self.payload(buffer, octets)?,
+    pub(super) fn arrived(&mut self, call: Served, message: Place) -> Option<Payload> {
+        match message {
+            Place::Inline { buffer, octets } => self.payload(buffer, octets),
             Place::Placed { length } => {
                 let place = self.session.served_place(call);
                 let (whole, begin) = self.served.get_mut(place)?.whole.take()?;
                 let octets = begin as usize..(begin + length) as usize;
-                Payload { buf: whole.into_buf().ok()?, octets, items: None }
+                Some(Payload { buf: whole.into_buf().ok()?, octets, items: None })
             }
             Place::Gathered(message) => {
                 let payload = self.gathered(&message);
                 self.done_with(message);
-                payload?
+                payload
             }
-        };
-        Some(Told::Arrived { call, xid, message })
+        }
     }
 
     /// Whether each part of an item has a segment of a receive buffer to itself: then the segment can be given away. An item of no
@@ -294,9 +293,9 @@ impl<D: Device> Connection<D> {
         self.session.recycle(message);
     }
 
-    /// A reply has come.
+    /// A reply has come: where it is. None if it is told already that there is no memory for it.
     #[inline]
-    pub(super) fn replied(&mut self, xid: u32, reply: Reply) -> Option<Told> {
+    pub(super) fn replied(&mut self, xid: u32, reply: Reply) -> Option<Payload> {
         let place = self.session.place(xid);
         if let Some(ours) = self.calls.get(place) {
             debug!(parent: &ours.span, inline = reply.inline.len(), long = reply.long, "replied");
@@ -304,16 +303,7 @@ impl<D: Device> Connection<D> {
         self.counters.round_trips += 1;
         let Reply { buffer, inline, long, results: mut written, gathered } = reply;
         if let Some(message) = gathered {
-            let own = self.has_own_targets(&message);
-            let mut all = true;
-            for item in &message.items {
-                all &= self.result((place, own), item, &message, &mut written);
-            }
-            let payload = self.stream(&message).filter(|_| all);
-            self.done_with(message);
-            self.done(xid, if payload.is_some() { &written } else { &[] });
-            let failed = Told::Failed { xid, why: Failure::Memory };
-            return Some(payload.map_or(failed, |message| Told::Replied { xid, message }));
+            return self.replied_in_parts(xid, message, &mut written);
         }
         let is_long = inline.is_empty();
         let inline = self.payload(buffer, inline);
@@ -327,7 +317,24 @@ impl<D: Device> Connection<D> {
             _ => inline?,
         };
         self.done(xid, &written);
-        Some(Told::Replied { xid, message })
+        Some(message)
+    }
+
+    /// The same, of a reply that came in transmissions.
+    #[cold]
+    fn replied_in_parts(&mut self, xid: u32, message: Box<Gathered>, written: &mut [u32]) -> Option<Payload> {
+        let (place, own) = (self.session.place(xid), self.has_own_targets(&message));
+        let mut all = true;
+        for item in &message.items {
+            all &= self.result((place, own), item, &message, written);
+        }
+        let payload = self.stream(&message).filter(|_| all);
+        self.done_with(message);
+        match payload {
+            Some(_) => self.done(xid, written),
+            None => self.failed(xid, Failure::Memory),
+        }
+        payload
     }
 
     /// Takes a result, if the Sends have placed it: false if there is no memory for it.

@@ -38,9 +38,7 @@ impl<D: Device> Connection<D> {
             return self.session.released(what);
         };
         let out = buf.as_full_mut();
-        if let (Some(out), Some(written)) = (out.get_mut(..header), scratch.get(..header)) {
-            out.copy_from_slice(written);
-        }
+        copy_header(out, scratch.get(..header).unwrap_or_default());
         let mut at = header;
         let Self { session, calls, served, .. } = self;
         if let Some(message) = message(session, calls, served, what) {
@@ -224,6 +222,22 @@ impl<D: Device> Connection<D> {
         Some(any)
     }
 }
+
+/// Copies a header to the beginning of a message: most have no chunks, and are of a length that is known.
+#[inline]
+fn copy_header(out: &mut [u8], header: &[u8]) {
+    match (out.first_chunk_mut::<PLAIN>(), <&[u8; PLAIN]>::try_from(header)) {
+        (Some(out), Ok(header)) => *out = *header,
+        _ => {
+            if let Some(out) = out.get_mut(..header.len()) {
+                out.copy_from_slice(header);
+            }
+        }
+    }
+}
+
+/// Octets of a header of Version Two without chunks.
+const PLAIN: usize = 32;
 
 /// The message of a call or a reply.
 #[inline]
