@@ -234,7 +234,13 @@ fn padded(octets: u32) -> u64 {
 /// # Errors
 /// There is no way.
 pub fn call(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
-    let call = &Call { results: call.results.get(..RESULTS).unwrap_or(call.results), ..*call };
+    let shorter;
+    let call = if call.results.len() > RESULTS {
+        shorter = Call { results: call.results.get(..RESULTS).unwrap_or_default(), ..*call };
+        &shorter
+    } else {
+        call
+    };
     let base = by_base_means(call, link);
     match link.groups {
         None => base,

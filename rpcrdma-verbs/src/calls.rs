@@ -183,8 +183,8 @@ pub(crate) fn begin<D: Device>(
     let Call { procedure, largest_results, results, reducible, timeout } = call;
     let micros = |timeout: Duration| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
     let deadline = timeout.map(|timeout| driver.now().saturating_add(micros(timeout)));
-    let request = Request { results, largest_reply: largest_results.saturating_add(REPLY), reducible, deadline };
-    let begun = driver.call(id, request, |writer| {
+    let mut request = Request { results, largest_reply: largest_results.saturating_add(REPLY), reducible, deadline };
+    let begun = driver.call(id, &mut request, |writer| {
         rpc::write_call(writer, procedure, credentials)?;
         write(writer)
     });

@@ -309,17 +309,17 @@ impl<D: Device> Driver<D> {
         self.get(id).map(|connection| connection.counters)
     }
 
-    /// Begins a call; see [`Session::call`].
+    /// Begins a call; see [`Session::call`]. It takes the memory for the results.
     pub(crate) fn call(
         &mut self,
         id: Id,
-        request: Request,
+        request: &mut Request,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
     ) -> Result<u32, GivenBack<Refused>> {
         match self.touched(id) {
             Some(connection) => connection.call(request, write),
             None => {
-                let memory = Box::new(Memory { results: request.results, ..Memory::default() });
+                let memory = Box::new(Memory { results: std::mem::take(&mut request.results), ..Memory::default() });
                 Err(GivenBack { why: Refused::Call(CallError::Closed), memory })
             }
         }

@@ -443,7 +443,8 @@ impl Requests {
             Ok(()) if is_wanted && request.is_settled() => {
                 request.turn(Turn::Ended);
                 self.paid(xid, grant);
-                self.finished(xid, Some(Event::ReplyArrived { xid, reply }), out);
+                out.tell(Event::ReplyArrived { xid, reply });
+                self.finished(xid);
                 Some(true)
             }
             Ok(()) => {
@@ -626,15 +627,15 @@ impl Requests {
             Outcome::Failed(why) => (request.kind == Kind::Rpc).then_some(Event::CallFailed { xid, why }),
             Outcome::None => None,
         };
-        self.finished(xid, event, out);
-    }
-
-    /// Tells of the end of a call, of which nothing is left but maybe its credit.
-    #[inline]
-    fn finished(&mut self, xid: u32, event: Option<Event>, out: &mut Queues) {
         if let Some(event) = event {
             out.tell(event);
         }
+        self.finished(xid);
+    }
+
+    /// The end of a call is told: nothing is left of it, but maybe its credit.
+    #[inline]
+    fn finished(&mut self, xid: u32) {
         let Some(request) = self.slots.get_mut(xid) else { return };
         if request.credit.is_some() {
             request.turn(Turn::Abandoned);

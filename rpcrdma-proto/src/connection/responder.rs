@@ -271,7 +271,8 @@ impl Serving {
         let segments = self.writes.get_mut(place);
         let mut capacities = ArrayVec::<Option<u32>, WRITES>::new();
         let mut reply_chunk = None;
-        for (count, mine) in call.chunks(segments) {
+        let offered = call.has_offered().then(|| call.chunks(segments));
+        for (count, mine) in offered.into_iter().flatten() {
             let chunk = WriteChunk::v2(mine.into(), &self.limits).ok().map(|chunk| chunk.capacity());
             match count {
                 Some(_) => capacities.push(chunk.filter(|_| !mine.is_empty())),
@@ -290,7 +291,9 @@ impl Serving {
         match travel::reply(&answer) {
             Ok(way) => {
                 call.answer.way = way;
-                call.fill(segments);
+                if call.has_offered() {
+                    call.fill(segments);
+                }
                 call.step(Step::Replied);
                 self.replies.push_back(served.0);
                 Some(Ok(()))

@@ -178,10 +178,11 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Begins a call, whose RPC message `write` writes: with any XID, which is replaced. What is refused gives back its memory.
+    /// Begins a call, whose RPC message `write` writes: with any XID, which is replaced. It takes the memory for the results;
+    /// what is refused gives back all.
     pub(crate) fn call(
         &mut self,
-        request: Request,
+        request: &mut Request,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
     ) -> std::result::Result<u32, GivenBack<Refused>> {
         // A call that was cancelled since may have had the place that this one gets.
@@ -189,7 +190,7 @@ impl<D: Device> Connection<D> {
         let Self { spare: message, session, calls, .. } = self;
         message.forget();
         let written = write(&mut Writer::new(message)).map_err(Refused::Write);
-        match written.and_then(|()| begin(session, message, &request)) {
+        match written.and_then(|()| begin(session, message, request)) {
             Ok(xid) => {
                 if let Some(place) = message.head.first_chunk_mut() {
                     *place = xid.to_be_bytes();
@@ -198,15 +199,17 @@ impl<D: Device> Connection<D> {
                     // The message that was there becomes the spare one.
                     std::mem::swap(&mut ours.message, message);
                     ours.results.clear();
-                    ours.results.extend(request.results.into_iter().map(Lent::from));
+                    if !request.results.is_empty() {
+                        ours.results.extend(request.results.drain(..).map(Lent::from));
+                    }
                     ours.ended = None;
                     ours.span = debug_span!("rpc", xid, octets = ours.message.length());
                 }
                 Ok(xid)
             }
             Err(why) => {
-                let memory = Box::new(Memory { items: owned(message.clear()), results: request.results });
-                Err(GivenBack { why, memory })
+                let memory = Memory { items: owned(message.clear()), results: std::mem::take(&mut request.results) };
+                Err(GivenBack { why, memory: Box::new(memory) })
             }
         }
     }

@@ -218,6 +218,9 @@ impl Request {
 
     /// Octets that its header takes, with the segments that were exposed.
     pub(super) fn header(&self, link: &Link<'_>, segments: &[Segment]) -> u32 {
+        if self.exposed.is_empty() {
+            return link.version.header();
+        }
         let lists = self.regions(segments).map(|(region, segments)| {
             let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
             match region {

@@ -38,7 +38,7 @@ impl<D: Device> Connection<D> {
             return self.session.released(what);
         };
         let out = buf.as_full_mut();
-        copy_header(out, scratch.get(..header).unwrap_or_default());
+        copy_header(out, scratch, header);
         let mut at = header;
         let Self { session, calls, served, .. } = self;
         if let Some(message) = message(session, calls, served, what) {
@@ -223,20 +223,20 @@ impl<D: Device> Connection<D> {
     }
 }
 
-/// Copies a header to the beginning of a message: most have no chunks, and are of a length that is known.
+/// Copies a header to the beginning of a message. Most have no chunks: then as many octets as that may be are copied, since a
+/// number that is known takes no call. What is too many is written over.
 #[inline]
-fn copy_header(out: &mut [u8], header: &[u8]) {
-    match (out.first_chunk_mut::<PLAIN>(), <&[u8; PLAIN]>::try_from(header)) {
-        (Some(out), Ok(header)) => *out = *header,
-        _ => {
-            if let Some(out) = out.get_mut(..header.len()) {
-                out.copy_from_slice(header);
-            }
-        }
+fn copy_header(out: &mut [u8], scratch: &[u8], header: usize) {
+    if header <= PLAIN
+        && let (Some(out), Some(scratch)) = (out.first_chunk_mut::<PLAIN>(), scratch.first_chunk())
+    {
+        *out = *scratch;
+    } else if let (Some(out), Some(scratch)) = (out.get_mut(..header), scratch.get(..header)) {
+        out.copy_from_slice(scratch);
     }
 }
 
-/// Octets of a header of Version Two without chunks.
+/// The most octets of a header without chunks.
 const PLAIN: usize = 32;
 
 /// The message of a call or a reply.
