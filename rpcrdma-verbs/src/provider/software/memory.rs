@@ -285,7 +285,10 @@ impl Table {
 
 /// Octets of slices.
 pub(super) fn total(slices: &[Slice]) -> u64 {
-    slices.iter().map(|slice| u64::from(slice.length)).sum()
+    match slices {
+        [one] => one.length.into(),
+        _ => slices.iter().map(|slice| u64::from(slice.length)).sum(),
+    }
 }
 
 /// Copies the octets of slices to other slices, which have room for them.
