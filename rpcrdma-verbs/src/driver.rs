@@ -5,6 +5,7 @@
 //! [`Driver::flush`]. Nothing of it is shared between threads, so that an RPC takes no lock of ours and wakes nobody.
 
 mod alive;
+mod clock;
 mod connecting;
 mod connection;
 mod error;
@@ -20,13 +21,14 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rpcrdma_proto::connection::{CallError, Config, Reason, ReplyError, Role, Served, Session};
 use rpcrdma_proto::placement::{Segment, Structure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use alive::Alive;
+use clock::{Clock, TICK};
 use connection::{Connection, Wish};
 pub use error::DriverError;
 pub use handle::Handle;
@@ -88,7 +90,7 @@ pub struct Driver<D: Device> {
     alive: Alive,
     watcher: Option<Watcher>,
     handles: Arc<handle::Shared<D>>,
-    began: Instant,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -172,7 +174,7 @@ impl<D: Device> Driver<D> {
             alive: Alive::new(completions),
             watcher: None,
             handles: handle::Shared::new()?,
-            began: Instant::now(),
+            clock: Clock::new(),
         })
     }
 
@@ -191,7 +193,7 @@ impl<D: Device> Driver<D> {
     /// Microseconds since the driver was made: the time of its deadlines.
     #[must_use]
     pub fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.clock.now()
     }
 
     /// A handle for other threads.
@@ -571,6 +573,28 @@ impl<D: Device> Driver<D> {
     /// Lets every connection that has something to do, or whose time has come, do it: how many, and whether there is something new
     /// to be told of one.
     fn drive(&mut self) -> (usize, bool) {
+        let mut now = self.clock.lately();
+        // Most turns find nothing due, and need not know the time better.
+        if now.saturating_add(TICK) >= self.due() {
+            now = self.meet_deadlines();
+        }
+        let (count, mut told) = (self.dirty.len(), false);
+        for at in 0..count {
+            let Some(id) = self.dirty.get(at).copied() else { break };
+            told |= self.drive_one(id, now);
+        }
+        // What was touched meanwhile comes next.
+        if self.dirty.len() == count {
+            self.dirty.clear();
+        } else {
+            self.dirty.drain(..count);
+        }
+        (count, told)
+    }
+
+    /// Does what is due by now: the time.
+    #[cold]
+    fn meet_deadlines(&mut self) -> u64 {
         let now = self.now();
         if now >= self.next_due {
             self.expire(now);
@@ -578,16 +602,7 @@ impl<D: Device> Driver<D> {
         if now >= self.alive.due {
             self.ask_some(now);
         }
-        let mut dirty = std::mem::take(&mut self.dirty);
-        let (count, mut told) = (dirty.len(), false);
-        for id in &dirty {
-            told |= self.drive_one(*id, now);
-        }
-        dirty.clear();
-        // What was touched meanwhile comes next.
-        dirty.append(&mut self.dirty);
-        self.dirty = dirty;
-        (count, told)
+        now
     }
 
     /// Tells the connections whose time has come.

@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 
 use crate::memory::{Buf, Lent};
 use crate::provider::{
-    Completion, Device, Operation, QueuePair, Receive, Result, SharedReceives, Slice, Status, WorkRequest,
+    Completion, Device, Operation, QueuePair, Receive, Result, SharedReceives, Slice, Status, VerbError, WorkRequest,
 };
 
 /// Slices of one request of ours.
@@ -283,40 +283,42 @@ impl<D: Device, T> Endpoint<D, T> {
     /// # Errors
     /// The queue pair refuses them: it is not connected, or its queues are full. What was not posted is given up.
     pub(crate) fn post(&mut self) -> Result<()> {
-        let done = self.post_receives().and_then(|()| self.post_requests());
-        let Batch { requests, receives, slices, receive_slices } = &mut *self.batch;
-        if done.is_err() {
-            self.flights.truncate(self.flights.len() - requests.len());
+        if !self.batch.receives.is_empty() {
+            let Batch { receives, receive_slices, .. } = &mut *self.batch;
+            // SAFETY: every slice is of a buffer that is lent to `receives` until its completion, or until the endpoint is
+            // dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
+            if let Err(error) = unsafe { self.pair.post_receives(receives, receive_slices) } {
+                if let Receives::Own(posted) = &mut self.receives {
+                    receives.iter().for_each(|receive| drop(posted.take(receive.id)));
+                }
+                return Err(self.give_up(error));
+            }
+            receives.clear();
+            receive_slices.clear();
         }
+        if !self.batch.requests.is_empty() {
+            let Batch { requests, slices, .. } = &mut *self.batch;
+            // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
+            // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
+            if let Err(error) = unsafe { self.pair.post(requests, slices) } {
+                return Err(self.give_up(error));
+            }
+            requests.clear();
+            slices.clear();
+        }
+        Ok(())
+    }
+
+    /// Gives up what is in the batch still, and lends no more memory to it.
+    #[cold]
+    fn give_up(&mut self, error: VerbError) -> VerbError {
+        let Batch { requests, receives, slices, receive_slices } = &mut *self.batch;
+        self.flights.truncate(self.flights.len() - requests.len());
         requests.clear();
         receives.clear();
         slices.clear();
         receive_slices.clear();
-        done
-    }
-
-    fn post_receives(&mut self) -> Result<()> {
-        let batch = &self.batch;
-        if batch.receives.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: every slice is of a buffer that is lent to `receives` until its completion, or until the endpoint is
-        // dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
-        let done = unsafe { self.pair.post_receives(&batch.receives, &batch.receive_slices) };
-        if let (Err(_), Receives::Own(posted)) = (&done, &mut self.receives) {
-            batch.receives.iter().for_each(|receive| drop(posted.take(receive.id)));
-        }
-        done
-    }
-
-    fn post_requests(&self) -> Result<()> {
-        let batch = &self.batch;
-        if batch.requests.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
-        // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
-        unsafe { self.pair.post(&batch.requests, &batch.slices) }
+        error
     }
 
     /// Whether anything waits to be posted.

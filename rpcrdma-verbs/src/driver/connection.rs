@@ -66,7 +66,8 @@ pub(crate) struct Connection<D: Device> {
     unsignaled: u32,
     /// Calls whose fence was flushed: their memory is their own when the queue pair is gone.
     unfenced: Vec<u32>,
-    requests: usize,
+    /// With more requests under way there may not be room for another message's.
+    most_under_way: usize,
     reads: Vec<(u32, Segment)>,
     /// Whether it waits for room in the send queue.
     pub(crate) stalled: bool,
@@ -149,6 +150,7 @@ fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
 
 impl<D: Device> Connection<D> {
     pub(crate) fn new(session: Session, requests: usize, uses_windows: bool, pool: &Pool<D>) -> Self {
+        let burst = BURST + session.config().limits.segments as usize;
         Self {
             tails: Vec::new(),
             spare_items: Vec::new(),
@@ -169,7 +171,7 @@ impl<D: Device> Connection<D> {
             uses_windows,
             unsignaled: 0,
             unfenced: Vec::new(),
-            requests,
+            most_under_way: requests.saturating_sub(burst),
             reads: Vec::new(),
             stalled: false,
             events: VecDeque::new(),
@@ -245,6 +247,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// Does all that the session wants done, as far as the send queue has room, and posts it.
+    #[inline]
     pub(crate) fn drive(
         &mut self,
         device: &D,
@@ -255,9 +258,19 @@ impl<D: Device> Connection<D> {
     ) {
         // What has ended goes first: its place may be another's by now, for which actions wait.
         self.take_events();
-        if self.session.is_at_rest() {
-            return;
+        if !self.session.is_at_rest() {
+            self.drive_on(device, pool, scratch, now, watch);
         }
+    }
+
+    fn drive_on(
+        &mut self,
+        device: &D,
+        pool: &Pool<D>,
+        scratch: &mut Scratch,
+        now: u64,
+        watch: &mut impl FnMut(&[u8]),
+    ) {
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.exchange(&mut scratch.batch);
         }
@@ -310,8 +323,7 @@ impl<D: Device> Connection<D> {
 
     fn has_room(&mut self) -> bool {
         let under_way = self.endpoint.as_ref().map_or(0, Endpoint::under_way);
-        let burst = BURST + self.session.config().limits.segments as usize;
-        self.stalled = under_way + burst > self.requests;
+        self.stalled = under_way > self.most_under_way;
         !self.stalled
     }
 
