@@ -645,6 +645,15 @@ impl<D: Device> Driver<D> {
             };
             ready.into_iter().for_each(|ready| ready.push_back(id));
         }
+        if connection.wish.is_some() {
+            self.grant_wish(id, now);
+        }
+        told
+    }
+
+    #[cold]
+    fn grant_wish(&mut self, id: Id, now: u64) {
+        let Some(connection) = self.get_mut(id) else { return };
         match connection.wish.take() {
             None => {}
             Some(Wish::Connect) => self.begin(id, now),
@@ -653,6 +662,5 @@ impl<D: Device> Driver<D> {
                 self.touch(id);
             }
         }
-        told
     }
 }

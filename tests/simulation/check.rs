@@ -164,6 +164,9 @@ impl World {
             if this.link != link.number || !this.calls.is_empty() {
                 continue;
             }
+            // Receives in place of those that replies have taken may have waited for the next call.
+            self.take_all_actions(pair, end, true);
+            let (link, this) = (&self.pairs[pair].link, &self.pairs[pair].ends[end]);
             let (session, config) = (&this.session, this.session.config());
             let credits = &link.credits[end];
             let left = credits.granted().min(config.credits.max(1)).saturating_sub(credits.used());

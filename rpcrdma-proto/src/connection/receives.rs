@@ -11,11 +11,13 @@ pub(super) struct Receives {
     old: u32,
     /// Octets of each that is posted from now on.
     size: u32,
+    /// Replies that have come since a message was sent, each into a receive: nothing comes in its place before the next call goes.
+    replies: u32,
 }
 
 impl Receives {
     pub(super) const fn new(size: u32) -> Self {
-        Self { posted: 0, old: 0, size }
+        Self { posted: 0, old: 0, size, replies: 0 }
     }
 
     /// How many are posted.
@@ -41,6 +43,25 @@ impl Receives {
         }
     }
 
+    /// The message that has taken one was the reply to a call.
+    pub(super) const fn replied(&mut self) {
+        self.replies = self.replies.saturating_add(1);
+    }
+
+    /// Whether there are too few for what may come before a message is sent.
+    pub(super) const fn is_short_of(&self, wanted: u32) -> bool {
+        self.posted().saturating_add(self.replies) < wanted
+    }
+
+    /// Whether there are enough to send a message, as is done then.
+    pub(super) const fn send(&mut self, wanted: u32) -> bool {
+        let enough = self.posted() >= wanted;
+        if enough {
+            self.replies = 0;
+        }
+        enough
+    }
+
     /// Those that are posted from now on have another size.
     pub(super) const fn resize(&mut self, size: u32) {
         if size != self.size {
@@ -54,6 +75,7 @@ impl Receives {
     // spec: bd-4-a, bd-4.3-a
     pub(super) const fn up_to(&mut self, wanted: u32) -> Option<Action> {
         let count = wanted.saturating_sub(self.posted());
+        self.replies = 0;
         if count == 0 {
             return None;
         }

@@ -344,6 +344,7 @@ impl Session {
         self.spoken(version);
         let reply = Reply { buffer, inline, long: None, results: arrayvec::ArrayVec::new(), gathered: None };
         let answered = Answered { xid, grant, chunks, reply, invalidated };
+        self.receives.replied();
         let kept = self.requests.replied(answered, &mut self.out);
         match kept {
             Some(true) => Held::Kept,

@@ -54,14 +54,15 @@ impl Session {
         (first != NEVER).then_some(first)
     }
 
-    /// Whether [`poll_action`](Self::poll_action) has something to be done. That no message goes may be for receives that are to
+    /// Whether [`poll_action`](Self::poll_action) has something to be done now: receives in place of those that replies have
+    /// taken are needed for the next call alone, and are posted together. That no message goes may be for receives that are to
     /// be posted first, or for a call that can't travel any more as it was to: its memory is fenced, and then it goes otherwise.
     /// So after [`poll_transmit`](Self::poll_transmit) has given nothing actions are to be done if there are any, and messages
     /// polled again.
     #[inline]
     #[must_use]
     pub fn has_actions(&self) -> bool {
-        let posts = self.stage == Stage::Up && self.receives.posted() < self.wanted_receives();
+        let posts = self.stage == Stage::Up && self.receives.is_short_of(self.wanted_receives());
         posts || !self.out.actions.is_empty()
     }
 
@@ -107,7 +108,7 @@ impl Session {
             return self.transmit_more(buffer);
         }
         self.admit();
-        if self.receives.posted() < self.wanted_receives() {
+        if !self.receives.send(self.wanted_receives()) {
             return None;
         }
         self.transmit(now, buffer)
