@@ -95,7 +95,7 @@ fn no_timer_rings_for_a_connection_that_can_not_be() {
     client.lose(1000);
     server.lose(1000);
     assert_eq!(client.session.poll_timeout(), None);
-    client.session.released(sent.what);
+    client.released(sent.what);
     let due = client.session.poll_timeout().unwrap();
     client.session.timeout(due);
     client.act();

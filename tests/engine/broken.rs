@@ -324,7 +324,7 @@ fn a_reply_is_not_kept_beyond_its_connection() {
     answered(&mut client, &mut server, (call, xid), 16_384, &[]);
     server.lose(1);
     assert!(!server.session.is_settled());
-    server.session.released(Sent::Reply { call });
+    server.released(Sent::Reply { call });
     server.act();
     assert!(server.session.is_settled());
     assert!(server.events.contains(&Event::CallEnded { call, answered: true }));

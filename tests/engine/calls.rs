@@ -167,12 +167,12 @@ fn a_call_ends_when_its_memory_is_its_own() {
     client.session.fenced(xid);
     client.act();
     assert_eq!(client.replies(xid), [], "the Send has its memory");
-    client.session.released(Sent::Call { xid });
+    client.released(Sent::Call { xid });
     client.act();
     assert_eq!(client.replies(xid).len(), 1);
     // What is told twice changes nothing.
     client.session.fenced(xid);
-    client.session.released(Sent::Call { xid });
+    client.released(Sent::Call { xid });
     client.act();
     assert_eq!((client.replies(xid).len(), client.session.open()), (1, (0, 0)));
 }
@@ -344,13 +344,13 @@ fn replies_that_are_not_released_take_no_room_of_calls() {
         let more: Vec<_> = (0..4).map(|_| client.session.call(&NULL, None).unwrap()).collect();
         exchange(&mut client, &mut server);
         assert_eq!(server.closing(), None, "the peer has kept to its grant");
-        sent.into_iter().for_each(|what| server.session.released(what));
+        sent.into_iter().for_each(|what| server.released(what));
         let given = server.arrived();
         assert_eq!(given.len(), 4);
         for call in given {
             server.session.reply(call, REPLY, &[]).unwrap();
             exchange(&mut client, &mut server);
-            server.session.released(Sent::Reply { call });
+            server.released(Sent::Reply { call });
         }
         exchange(&mut client, &mut server);
         assert!(more.iter().all(|xid| client.replies(*xid).len() == 1));

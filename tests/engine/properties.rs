@@ -415,7 +415,7 @@ fn a_request_waits_with_the_replies() {
         }
         server.session.ask(Basic::RemoteInvalidation(true)).unwrap();
         assert!(server.send().is_none(), "the second reply waits for the first to be released");
-        server.session.released(Sent::Reply { call: given[0] });
+        server.released(Sent::Reply { call: given[0] });
         assert_eq!(server.send().unwrap().what, Sent::Reply { call: given[1] });
         let packet = server.send().unwrap();
         assert_eq!((packet.what, packet.word(5)), (Sent::Header, 2));

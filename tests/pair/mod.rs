@@ -213,9 +213,16 @@ impl End {
             }
         }
         if !self.holds.releasing && transmit.is_last() {
-            self.session.released(transmit.what);
+            self.released(transmit.what);
         }
         Some((transmit, end))
+    }
+
+    /// A Send is done: as an event, too, if a call has ended with it.
+    pub(crate) fn released(&mut self, what: Sent) {
+        if let (Sent::Reply { call }, true) = (what, self.session.released(what)) {
+            self.events.push(Event::CallEnded { call, answered: true });
+        }
     }
 
     /// The next message.

@@ -343,7 +343,7 @@ impl World {
         self.poll(pair, end);
     }
 
-    fn call_ended(&mut self, pair: usize, end: usize, call: Served, answered: bool) {
+    pub(super) fn call_ended(&mut self, pair: usize, end: usize, call: Served, answered: bool) {
         let this = &mut self.pairs[pair].ends[end];
         let Some(at) = this.serving.iter().position(|one| one.call == call) else {
             return self.fail(format!("ends {call:?}, which was not told or has ended"));

@@ -498,8 +498,16 @@ impl World {
             Sent::Header => {}
         }
         if self.plan.sabotage != Some(Sabotage::EarlyRelease) {
-            self.session(pair, end, |session: &mut Session| session.released(what));
+            self.tell_released(pair, end, what);
             self.poll(pair, end);
+        }
+    }
+
+    /// Tells a session that a Send has given back its memory.
+    pub(crate) fn tell_released(&mut self, pair: usize, end: usize, what: Sent) {
+        let ended = self.session(pair, end, |session: &mut Session| session.released(what));
+        if let (Sent::Reply { call }, true) = (what, ended) {
+            self.call_ended(pair, end, call, true);
         }
     }
 

@@ -49,7 +49,7 @@ impl World {
             let released = this.sends_until;
             self.at(released, What::Released { pair, end, what: transmit.what });
             if self.plan.sabotage == Some(Sabotage::EarlyRelease) {
-                self.session(pair, end, |session| session.released(transmit.what));
+                self.tell_released(pair, end, transmit.what);
             }
         }
         self.tamper(pair, end, at);

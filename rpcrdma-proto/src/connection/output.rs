@@ -91,7 +91,7 @@ pub enum Event {
         /// Where it is.
         message: Message,
     },
-    /// A call of the peer's has ended: the memory of its reply is free.
+    /// A call of the peer's has ended, and not with the release of its reply (`Session::released`): the memory of that is free.
     CallEnded {
         /// The call.
         call: Served,

@@ -380,16 +380,15 @@ impl Serving {
         offering.into_iter().flat_map(move |call| call.writes(segments))
     }
 
-    /// The Send of a reply has given back its memory.
+    /// The Send of a reply has given back its memory: whether its call has ended with that.
     #[inline]
-    pub(super) fn released(&mut self, served: Served, out: &mut Queues) {
-        let Some(call) = self.slots.get_mut(served.0) else { return };
+    pub(super) fn released(&mut self, served: Served) -> bool {
+        let Some(call) = self.slots.get_mut(served.0) else { return false };
         if call.answer.group.is_some() && call.life == Service::Sending && (call.keeps || call.again) {
-            return self.keep(served.0);
+            self.keep(served.0);
+            return false;
         }
-        if call.step(Step::Released) {
-            self.remove(served, true, out);
-        }
+        call.step(Step::Released) && self.slots.remove(served.0)
     }
 
     /// The connection is gone: no reply will reach the peer, but for those that the Send has already.

@@ -417,7 +417,7 @@ impl<D: Device> Connection<D> {
 
     fn retired(&mut self, work: Work, done: bool) {
         match work {
-            Work::Send(what) => self.session.released(what),
+            Work::Send(what) => self.released(what),
             Work::Read(call) if done => {
                 self.silence.reads += 1;
                 self.session.moved(call);
@@ -439,12 +439,7 @@ impl<D: Device> Connection<D> {
                     self.events.push_back(Told::Arrived { call, xid, message });
                 }
             }
-            Event::CallEnded { call, .. } => {
-                if let Some(theirs) = self.served.get_mut(self.session.served_place(call)) {
-                    (theirs.whole, theirs.long) = (None, None);
-                    theirs.reply.forget();
-                }
-            }
+            Event::CallEnded { call, .. } => self.call_ended(call),
             Event::ReplyArrived { xid, reply } => {
                 if let Some(message) = self.replied(xid, reply) {
                     self.events.push_back(Told::Replied { xid, message });
@@ -458,6 +453,25 @@ impl<D: Device> Connection<D> {
                 debug!(%why, last, "closed");
                 self.events.push_back(Told::Closed { why, last });
             }
+        }
+    }
+
+    /// Nothing sends what a message belongs to any more.
+    #[inline]
+    fn released(&mut self, what: Sent) {
+        if self.session.released(what)
+            && let Sent::Reply { call } = what
+        {
+            self.call_ended(call);
+        }
+    }
+
+    /// A call of the peer's has ended: nobody needs its reply any more.
+    #[inline]
+    fn call_ended(&mut self, call: Served) {
+        if let Some(theirs) = self.served.get_mut(self.session.served_place(call)) {
+            (theirs.whole, theirs.long) = (None, None);
+            theirs.reply.forget();
         }
     }
 

@@ -245,7 +245,9 @@ impl Serving {
         if let Some(call) = self.slots.get_mut(call.0) {
             call.keeps = false;
         }
-        self.released(call, out);
+        if self.released(call) {
+            out.tell(Event::CallEnded { call, answered: true });
+        }
     }
 
     /// Lays the next reply again, if it goes in transmissions: the requester's buffers may be others than when it was given. The

@@ -119,13 +119,20 @@ impl Session {
 
     /// The Send of a message no longer needs the memory of its call or reply: its completion has come, or what it needs was
     /// copied.
-    pub fn released(&mut self, what: Sent) {
-        match what {
-            Sent::Call { xid } => self.requests.released(xid, &mut self.out),
-            Sent::Reply { call } => self.serving.released(call, &mut self.out),
-            Sent::Header => {}
-        }
+    ///
+    /// Whether a call of the peer's has ended with it, answered: as whoever tells it knows by this, no event says so again. One
+    /// whose reply is kept ([`Rtr::keep`](super::super::Rtr::keep)) ends later.
+    pub fn released(&mut self, what: Sent) -> bool {
+        let ended = match what {
+            Sent::Call { xid } => {
+                self.requests.released(xid, &mut self.out);
+                false
+            }
+            Sent::Reply { call } => self.serving.released(call),
+            Sent::Header => false,
+        };
         self.finish();
+        ended
     }
 
     /// The memory of a call is exposed: the segments of each exposure, in the order of `exposures`.

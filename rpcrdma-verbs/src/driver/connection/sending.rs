@@ -35,7 +35,7 @@ impl<D: Device> Connection<D> {
         };
         let (Some(writes), Some(mut buf)) = (writes, self.take(total, pool)) else {
             // The connection is closed; nothing has its memory.
-            return self.session.released(what);
+            return self.released(what);
         };
         let out = buf.as_full_mut();
         copy_header(out, scratch, header);
@@ -56,7 +56,7 @@ impl<D: Device> Connection<D> {
         self.send(what, invalidate, [part], writes);
         if !writes {
             // All of it was copied.
-            self.session.released(what);
+            self.released(what);
         }
     }
 
@@ -115,7 +115,7 @@ impl<D: Device> Connection<D> {
         let Some(parts) = sent else {
             // The connection is closed: what is in the group still is given back with it.
             if share.last {
-                self.session.released(what);
+                self.released(what);
             }
             return;
         };
@@ -123,7 +123,7 @@ impl<D: Device> Connection<D> {
         let waits = share.last && self.holds;
         self.send(what, invalidate, parts, waits);
         if share.last && !self.holds {
-            self.session.released(what);
+            self.released(what);
         }
     }
 
