@@ -233,6 +233,7 @@ fn padded(octets: u32) -> u64 {
 ///
 /// # Errors
 /// There is no way.
+#[inline]
 pub fn call(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
     let shorter;
     let call = if call.results.len() > RESULTS {
@@ -262,11 +263,17 @@ fn by_base_means(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
 }
 
 /// What is offered for the reply: Write chunks, and the octets of a Reply chunk.
+#[inline]
 fn offer(call: &Call<'_>, link: &Link<'_>) -> Result<(bool, Option<u32>), Cannot> {
-    let (largest, threshold) = (u64::from(call.largest_reply), u64::from(link.reply_threshold));
-    if link.base() + largest <= threshold {
+    if link.base() + u64::from(call.largest_reply) <= link.reply_threshold.into() {
         return Ok((false, None));
     }
+    offer_chunks(call, link)
+}
+
+/// The same, where the reply may not fit inline.
+fn offer_chunks(call: &Call<'_>, link: &Link<'_>) -> Result<(bool, Option<u32>), Cannot> {
+    let (largest, threshold) = (u64::from(call.largest_reply), u64::from(link.reply_threshold));
     if !link.chunks {
         return Err(Cannot::ReplyTooLong);
     }
@@ -291,12 +298,18 @@ fn offer(call: &Call<'_>, link: &Link<'_>) -> Result<(bool, Option<u32>), Cannot
 }
 
 /// How the call's own octets travel, and the whole header, of which `base` octets are there already.
+#[inline]
 fn arguments(call: &Call<'_>, link: &Link<'_>, base: u64) -> Result<(Way, u64), Cannot> {
-    let threshold = u64::from(link.call_threshold);
-    let fits = |header: u64, inline: u64| header + inline <= threshold;
-    if fits(base, u64::from(call.length)) {
+    if base + u64::from(call.length) <= link.call_threshold.into() {
         return Ok((Way::Inline, base));
     }
+    by_chunks(call, link, base)
+}
+
+/// The same, where they do not fit inline.
+fn by_chunks(call: &Call<'_>, link: &Link<'_>, base: u64) -> Result<(Way, u64), Cannot> {
+    let threshold = u64::from(link.call_threshold);
+    let fits = |header: u64, inline: u64| header + inline <= threshold;
     if !link.chunks {
         return Err(Cannot::CallTooLong);
     }

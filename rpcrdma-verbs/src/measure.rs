@@ -73,10 +73,9 @@ impl<D: Device> End<D> {
         let mut buf = self.pool.take(octets)?;
         buf.set_len(octets);
         self.sent += 1;
-        let part = Part { buf: buf.into(), from: 0, length: octets };
         let signaled = self.sent.is_multiple_of(SIGNAL);
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push(Operation::Send { invalidate: None }, [part], signaled, ());
+            endpoint.push_whole(Operation::Send { invalidate: None }, buf, signaled, ());
         }
         Ok(())
     }

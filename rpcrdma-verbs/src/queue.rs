@@ -254,11 +254,27 @@ impl<D: Device, T> Endpoint<D, T> {
             }
         }
         let slices = (from as u32, (table.len() - from) as u32);
+        self.add(operation, slices, signaled, Flight { what, _memory: memory });
+        true
+    }
+
+    /// Adds a request to the batch that uses all of a buffer, as most do.
+    #[inline]
+    pub(crate) fn push_whole(&mut self, operation: Operation, buf: Buf, signaled: bool, what: T) {
+        let (length, buf) = (buf.len() as u32, Lent::from(buf));
+        let Some(slice) = buf.slice(0, length) else { return };
+        let from = self.batch.slices.len() as u32;
+        self.batch.slices.push(slice);
+        let memory = Loans { first: Some(buf), second: None, more: None };
+        self.add(operation, (from, 1), signaled, Flight { what, _memory: memory });
+    }
+
+    #[inline(always)]
+    fn add(&mut self, operation: Operation, slices: (u32, u32), signaled: bool, flight: Flight<T>) {
         let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
         self.batch.requests.push(WorkRequest { id, signaled, slices, operation });
-        self.flights.push_back(Flight { what, _memory: memory });
-        true
+        self.flights.push_back(flight);
     }
 
     /// Adds a receive to the batch; nothing is added where receives are shared.

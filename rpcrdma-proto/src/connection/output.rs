@@ -183,6 +183,14 @@ pub struct Reply {
     pub gathered: Option<Box<Gathered>>,
 }
 
+impl Reply {
+    /// One that is in a receive buffer, without chunks.
+    #[inline]
+    pub(super) const fn inline(buffer: Buffer, octets: Range<u32>) -> Self {
+        Self { buffer, inline: octets, long: None, results: ArrayVec::new_const(), gathered: None }
+    }
+}
+
 /// An operation of an extension that the consumer has registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Operation {

@@ -5,12 +5,13 @@ mod request;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
 use super::config::SEGMENTS;
 use super::life::{Life, Turn};
-use super::output::{Action, Event, Exposure, Failure, Reason, Region, Reply, Sent, Transmit};
+use super::output::{Action, Buffer, Event, Exposure, Failure, Reason, Region, Reply, Sent, Transmit};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
@@ -89,7 +90,8 @@ pub(super) struct Answered<'a> {
     pub(super) grant: Option<u32>,
     /// Those that it returns, if any.
     pub(super) chunks: Option<&'a Chunks<'a>>,
-    pub(super) reply: Reply,
+    pub(super) buffer: Buffer,
+    pub(super) inline: Range<u32>,
     pub(super) invalidated: Option<u32>,
 }
 
@@ -427,7 +429,7 @@ impl Requests {
 
     /// A reply to an open call has come: whether its buffer is kept. None if it invalidated a key that is not the call's.
     pub(super) fn replied(&mut self, answered: Answered<'_>, out: &mut Queues) -> Option<bool> {
-        let Answered { xid, grant, chunks, mut reply, invalidated } = answered;
+        let Answered { xid, grant, chunks, buffer, inline, invalidated } = answered;
         let index = self.slots.index(xid);
         let request = self.slots.get_mut(xid)?;
         let segments = self.segments.get(index);
@@ -438,24 +440,22 @@ impl Requests {
             request.invalidated = Some(key);
         }
         let is_wanted = request.life == Life::Sent;
-        match returned(request, segments, chunks, &mut reply) {
-            // Most have their memory back by now: nothing is left to be done.
-            Ok(()) if is_wanted && request.is_settled() => {
-                request.turn(Turn::Ended);
-                self.paid(xid, grant);
-                out.tell(Event::ReplyArrived { xid, reply });
-                self.finished(xid);
-                Some(true)
-            }
-            Ok(()) => {
-                self.answered(xid, grant, Outcome::Reply(reply), out);
-                Some(is_wanted)
-            }
-            Err(why) => {
-                self.answered(xid, grant, Outcome::Failed(why), out);
-                Some(false)
-            }
+        // Most calls expose nothing and have their memory back, and nothing is returned to them: they have ended.
+        let is_plain = chunks.is_none() && request.exposed.is_empty() && !inline.is_empty();
+        if is_plain && is_wanted && request.is_settled() {
+            request.turn(Turn::Ended);
+            self.paid(xid, grant);
+            out.tell(Event::ReplyArrived { xid, reply: Reply::inline(buffer, inline) });
+            self.finished(xid);
+            return Some(true);
         }
+        let mut reply = Reply::inline(buffer, inline);
+        let (outcome, kept) = match returned(request, segments, chunks, &mut reply) {
+            Ok(()) => (Outcome::Reply(reply), is_wanted),
+            Err(why) => (Outcome::Failed(why), false),
+        };
+        self.answered(xid, grant, outcome, out);
+        Some(kept)
     }
 
     /// A call gives back its credit: it has its answer, which grants so much.
@@ -710,10 +710,7 @@ fn returned(
     chunks: Option<&Chunks<'_>>,
     reply: &mut Reply,
 ) -> Result<(), Failure> {
-    // Most calls expose nothing, and nothing is returned to them.
-    if !request.exposed.is_empty() || chunks.is_some() {
-        chunks_returned(request, segments, chunks.unwrap_or(&Chunks::none()), reply)?;
-    }
+    chunks_returned(request, segments, chunks.unwrap_or(&Chunks::none()), reply)?;
     // A reply without octets of its own must be in the chunk.
     match (reply.inline.is_empty(), reply.long) {
         (true, None | Some(0..8)) => Err(Failure::Reply(Fault::NoPayload)),

@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 use super::life::{Service, Step};
 use super::named::Named;
-use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
+use super::output::{Action, Buffer, Event, Message, Sent, Served, Transmit, Write};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
@@ -196,17 +196,16 @@ impl Serving {
             self.slots.remove(key);
             return Err(why);
         }
-        let (reading, message) = (call.life == Service::Reading, call.message());
+        let reading = call.life == Service::Reading;
         if let Some(chunks) = arrival.chunks {
             self.store(key, chunks);
         }
         self.list(key, xid);
-        let call = Served(key);
+        let (call, buffer, octets) = (Served(key), arrival.buffer, arrival.inline.clone().unwrap_or_default());
         if reading {
-            let inline = arrival.inline.clone().unwrap_or_default();
-            out.act(Action::Read { call, buffer: arrival.buffer, inline });
+            out.act(Action::Read { call, buffer, inline: octets });
         } else {
-            out.tell(Event::CallArrived { call, xid, message });
+            out.tell(Event::CallArrived { call, xid, message: Message::Inline { buffer, octets } });
         }
         Ok(call)
     }

@@ -285,7 +285,7 @@ impl<D: Device> Connection<D> {
                 && let Some(transmit) = self.session.poll_transmit(now, &mut scratch.header)
             {
                 sent = true;
-                self.transmit(transmit, pool, &scratch.header, watch);
+                self.transmit(&transmit, pool, &scratch.header, watch);
             }
             // What was sent may ask for more, and what was not.
             let goes_on = sent || self.session.has_actions();

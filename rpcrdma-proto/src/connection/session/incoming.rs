@@ -8,7 +8,7 @@ use crate::connection::config::{Config, Role};
 use crate::connection::exchange::{Ended, Told};
 use crate::connection::life::{Change, Stage};
 use crate::connection::link::Link;
-use crate::connection::output::{Buffer, Event, Operation, Reason, Reply, Sent, Served};
+use crate::connection::output::{Buffer, Event, Operation, Reason, Sent, Served};
 use crate::connection::receives::Receives;
 use crate::connection::requester::{Answered, Kind};
 use crate::connection::responder::{Arrival, Unserved};
@@ -349,8 +349,7 @@ impl Session {
             return Held::Free;
         }
         self.spoken(version);
-        let reply = Reply { buffer, inline, long: None, results: arrayvec::ArrayVec::new(), gathered: None };
-        let answered = Answered { xid, grant, chunks, reply, invalidated };
+        let answered = Answered { xid, grant, chunks, buffer, inline, invalidated };
         self.receives.replied();
         let kept = self.requests.replied(answered, &mut self.out);
         match kept {

@@ -83,22 +83,32 @@ impl Session {
         if self.stage != Stage::Up || self.is_quiet() {
             return None;
         }
-        let transmit = match self.next_message(now, buffer) {
+        let transmit = self.next_message(now, buffer);
+        match &transmit {
+            Some(_) => self.sent(now),
             // One that was ready is to go otherwise, and nothing of it is exposed.
-            None if self.requests.is_disordered() => self.next_otherwise(now, buffer)?,
-            transmit => transmit?,
-        };
+            None if self.requests.is_disordered() => return self.next_otherwise(now, buffer),
+            None => {}
+        }
+        transmit
+    }
+
+    #[cold]
+    fn next_otherwise(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
+        let transmit = self.next_message(now, buffer);
+        if transmit.is_some() {
+            self.sent(now);
+        }
+        transmit
+    }
+
+    #[inline]
+    fn sent(&mut self, now: u64) {
         self.counters.sent += 1;
         if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
             self.negotiated(Turn::Sent);
             self.link.answer_by = Some(now.saturating_add(self.config.negotiation_timeout));
         }
-        Some(transmit)
-    }
-
-    #[cold]
-    fn next_otherwise(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
-        self.next_message(now, buffer)
     }
 
     #[inline(always)]
@@ -155,9 +165,10 @@ impl Session {
         let Parts { calls, replies, keep, mut sending } = parts;
         let until = if keep == 0 { 0 } else { now.saturating_add(keep) };
         let terms = |version| Terms { groups: replies, ..link.replies(config, version) };
-        if let Some(transmit) = serving.transmit(buffer, (until, sending.as_deref_mut()), terms) {
+        let reply = serving.transmit(buffer, (until, sending.as_deref_mut()), terms);
+        if reply.is_some() {
             link.answered = true;
-            return Some(transmit);
+            return reply;
         }
         if !requests.has_ready() {
             return None;

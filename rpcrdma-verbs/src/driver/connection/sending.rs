@@ -18,15 +18,15 @@ impl<D: Device> Connection<D> {
     #[inline]
     pub(super) fn transmit(
         &mut self,
-        transmit: Transmit,
+        transmit: &Transmit,
         pool: &Pool<D>,
         scratch: &[u8],
         watch: &mut impl FnMut(&[u8]),
     ) {
         if let Some(share) = transmit.share {
-            return self.transmit_share(&transmit, share, pool, scratch, watch);
+            return self.transmit_share(transmit, share, pool, scratch, watch);
         }
-        let Transmit { what, header, inline, invalidate, .. } = transmit;
+        let Transmit { what, header, inline, invalidate, .. } = *transmit;
         self.trace(what);
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
         let writes = match what {
@@ -52,8 +52,7 @@ impl<D: Device> Connection<D> {
         watch(&buf);
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
-        let part = Part { buf: buf.into(), from: 0, length: total };
-        self.send(what, invalidate, [part], writes);
+        self.send_whole(what, invalidate, buf, writes);
         if !writes {
             // All of it was copied.
             self.released(what);
@@ -65,17 +64,32 @@ impl<D: Device> Connection<D> {
         message(&self.session, &mut self.calls, &mut self.served, what)
     }
 
-    /// Posts a Send, which is signaled if something waits for it.
+    /// Posts a Send of a buffer.
     #[inline]
-    fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: impl IntoIterator<Item = Part>, waits: bool) {
-        let Some(endpoint) = &mut self.endpoint else { return };
+    fn send_whole(&mut self, what: Sent, invalidate: Option<u32>, buf: Buf, waits: bool) {
+        let (signaled, work) = self.signals(what, waits);
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.push_whole(Operation::Send { invalidate }, buf, signaled, work);
+        }
+    }
+
+    /// Posts a Send.
+    fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: ArrayVec<Part, SLICES>, waits: bool) {
+        let (signaled, work) = self.signals(what, waits);
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.push(Operation::Send { invalidate }, parts, signaled, work);
+        }
+    }
+
+    /// Whether the next Send is signaled, as it is if something waits for it, and what it is for.
+    #[inline]
+    fn signals(&mut self, what: Sent, waits: bool) -> (bool, Work) {
         self.unsignaled += 1;
         let signaled = waits || self.unsignaled >= SIGNAL;
         if signaled {
             self.unsignaled = 0;
         }
-        let work = if waits { Work::Send(what) } else { Work::Part };
-        endpoint.push(Operation::Send { invalidate }, parts, signaled, work);
+        (signaled, if waits { Work::Send(what) } else { Work::Part })
     }
 
     /// Sends one of several transmissions, or one with placed data: header, stream and the zeros before the data are copied,
