@@ -242,10 +242,9 @@ pub fn call(call: &Call<'_>, link: &Link<'_>) -> Result<Travel, Cannot> {
     } else {
         call
     };
-    let base = by_base_means(call, link);
     match link.groups {
-        None => base,
-        Some(groups) => group::cheaper(call, link, groups, base),
+        None => by_base_means(call, link),
+        Some(groups) => group::cheaper(call, link, groups, by_base_means(call, link)),
     }
 }
 

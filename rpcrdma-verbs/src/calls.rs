@@ -138,8 +138,7 @@ impl Arrival {
     /// What it says; none if it is not even the beginning of an RPC call, and is to be declined.
     #[must_use]
     pub fn read(&self) -> Option<Result<rpc::Call<'_>, Denial>> {
-        let items = self.message.items();
-        rpc::read_call(self.message.octets()).map(|call| call.map(|call| rpc::Call { items, ..call }))
+        rpc::read_call(self.message.octets(), self.message.items())
     }
 
     /// The same call with all of its items in place: those that were placed apart are copied.

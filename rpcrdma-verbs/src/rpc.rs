@@ -170,8 +170,8 @@ impl fmt::Display for Denial {
 
 impl std::error::Error for Denial {}
 
-/// Reads a call. None if it can't be answered: not even its beginning is there.
-pub(crate) fn read_call(message: &[u8]) -> Option<Result<Call<'_>, Denial>> {
+/// Reads a call with these items. None if it can't be answered: not even its beginning is there.
+pub(crate) fn read_call<'a>(message: &'a [u8], items: &'a [Placed]) -> Option<Result<Call<'a>, Denial>> {
     // The version stands before what depends on it.
     let version = message.get(8..12)?;
     if version != RPC_VERSION.to_be_bytes() {
@@ -183,7 +183,7 @@ pub(crate) fn read_call(message: &[u8]) -> Option<Result<Call<'_>, Denial>> {
     let RpcMsgBody::Call(body) = header.body else { return None };
     let procedure = Procedure { program: body.prog, version: body.vers, number: body.proc };
     let position = u32::try_from(message.len() - arguments.len()).unwrap_or(u32::MAX);
-    Some(caller(&body.cred).map(|caller| Call { procedure, caller, arguments, position, items: &[] }))
+    Some(caller(&body.cred).map(|caller| Call { procedure, caller, arguments, position, items }))
 }
 
 fn caller<'a>(auth: &OpaqueAuth<'a>) -> Result<Caller<'a>, Denial> {

@@ -174,12 +174,14 @@ impl Session {
             return None;
         }
         let ready = config.role == Role::Client || *peer_ready;
-        let Some(calls) = link.calls(config, calls).filter(|_| ready) else {
+        match &link.calls(config, calls) {
+            Some(link) if ready => requests.transmit(buffer, link, sending, out),
             // The peer has changed its mind.
-            requests.withdraw(out);
-            return None;
-        };
-        requests.transmit(buffer, &calls, sending, out)
+            _ => {
+                requests.withdraw(out);
+                None
+            }
+        }
     }
 
     /// Ends the call of the next reply by an error, if that has no way any more.
@@ -231,12 +233,13 @@ impl Session {
         // Where no calls are taken, there may still be questions.
         let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
         let calls = self.link.calls(&self.config, groups);
-        let Some(link) = calls.or_else(|| self.link.questions(&self.config)) else { return };
+        let questions = if calls.is_none() { self.link.questions(&self.config) } else { None };
+        let Some(link) = calls.as_ref().or(questions.as_ref()) else { return };
         // Before the version is settled one message asks; a server's consumer waits for the peer's.
         let asks = self.link.version.is_none() && self.exchange.is_enabled();
         let unready = self.config.role == Role::Server && !self.peer_ready;
         let only = (asks || unready || one_way || calls.is_none()).then_some(Kind::Properties);
-        self.requests.admit(&link, only, &mut self.out);
+        self.requests.admit(link, only, &mut self.out);
         // If no reply is to come that brings credits back, one is asked for.
         let stuck = one_way && self.requests.credits.calls() == 0 && !self.requests.credits.can_spare();
         if stuck && !self.exchange.is_asking() {

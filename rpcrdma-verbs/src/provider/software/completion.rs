@@ -65,7 +65,7 @@ pub(super) fn quiet(waker: &OwnedFd) {
 impl CompletionQueue {
     pub(super) fn new(fabric: Arc<Fabric>, most: u32) -> Result<Self> {
         let most = most as usize;
-        let state = State { entries: VecDeque::with_capacity(most), most, armed: false, overrun: false };
+        let state = State { entries: VecDeque::new(), most, armed: false, overrun: false };
         let shared = Shared { fabric, state: Mutex::new(state), wake: waker("completion_queue")? };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -78,7 +78,7 @@ impl Shared {
 
     /// Takes completions over. Those that have no room are lost, and the queue with them.
     #[inline(always)]
-    pub(super) fn extend(&self, entries: &mut Vec<Entry>) {
+    pub(super) fn extend(&self, entries: &mut VecDeque<Entry>) {
         if entries.is_empty() {
             return;
         }
@@ -86,7 +86,12 @@ impl Shared {
         let room = state.most - state.entries.len();
         state.overrun |= entries.len() > room;
         entries.truncate(room);
-        state.entries.extend(entries.drain(..));
+        if state.entries.is_empty() {
+            // Most queues are polled until they are empty.
+            std::mem::swap(&mut state.entries, entries);
+        } else {
+            state.entries.append(entries);
+        }
         if state.armed && !self.fabric.loses_wakeup() {
             state.armed = false;
             drop(state);

@@ -48,7 +48,7 @@ pub(super) struct End {
     capabilities: Arc<Capabilities>,
     completions: Arc<Completions>,
     /// Completions that are not in their queue yet: they go there together, before the lock of the link is let go.
-    told: Vec<Entry>,
+    told: VecDeque<Entry>,
     /// Whether its end is to be told, after them.
     ended: bool,
     receives: Receives,
@@ -235,7 +235,7 @@ impl End {
             domain,
             capabilities,
             completions,
-            told: Vec::new(),
+            told: VecDeque::new(),
             ended: false,
             receives,
             rnr_retry: config.rnr_retry,
@@ -286,7 +286,7 @@ impl End {
         let entry = Entry { completion, retires };
         match self.acknowledged_by {
             Some(at) => self.tell_later(at, entry),
-            None => self.told.push(entry),
+            None => self.told.push_back(entry),
         }
     }
 
@@ -312,7 +312,7 @@ impl End {
 
     fn received(&mut self, id: u64, status: Status, length: u32, invalidated: Option<u32>) {
         let completion = Completion { id, queue_pair: self.number, status, length, invalidated };
-        self.told.push(Entry { completion, retires: None });
+        self.told.push_back(Entry { completion, retires: None });
     }
 
     /// Fails, and flushes all that was posted. Shared receives stay for the others.
