@@ -86,8 +86,8 @@ impl Shared {
         let room = state.most - state.entries.len();
         state.overrun |= entries.len() > room;
         entries.truncate(room);
-        if state.entries.is_empty() {
-            // Most queues are polled until they are empty.
+        // Most queues are polled until they are empty. What was grown for many stays with the queue.
+        if state.entries.is_empty() && state.entries.capacity() <= entries.capacity() {
             std::mem::swap(&mut state.entries, entries);
         } else {
             state.entries.append(entries);
