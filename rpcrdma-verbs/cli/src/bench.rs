@@ -5,16 +5,16 @@ mod apart;
 mod ends;
 #[cfg(feature = "tokio")]
 mod on_tokio;
+mod reference;
 mod report;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::measure::{self, Move, moving, ping_pong};
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK;
@@ -22,6 +22,7 @@ use crate::ground::{self, Ground, Job, address};
 use crate::world::rtr;
 use apart::Apart;
 use ends::{Costs, Ends};
+use reference::Reference;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
@@ -114,19 +115,8 @@ struct Found {
     costs: Option<Costs>,
 }
 
-/// What the calls are held against, in the same run.
-#[derive(Default)]
-struct Reference {
-    /// Nanoseconds for the same messages, or the same transfers, without RPC.
-    raw: Option<f64>,
-    /// The same calls with futures on tokio.
-    tokio: Option<f64>,
-    /// The same for `memcpy` over the same set.
-    memcpy: Option<f64>,
-}
-
 /// Samples of the rate.
-const SAMPLES: u32 = 5;
+const SAMPLES: u32 = 7;
 
 impl Options {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
@@ -158,25 +148,41 @@ impl Job for Options {
         let progress = std::io::stderr().is_terminal() && !self.json;
         let apart = self.apart.then(|| Apart::new(&self, ground)).transpose()?;
         let connect = apart.as_ref().map(|apart| apart.address).or(self.connect);
-        let threads: Vec<_> = (0..self.threads)
-            .map(|number| {
-                let (options, ground) = (Self { connect, ..self.clone() }, ground.clone());
-                let progress = progress && number == 0;
-                thread::spawn(move || one_thread(&options, &ground, progress).map_err(|error| error.to_string()))
-            })
-            .collect();
+        let mut reference = if self.connect.is_none() { Some(Reference::new(&self, ground)?) } else { None };
         let mut found = Vec::new();
-        for thread in threads {
-            found.push(thread.join().map_err(|_| "a thread has failed")??);
+        if self.threads == 1 && connect.is_none() {
+            found.push(one_thread(&self, ground, progress, reference.as_mut())?);
+        } else {
+            let threads: Vec<_> = (0..self.threads)
+                .map(|number| {
+                    let (options, ground) = (Self { connect, ..self.clone() }, ground.clone());
+                    let progress = progress && number == 0;
+                    let run = move || one_thread(&options, &ground, progress, None);
+                    thread::spawn(move || run().map_err(|error| error.to_string()))
+                })
+                .collect();
+            for thread in threads {
+                found.push(thread.join().map_err(|_| "a thread has failed")??);
+            }
+            // Taking turns, the reference would have the processors of other threads.
+            drop(apart);
+            if let Some(reference) = &mut reference {
+                (0..SAMPLES).try_for_each(|_| reference.take())?;
+            }
         }
-        drop(apart);
-        let reference = if self.connect.is_none() { reference(&self, ground)? } else { Reference::default() };
-        report::print(&self, &reference, &found)?;
+        let tokio = if self.connect.is_none() { with_tokio(&self, ground)? } else { None };
+        report::print(&self, reference.as_ref(), tokio, &found)?;
         Ok(())
     }
 }
 
-fn one_thread<G: Ground>(options: &Options, ground: &G, progress: bool) -> Result<Found, Box<dyn Error>> {
+/// What one thread finds, in turns with what it is held against.
+fn one_thread<G: Ground>(
+    options: &Options,
+    ground: &G,
+    progress: bool,
+    mut reference: Option<&mut Reference<'_, G>>,
+) -> Result<Found, Box<dyn Error>> {
     let (near, far) = (Budget::new(1 << 34), Budget::new(1 << 34));
     let mut ends = Ends::new(options, ground, &near, &far)?;
     // The connections, and memory that is made once.
@@ -188,6 +194,9 @@ fn one_thread<G: Ground>(options: &Options, ground: &G, progress: bool) -> Resul
             std::io::stderr().flush()?;
         }
         samples.push(ends.measure(Duration::from_millis(options.seconds * 1000) / SAMPLES)?);
+        if let Some(reference) = &mut reference {
+            reference.take()?;
+        }
     }
     if progress {
         eprint!("\r        \r");
@@ -205,75 +214,14 @@ fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {
     [sample(0), sample(last / 2), sample(last)]
 }
 
-/// What the calls are held against: for an echo the same messages without RPC, with 72 octets of headers there and 56 back, as
-/// in Version Two; for a read or a write the same transfers, and `memcpy`.
-fn reference<G: Ground>(options: &Options, ground: &G) -> Result<Reference, Box<dyn Error>> {
-    let Options { size, depth, operation, .. } = *options;
-    let depth = u32::from(depth);
-    let buffers = options.buffers();
-    let ends = || {
-        Ok::<_, Box<dyn Error>>(measure::Ends { near: ground.open()?, far: ground.open()?, address: ground.address() })
-    };
-    let median = |sample: &mut dyn FnMut() -> Result<f64, Box<dyn Error>>| {
-        (0..SAMPLES).map(|_| sample()).collect::<Result<Vec<_>, _>>().map(|samples| least_median_most(samples)[1])
-    };
-    let transfers = |how: Move| {
-        let count = u32::try_from(buffers)?;
-        median(&mut || Ok(1e9 * f64::from(size) / moving(&ends()?, how, size, count, depth, 2 * count)?))
-    };
-    Ok(match operation {
-        Operation::Echo => {
-            let sizes = (size.saturating_add(72), size.saturating_add(56));
-            // Longer messages do not go inline.
-            let raw = (size <= 3072).then(|| {
-                // As many as take a fifth of a second or so.
-                let each = Duration::from_secs_f64(ping_pong(&ends()?, sizes, depth, 200)? / 1e9);
-                let count = Duration::from_millis(200).as_nanos() / each.as_nanos().max(1);
-                let count = u32::try_from(count)?.max(200);
-                median(&mut || Ok(ping_pong(&ends()?, sizes, depth, count)?))
-            });
-            Reference { raw: raw.transpose()?, tokio: with_tokio(options, ground)?, memcpy: None }
-        }
-        Operation::Read => {
-            let memcpy = Some(memcpy(size, buffers, buffers));
-            Reference { raw: Some(transfers(Move::Write)?), memcpy, ..Reference::default() }
-        }
-        Operation::Write => {
-            let memcpy = Some(memcpy(size, buffers, depth as usize));
-            Reference { raw: Some(transfers(Move::Read)?), memcpy, ..Reference::default() }
-        }
-    })
-}
-
 /// Nanoseconds for a call with futures on tokio, where it was asked for.
 #[cfg(feature = "tokio")]
 fn with_tokio<G: Ground>(options: &Options, ground: &G) -> Result<Option<f64>, Box<dyn Error>> {
-    options.tokio.then(|| on_tokio::measure(options, ground).map(|samples| samples[1])).transpose()
+    let wants = options.tokio && options.operation == Operation::Echo;
+    wants.then(|| on_tokio::measure(options, ground).map(|samples| samples[1])).transpose()
 }
 
 #[cfg(not(feature = "tokio"))]
 fn with_tokio<G: Ground>(_: &Options, _: &G) -> Result<Option<f64>, Box<dyn Error>> {
     Ok(None)
-}
-
-/// Nanoseconds to copy `size` octets, from one of so many buffers to one of so many, each in its turn.
-fn memcpy(size: u32, from: usize, to: usize) -> f64 {
-    let buffers = |count: usize| vec![vec![1u8; size as usize]; count];
-    let (from, mut to) = (buffers(from), buffers(to));
-    let mut samples = Vec::new();
-    for _ in 0..SAMPLES {
-        let began = Instant::now();
-        let (mut copied, count) = (0usize, 2 * from.len().max(to.len()));
-        let mut targets = 0;
-        for source in from.iter().cycle().take(count) {
-            if let Some(target) = to.get_mut(targets) {
-                target.copy_from_slice(std::hint::black_box(source));
-                std::hint::black_box(target);
-                copied += 1;
-            }
-            targets = (targets + 1) % to.len();
-        }
-        samples.push(began.elapsed().as_nanos() as f64 / copied.max(1) as f64);
-    }
-    least_median_most(samples)[1]
 }

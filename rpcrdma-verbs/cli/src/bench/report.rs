@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 
 use super::{Costs, Found, Operation, Options, Reference};
+use crate::ground::Ground;
 
 /// What is told of all threads together.
 struct Sums {
@@ -37,13 +38,30 @@ fn sums(options: &Options, found: &[Found]) -> Sums {
     }
 }
 
-pub(super) fn print(options: &Options, reference: &Reference, found: &[Found]) -> Result<(), Box<dyn Error>> {
+/// What the calls are held against, in nanoseconds.
+struct Others {
+    /// The same messages, or the same transfers, without RPC: the least, the median and the most.
+    raw: Option<[f64; 3]>,
+    /// The same for `memcpy` over the same set.
+    memcpy: Option<f64>,
+    /// The same calls with futures on tokio.
+    tokio: Option<f64>,
+}
+
+pub(super) fn print<G: Ground>(
+    options: &Options,
+    reference: Option<&Reference<'_, G>>,
+    tokio: Option<f64>,
+    found: &[Found],
+) -> Result<(), Box<dyn Error>> {
     let sums = sums(options, found);
+    let (raw, memcpy) = (reference.and_then(Reference::raw), reference.and_then(Reference::memcpy));
+    let others = Others { raw, memcpy, tokio };
     let mut out = io::stdout().lock();
     let done = if options.json {
-        json(&mut out, options, reference, &sums)
+        json(&mut out, options, &others, &sums)
     } else {
-        text(&mut out, options, reference, &sums)
+        text(&mut out, options, &others, &sums)
     };
     match done {
         // Who reads has seen enough.
@@ -52,7 +70,7 @@ pub(super) fn print(options: &Options, reference: &Reference, found: &[Found]) -
     }
 }
 
-fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &Sums) -> io::Result<()> {
+fn json(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -> io::Result<()> {
     let Options { operation, size, depth, connections, shared_receives, threads, apart, .. } = options;
     let [least, median, most] = sums.calls;
     let [half, ninety, ninety_nine, last] = sums.percentiles;
@@ -60,7 +78,8 @@ fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         "operation": format!("{operation:?}").to_lowercase(), "size": size, "depth": depth, "connections": connections,
         "shared_receives": shared_receives, "threads": threads, "apart": apart,
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
-        "raw_ns": reference.raw, "memcpy_ns": reference.memcpy, "tokio_ns": reference.tokio,
+        "raw_ns": others.raw.map(|raw| raw[1]), "raw_ns_least": others.raw.map(|raw| raw[0]),
+        "raw_ns_most": others.raw.map(|raw| raw[2]), "memcpy_ns": others.memcpy, "tokio_ns": others.tokio,
         "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
@@ -81,7 +100,7 @@ fn json(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
     writeln!(out, "{json}")
 }
 
-fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &Sums) -> io::Result<()> {
+fn text(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -> io::Result<()> {
     let Options { operation, size, depth, connections, threads, .. } = options;
     let what = match operation {
         Operation::Echo => "each way",
@@ -104,13 +123,14 @@ fn text(out: &mut impl Write, options: &Options, reference: &Reference, sums: &S
         sums.octets / 1e6
     )?;
     let same = if *operation == Operation::Echo { "messages" } else { "transfers" };
-    if let Some(raw) = reference.raw {
-        writeln!(out, "    {raw:.0} ns for the same {same} without RPC: {:.2} of the time of a call", raw / median)?;
+    if let Some([least, raw, most]) = others.raw {
+        let times = median / raw;
+        writeln!(out, "    {raw:.0} ns for the same {same} without RPC ({least:.0} to {most:.0}): a call takes {times:.2} times that")?;
     }
-    if let Some(memcpy) = reference.memcpy {
+    if let Some(memcpy) = others.memcpy {
         writeln!(out, "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call", memcpy / median)?;
     }
-    if let Some(tokio) = reference.tokio {
+    if let Some(tokio) = others.tokio {
         writeln!(out, "    {tokio:.0} ns for each call with futures on tokio")?;
     }
     let [half, ninety, ninety_nine, last] = sums.percentiles;
