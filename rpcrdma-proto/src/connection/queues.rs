@@ -1,8 +1,9 @@
 //! What is to be polled.
 
 use alloc::collections::VecDeque;
+use core::ops::Range;
 
-use super::output::{Action, Event};
+use super::output::{Action, Buffer, Event, Message, Reply, Served};
 
 /// Actions and events, in the order in which they came about.
 ///
@@ -10,9 +11,20 @@ use super::output::{Action, Event};
 #[derive(Default, Debug)]
 pub(super) struct Queues {
     pub(super) actions: VecDeque<Action>,
-    events: VecDeque<Event>,
+    events: VecDeque<Plain>,
+    /// What is to be told in place of [`Plain::Other`], in the same order.
+    others: VecDeque<Event>,
     /// Events that the peer can bring about at will.
     notices: usize,
+}
+
+/// The events of most calls, which are in receive buffers. They are kept in a form that has nothing to be dropped, and so is
+/// written where it is kept: an [`Event`] would be made elsewhere and moved there, which takes longer than all else of it.
+#[derive(Clone, Copy, Debug)]
+enum Plain {
+    Call { call: Served, xid: u32, buffer: Buffer, octets: (u32, u32) },
+    Reply { xid: u32, buffer: Buffer, octets: (u32, u32) },
+    Other,
 }
 
 /// How many of those may wait.
@@ -34,7 +46,7 @@ impl Queues {
         let room = self.notices < NOTICES;
         if room {
             self.notices += 1;
-            self.events.push_back(event);
+            self.tell(event);
         }
         room
     }
@@ -46,7 +58,19 @@ impl Queues {
 
     #[inline]
     pub(super) fn next_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
+        match self.events.pop_front()? {
+            Plain::Call { call, xid, buffer, octets: (from, to) } => {
+                Some(Event::CallArrived { call, xid, message: Message::Inline { buffer, octets: from..to } })
+            }
+            Plain::Reply { xid, buffer, octets: (from, to) } => {
+                Some(Event::ReplyArrived { xid, reply: Reply::inline(buffer, from..to) })
+            }
+            Plain::Other => self.next_other(),
+        }
+    }
+
+    fn next_other(&mut self) -> Option<Event> {
+        let event = self.others.pop_front()?;
         let notice = matches!(
             event,
             Event::PropertiesChanged | Event::PeerError { .. } | Event::Operation { .. } | Event::Broken { .. }
@@ -55,8 +79,20 @@ impl Queues {
         Some(event)
     }
 
-    #[inline]
     pub(super) fn tell(&mut self, event: Event) {
-        self.events.push_back(event);
+        self.events.push_back(Plain::Other);
+        self.others.push_back(event);
+    }
+
+    /// A call is here, in these octets of a receive buffer.
+    #[inline]
+    pub(super) fn tell_call(&mut self, call: Served, xid: u32, buffer: Buffer, octets: &Range<u32>) {
+        self.events.push_back(Plain::Call { call, xid, buffer, octets: (octets.start, octets.end) });
+    }
+
+    /// A reply is here, in these octets of a receive buffer.
+    #[inline]
+    pub(super) fn tell_reply(&mut self, xid: u32, buffer: Buffer, octets: &Range<u32>) {
+        self.events.push_back(Plain::Reply { xid, buffer, octets: (octets.start, octets.end) });
     }
 }

@@ -445,7 +445,7 @@ impl Requests {
         if is_plain && is_wanted && request.is_settled() {
             request.turn(Turn::Ended);
             self.paid(xid, grant);
-            out.tell(Event::ReplyArrived { xid, reply: Reply::inline(buffer, inline) });
+            out.tell_reply(xid, buffer, &inline);
             self.finished(xid);
             return Some(true);
         }

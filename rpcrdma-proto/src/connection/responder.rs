@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 
 use super::life::{Service, Step};
 use super::named::Named;
-use super::output::{Action, Buffer, Event, Message, Sent, Served, Transmit, Write};
+use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
 use super::rows::Rows;
@@ -205,7 +205,7 @@ impl Serving {
         if reading {
             out.act(Action::Read { call, buffer, inline: octets });
         } else {
-            out.tell(Event::CallArrived { call, xid, message: Message::Inline { buffer, octets } });
+            out.tell_call(call, xid, buffer, &octets);
         }
         Ok(call)
     }
