@@ -356,7 +356,7 @@ impl<D: Device> Driver<D> {
 
     /// What a connection's consumer is to know next.
     pub(crate) fn event(&mut self, id: Id) -> Option<Told> {
-        self.get_mut(id)?.events.pop_front()
+        self.get_mut(id)?.events.pop()
     }
 
     /// Ends a session now: what is open of its calls fails.
@@ -637,7 +637,7 @@ impl<D: Device> Driver<D> {
         connection.drive(&self.device, &self.pool, &mut self.scratch, now, &mut watch);
         let told = connection.events.len() > before;
         self.next_due = self.next_due.min(connection.session.poll_timeout().unwrap_or(u64::MAX));
-        if !connection.events.is_empty() && !slot.ready {
+        if connection.events.len() > 0 && !slot.ready {
             slot.ready = true;
             let ready = match slot.origin {
                 Origin::Client(_) => Some(&mut self.ready),

@@ -12,6 +12,7 @@ pub mod client;
 pub mod conformance;
 pub mod driver;
 pub mod dump;
+mod fifo;
 pub mod handlers;
 pub mod local;
 pub mod measure;

@@ -3,11 +3,11 @@
 #![allow(unsafe_code, reason = "posting is a promise about memory, which is kept here by owning it")]
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use arrayvec::ArrayVec;
 
+use crate::fifo::Fifo;
 use crate::memory::{Buf, Lent};
 use crate::provider::{
     Completion, Device, Operation, QueuePair, Receive, Result, SharedReceives, Slice, Status, VerbError, WorkRequest,
@@ -33,7 +33,7 @@ pub(crate) struct Endpoint<D: Device, T> {
     /// The number that is the high half of every id.
     tag: u32,
     /// Requests in the order of their posting, from `first` on.
-    flights: VecDeque<Flight<T>>,
+    flights: Fifo<Flight<T>>,
     first: u32,
     receives: Receives<D>,
     // On the heap, so that it is exchanged by its address.
@@ -206,7 +206,7 @@ impl<D: Device, T> Endpoint<D, T> {
         Self {
             pair,
             tag,
-            flights: VecDeque::new(),
+            flights: Fifo::new(),
             first: 0,
             receives: Receives::Own(Posted::new()),
             batch: Box::default(),
@@ -274,7 +274,7 @@ impl<D: Device, T> Endpoint<D, T> {
         let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
         self.batch.requests.push(WorkRequest { id, signaled, slices, operation });
-        self.flights.push_back(flight);
+        self.flights.push(flight);
     }
 
     /// Adds a receive to the batch; nothing is added where receives are shared.
@@ -373,17 +373,17 @@ impl<D: Device, T> Endpoint<D, T> {
 
     /// Ends the queue pair, and then what was posted: what it was for.
     pub(crate) fn close(self) -> impl Iterator<Item = T> {
-        let Self { pair, flights, receives, .. } = self;
+        let Self { pair, mut flights, receives, .. } = self;
         pair.disconnect();
         drop(pair);
         drop(receives);
-        flights.into_iter().map(|flight| flight.what)
+        std::iter::from_fn(move || flights.pop()).map(|flight| flight.what)
     }
 
     /// The oldest request is done: what it was for.
     #[inline]
     pub(crate) fn retire(&mut self) -> Option<T> {
-        let flight = self.flights.pop_front()?;
+        let flight = self.flights.pop()?;
         self.first = self.first.wrapping_add(1) & (RECEIVE as u32 - 1);
         Some(flight.what)
     }

@@ -352,6 +352,7 @@ impl Requests {
     /// Writes the header of the next call that is ready.
     ///
     /// A call in several transmissions goes on with what is left in `sending`.
+    #[inline(always)]
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],

@@ -320,6 +320,7 @@ impl Serving {
     /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
     ///
     /// A reply in several transmissions goes on with what is left in `sending`, and is kept `until` then.
+    #[inline(always)]
     pub(super) fn transmit<'a>(
         &mut self,
         buffer: &mut [u8],

@@ -5,8 +5,6 @@ mod exposing;
 mod receiving;
 mod sending;
 
-use std::collections::VecDeque;
-
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{Action, Event, Failure, Laid, Reason, ReplyError, Sent, Served, Session};
@@ -17,6 +15,7 @@ use super::Scratch;
 use super::exposure::{Bound, Exposed};
 use super::message::{Message, WriteError, Writer};
 use super::told::{Counters, GivenBack, Items, Memory, Payload, Refused, Request, Told, Unanswered};
+use crate::fifo::Fifo;
 use crate::memory::{Buf, Lent, MemoryError, Pool};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{Done, Endpoint, Received, SLICES, Tail};
@@ -71,7 +70,7 @@ pub(crate) struct Connection<D: Device> {
     reads: Vec<(u32, Segment)>,
     /// Whether it waits for room in the send queue.
     pub(crate) stalled: bool,
-    pub(crate) events: VecDeque<Told>,
+    pub(crate) events: Fifo<Told>,
     pub(crate) counters: Counters,
     silence: Silence,
 }
@@ -174,7 +173,7 @@ impl<D: Device> Connection<D> {
             most_under_way: requests.saturating_sub(burst),
             reads: Vec::new(),
             stalled: false,
-            events: VecDeque::new(),
+            events: Fifo::new(),
             counters: Counters::default(),
             silence: Silence::default(),
         }
@@ -433,16 +432,16 @@ impl<D: Device> Connection<D> {
     #[inline]
     fn tell(&mut self, event: Event) {
         match event {
-            Event::Ready { version } => self.events.push_back(Told::Ready(version)),
+            Event::Ready { version } => self.events.push(Told::Ready(version)),
             Event::CallArrived { call, xid, message } => {
                 if let Some(message) = self.arrived(call, message) {
-                    self.events.push_back(Told::Arrived { call, xid, message });
+                    self.events.push(Told::Arrived { call, xid, message });
                 }
             }
             Event::CallEnded { call, .. } => self.call_ended(call),
             Event::ReplyArrived { xid, reply } => {
                 if let Some(message) = self.replied(xid, reply) {
-                    self.events.push_back(Told::Replied { xid, message });
+                    self.events.push(Told::Replied { xid, message });
                 }
             }
             Event::CallFailed { xid, why } => self.failed(xid, why),
@@ -451,7 +450,7 @@ impl<D: Device> Connection<D> {
             Event::Operation { operation } => drop(self.give_back(operation.buffer)),
             Event::Closed { why, last } => {
                 debug!(%why, last, "closed");
-                self.events.push_back(Told::Closed { why, last });
+                self.events.push(Told::Closed { why, last });
             }
         }
     }
@@ -481,7 +480,7 @@ impl<D: Device> Connection<D> {
             debug!(parent: &ours.span, %why, "failed");
         }
         self.done(xid, &[]);
-        self.events.push_back(Told::Failed { xid, why });
+        self.events.push(Told::Failed { xid, why });
     }
 
     /// A call has ended: its memory waits to be taken, with the octets that were written to each result.

@@ -78,7 +78,7 @@ impl Session {
     ///
     /// The order: errors, properties, replies, calls.
     // spec: v2-5-c, v2-5-d
-    #[inline]
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
         if self.stage != Stage::Up || self.is_quiet() {
             return None;

@@ -108,12 +108,13 @@ impl provider::CompletionQueue for CompletionQueue {
             return Err(VerbError { verb: "poll", cause: Cause::Overrun });
         }
         let count = most.min(state.entries.len());
-        for entry in state.entries.drain(..count) {
-            if let Some((retired, count)) = entry.retires {
-                retired.fetch_add(count, Ordering::Relaxed);
+        for entry in state.entries.iter().take(count) {
+            if let Some((retired, count)) = &entry.retires {
+                retired.fetch_add(*count, Ordering::Relaxed);
             }
             completions.push(entry.completion);
         }
+        state.entries.drain(..count);
         Ok(count)
     }
 
