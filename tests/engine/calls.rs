@@ -1,7 +1,8 @@
 //! Calls: how they travel, how they end, and who has their memory until then.
 
 use rpcrdma_proto::connection::{
-    Action, Buffer, CallError, Config, ConnectError, Event, Exposure, Failure, Reason, Region, ReplyError, Sent, Stage,
+    Action, Buffer, CallError, Config, ConnectError, Event, Exposure, Failure, Held, Reason, Region, ReplyError, Sent,
+    Stage,
 };
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::private_data::PrivateData;
@@ -320,6 +321,45 @@ fn a_call_is_answered_once() {
     exchange(&mut client, &mut server);
     assert_eq!(client.failures(declined), [Failure::Peer(PeerError::Header)]);
     assert_eq!(client.replies(answered).len(), 1);
+}
+
+/// Whoever gets a reply may call again at once: there is a receive by then, and they are posted together.
+// spec: bd-4.3.2-a
+#[test]
+fn a_receive_is_posted_for_the_next_call_before_the_reply() {
+    let (mut client, mut server) = warm();
+    let _ = [NULL; 3].map(|call| client.session.call(&call, None).unwrap());
+    exchange(&mut client, &mut server);
+    let (posted, mut out) = (server.session.posted(), [0; 4096]);
+    for call in server.arrived() {
+        server.session.reply(call, REPLY, &[]).unwrap();
+    }
+    assert!(server.session.poll_transmit(0, &mut out).is_none(), "before they are posted");
+    assert!(matches!(server.session.poll_action(), Some(Action::PostReceives { count: 3, .. })));
+    assert_eq!((server.session.poll_action(), server.session.posted()), (None, posted + 3));
+    (0..3).for_each(|_| assert!(server.session.poll_transmit(0, &mut out).is_some(), "nothing is asked for between"));
+}
+
+/// Nothing comes in place of a reply before the next call goes: its receive can wait for that, and is there by then.
+// spec: bd-4.3.1-b
+#[test]
+fn receives_of_replies_wait_for_the_next_call() {
+    let (mut client, mut server) = warm();
+    let _ = [NULL; 2].map(|call| client.session.call(&call, None).unwrap());
+    exchange(&mut client, &mut server);
+    for call in server.arrived() {
+        server.session.reply(call, REPLY, &[]).unwrap();
+    }
+    let (posted, mut out) = (client.session.posted(), [0; 4096]);
+    for number in 0..2 {
+        let reply = server.send().unwrap();
+        assert_eq!(client.session.received(Buffer(1000 + number), &reply.octets, None), Held::Kept);
+    }
+    assert!(client.session.is_at_rest() && client.session.posted() == posted - 2);
+    client.session.call(&NULL, None).unwrap();
+    assert!(client.session.poll_transmit(0, &mut out).is_none(), "before they are posted");
+    assert!(matches!(client.session.poll_action(), Some(Action::PostReceives { count: 2, .. })));
+    assert!(client.session.poll_transmit(0, &mut out).is_some());
 }
 
 /// The responder's Sends may stay with their transport: the next calls that it granted have room all the same.

@@ -421,12 +421,7 @@ impl Serving {
 }
 
 /// Holds what a call offers against the rules, and counts it.
-fn offered(
-    chunks: &Chunks<'_>,
-    inline: Option<&Range<u32>>,
-    limits: &Limits,
-    call: &mut Call,
-) -> Result<(), Fault> {
+fn offered(chunks: &Chunks<'_>, inline: Option<&Range<u32>>, limits: &Limits, call: &mut Call) -> Result<(), Fault> {
     let reads = chunks.reads();
     let plan = match inline {
         Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,

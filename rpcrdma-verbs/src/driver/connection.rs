@@ -262,14 +262,7 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    fn drive_on(
-        &mut self,
-        device: &D,
-        pool: &Pool<D>,
-        scratch: &mut Scratch,
-        now: u64,
-        watch: &mut impl FnMut(&[u8]),
-    ) {
+    fn drive_on(&mut self, device: &D, pool: &Pool<D>, scratch: &mut Scratch, now: u64, watch: &mut impl FnMut(&[u8])) {
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.exchange(&mut scratch.batch);
         }

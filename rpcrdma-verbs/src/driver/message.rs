@@ -243,7 +243,11 @@ impl Message {
 
     /// Tells the engine what results the buffers are for, each of the operation that has it.
     #[inline]
-    pub(crate) fn tell_wanted(&self, buffers: &[Buf], wanted: &mut ArrayVec<Wanted, RESULTS>) -> Result<(), WriteError> {
+    pub(crate) fn tell_wanted(
+        &self,
+        buffers: &[Buf],
+        wanted: &mut ArrayVec<Wanted, RESULTS>,
+    ) -> Result<(), WriteError> {
         let mut left = buffers.iter();
         let mut end = 0;
         for (of, count) in self.more.iter().flat_map(|more| &more.operations) {

@@ -58,11 +58,8 @@ pub(super) fn print<G: Ground>(
     let (raw, memcpy) = (reference.and_then(Reference::raw), reference.and_then(Reference::memcpy));
     let others = Others { raw, memcpy, tokio };
     let mut out = io::stdout().lock();
-    let done = if options.json {
-        json(&mut out, options, &others, &sums)
-    } else {
-        text(&mut out, options, &others, &sums)
-    };
+    let done =
+        if options.json { json(&mut out, options, &others, &sums) } else { text(&mut out, options, &others, &sums) };
     match done {
         // Who reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -125,7 +122,10 @@ fn text(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -
     let same = if *operation == Operation::Echo { "messages" } else { "transfers" };
     if let Some([least, raw, most]) = others.raw {
         let times = median / raw;
-        writeln!(out, "    {raw:.0} ns for the same {same} without RPC ({least:.0} to {most:.0}): a call takes {times:.2} times that")?;
+        writeln!(
+            out,
+            "    {raw:.0} ns for the same {same} without RPC ({least:.0} to {most:.0}): a call takes {times:.2} times that"
+        )?;
     }
     if let Some(memcpy) = others.memcpy {
         writeln!(out, "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call", memcpy / median)?;
