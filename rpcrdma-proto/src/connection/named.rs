@@ -72,7 +72,7 @@ impl Named {
         if let (Some(place), Some(head)) = (self.places.get_mut(at), self.heads.get_mut(chain)) {
             *place = Place { key, xid, next: *head };
             // A place is of 32 bits, as it is part of a key.
-            *head = at as u32;
+            *head = u32::try_from(at).unwrap_or(END);
             self.len += 1;
         }
     }
@@ -85,21 +85,18 @@ impl Named {
         };
         let chain = self.chain(xid);
         let Some(head) = self.heads.get_mut(chain) else { return };
-        let link = if *head as usize == at {
-            head
+        if *head as usize == at {
+            *head = next;
         } else {
             let mut before = *head as usize;
-            loop {
-                match self.places.get(before) {
-                    None => return,
-                    Some(place) if place.next as usize == at => break,
-                    Some(place) => before = place.next as usize,
-                }
+            while let Some(place) = self.places.get(before)
+                && place.next as usize != at
+            {
+                before = place.next as usize;
             }
             let Some(place) = self.places.get_mut(before) else { return };
-            &mut place.next
-        };
-        *link = next;
+            place.next = next;
+        }
         self.len -= 1;
     }
 
