@@ -140,6 +140,7 @@ impl<'a> Chunks<'a> {
     }
 
     /// These chunks, unless there are none.
+    #[cfg(feature = "alloc")]
     #[inline]
     pub(crate) fn some(&self) -> Option<&Self> {
         Some(self).filter(|chunks| !chunks.is_empty())

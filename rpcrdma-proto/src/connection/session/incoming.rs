@@ -121,7 +121,7 @@ impl Session {
     /// copied.
     ///
     /// Whether a call of the peer's has ended with it, answered: as whoever tells it knows by this, no event says so again. One
-    /// whose reply is kept ([`Rtr::keep`](super::super::Rtr::keep)) ends later.
+    /// whose reply is kept ([`Rtr::keep`](crate::continuation::Rtr::keep)) ends later.
     pub fn released(&mut self, what: Sent) -> bool {
         let ended = match what {
             Sent::Call { xid } => {
