@@ -244,8 +244,7 @@ impl<D: Device> Driver<D> {
     /// # Errors
     /// The settings make no sense.
     pub fn connect(&mut self, server: SocketAddr, config: Config) -> Result<Id, DriverError> {
-        // XIDs of two clients of one server should not be alike.
-        let seed = if config.seed == 0 { (RandomState::new().hash_one(server) >> 32) as u32 } else { config.seed };
+        let seed = seed(&config);
         self.check(&config)?;
         // What the device can't take without harm is not asked for.
         let invalidates = self.uses_windows() && self.device.capabilities().remote_invalidation();
@@ -646,13 +645,15 @@ impl<D: Device> Driver<D> {
             ready.into_iter().for_each(|ready| ready.push_back(id));
         }
         if connection.wish.is_some() {
-            self.grant_wish(id, now);
+            self.grant_wish(id);
         }
         told
     }
 
     #[cold]
-    fn grant_wish(&mut self, id: Id, now: u64) {
+    fn grant_wish(&mut self, id: Id) {
+        // What is waited for now is waited for as long as was said.
+        let now = self.now();
         let Some(connection) = self.get_mut(id) else { return };
         match connection.wish.take() {
             None => {}
@@ -663,4 +664,9 @@ impl<D: Device> Driver<D> {
             }
         }
     }
+}
+
+/// XIDs of two clients of one server should not be alike, and a peer should not know how a server finds those that it chooses.
+fn seed(config: &Config) -> u32 {
+    if config.seed == 0 { (RandomState::new().hash_one(config.role) >> 32) as u32 } else { config.seed }
 }

@@ -30,11 +30,9 @@ impl<T> Fifo<T> {
         self.0.len()
     }
 
-    /// Drops what came last, until there are so many.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        while self.0.len() > len {
-            drop(self.0.pop_back().map(ManuallyDrop::into_inner));
-        }
+    /// Takes what came last.
+    pub(crate) fn pop_last(&mut self) -> Option<T> {
+        self.0.pop_back().map(ManuallyDrop::into_inner)
     }
 }
 
@@ -62,9 +60,8 @@ mod tests {
         let mut fifo = Fifo::new();
         (0..5).for_each(|number| fifo.push((number, value.clone())));
         assert_eq!((fifo.pop().map(|(number, _)| number), Rc::strong_count(&value)), (Some(0), 5));
-        fifo.truncate(3);
+        assert_eq!(fifo.pop_last().map(|(number, _)| number), Some(4));
         assert_eq!((fifo.len(), Rc::strong_count(&value)), (3, 4));
-        fifo.truncate(7);
         assert_eq!(fifo.pop().map(|(number, _)| number), Some(1));
         drop(fifo);
         assert_eq!(Rc::strong_count(&value), 1);

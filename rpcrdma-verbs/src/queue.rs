@@ -35,6 +35,8 @@ pub(crate) struct Endpoint<D: Device, T> {
     /// Requests in the order of their posting, from `first` on.
     flights: Fifo<Flight<T>>,
     first: u32,
+    /// What requests were for that could not be posted.
+    given_up: Vec<T>,
     receives: Receives<D>,
     // On the heap, so that it is exchanged by its address.
     batch: Box<Batch>,
@@ -208,6 +210,7 @@ impl<D: Device, T> Endpoint<D, T> {
             tag,
             flights: Fifo::new(),
             first: 0,
+            given_up: Vec::new(),
             receives: Receives::Own(Posted::new()),
             batch: Box::default(),
         }
@@ -297,7 +300,8 @@ impl<D: Device, T> Endpoint<D, T> {
     /// Posts the receives of the batch, then its requests.
     ///
     /// # Errors
-    /// The queue pair refuses them: it is not connected, or its queues are full. What was not posted is given up.
+    /// The queue pair refuses them: it is not connected, or its queues are full. What was not posted is given up, and ends with
+    /// the queue pair.
     pub(crate) fn post(&mut self) -> Result<()> {
         if !self.batch.receives.is_empty() {
             let Batch { receives, receive_slices, .. } = &mut *self.batch;
@@ -329,7 +333,8 @@ impl<D: Device, T> Endpoint<D, T> {
     #[cold]
     fn give_up(&mut self, error: VerbError) -> VerbError {
         let Batch { requests, receives, slices, receive_slices } = &mut *self.batch;
-        self.flights.truncate(self.flights.len() - requests.len());
+        let given_up = (0..requests.len()).filter_map(|_| self.flights.pop_last()).map(|flight| flight.what);
+        self.given_up.extend(given_up);
         requests.clear();
         receives.clear();
         slices.clear();
@@ -373,11 +378,11 @@ impl<D: Device, T> Endpoint<D, T> {
 
     /// Ends the queue pair, and then what was posted: what it was for.
     pub(crate) fn close(self) -> impl Iterator<Item = T> {
-        let Self { pair, mut flights, receives, .. } = self;
+        let Self { pair, mut flights, receives, given_up, .. } = self;
         pair.disconnect();
         drop(pair);
         drop(receives);
-        std::iter::from_fn(move || flights.pop()).map(|flight| flight.what)
+        std::iter::from_fn(move || flights.pop()).map(|flight| flight.what).chain(given_up)
     }
 
     /// The oldest request is done: what it was for.

@@ -25,6 +25,8 @@ const NULL: u32 = 0;
 const ECHO: u32 = 1;
 const READ: u32 = 2;
 const WRITE: u32 = 3;
+/// Says that the caller takes backward calls.
+const READY: u32 = 4;
 
 /// A block of memory that can be read and written, and an echo.
 struct Block<D: Device> {
@@ -41,9 +43,13 @@ impl<D: Device> Service for Block<D> {
         1..=1
     }
 
+    fn is_ready(&self, call: &rpcrdma_verbs::rpc::Call<'_>) -> bool {
+        call.procedure.number == READY
+    }
+
     fn call(&mut self, _: Id, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
         match call.procedure.number {
-            NULL => Ok(()),
+            NULL | READY => Ok(()),
             ECHO => {
                 results.octets(call.arguments);
                 Ok(())
@@ -243,6 +249,42 @@ fn nobody_is_called_back_who_has_not_said_that_it_takes_that(ground: &impl Groun
     assert!(matches!(refused.why, rpcrdma_verbs::client::ClientError::NotReady), "{refused}");
 }
 
+/// A second reply is refused, and what the first has said is what is sent.
+fn a_call_is_answered_once(ground: &impl Ground) {
+    let mut world = World::new(ground, Config::client(), Config::server());
+    world.client.call(&mut world.near, Call::to(PROGRAM, 1, READY), |_| Ok(())).unwrap();
+    world.answer();
+    let (to, call) = (world.server.connections()[0], Call { largest_results: 64, ..Call::to(7, 1, 1) });
+    world.server.call_back(&mut world.far, to, call, |_| Ok(())).unwrap();
+    let arrival = loop {
+        match world.next() {
+            ClientEvent::CalledBack(arrival) => break arrival,
+            ClientEvent::Ready(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let World { client, near, far, server } = &mut world;
+    let mut reply = |octets: &[u8]| {
+        client.reply(near, arrival.call, arrival.xid, |writer| {
+            writer.octets(octets);
+            Ok(())
+        })
+    };
+    reply(&[1; 64]).unwrap();
+    assert!(reply(&[2; 8]).is_err());
+    let began = Instant::now();
+    let answer = loop {
+        near.turn().unwrap();
+        far.turn().unwrap();
+        server.serve(far);
+        match server.event() {
+            Some((_, ClientEvent::Answered { answer, .. })) => break answer,
+            event => assert!(event.is_none() && began.elapsed() < Duration::from_secs(60), "{event:?}"),
+        }
+    };
+    assert_eq!(answer.results(), [1; 64]);
+}
+
 fn servers_of_one_driver_have_their_own_clients(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config { serve: 3, ..Config::server() });
     let block = Block { pool: world.far.pool().clone(), octets: vec![0xee; 16] };
@@ -360,6 +402,7 @@ on_every_ground! {
     a_cancelled_call_takes_nothing_along,
     what_is_written_for_a_cancelled_call_costs_the_connection,
     nobody_is_called_back_who_has_not_said_that_it_takes_that,
+    a_call_is_answered_once,
     servers_of_one_driver_have_their_own_clients,
     a_server_that_drains_answers_what_has_come,
     a_busy_server_drains,

@@ -358,6 +358,7 @@ fn receives_of_replies_wait_for_the_next_call() {
     assert!(client.session.is_at_rest() && client.session.posted() == posted - 2);
     client.session.call(&NULL, None).unwrap();
     assert!(client.session.poll_transmit(0, &mut out).is_none(), "before they are posted");
+    assert!(client.session.has_actions(), "that is what it waits for");
     assert!(matches!(client.session.poll_action(), Some(Action::PostReceives { count: 2, .. })));
     assert!(client.session.poll_transmit(0, &mut out).is_some());
 }

@@ -11,7 +11,8 @@ pub(super) struct Receives {
     old: u32,
     /// Octets of each that is posted from now on.
     size: u32,
-    /// Replies that have come since a message was sent, each into a receive: nothing comes in its place before the next call goes.
+    /// Replies that have come since there were enough to send a message, each into a receive: nothing comes in its place before the
+    /// next call goes.
     replies: u32,
 }
 
@@ -53,13 +54,10 @@ impl Receives {
         self.posted().saturating_add(self.replies) < wanted
     }
 
-    /// Whether there are enough to send a message, as is done then.
-    pub(super) const fn send(&mut self, wanted: u32) -> bool {
-        let enough = self.posted() >= wanted;
-        if enough {
-            self.replies = 0;
-        }
-        enough
+    /// A message is to be sent: whether there are enough for what may come then. If not, no receive waits any more.
+    pub(super) const fn are_enough(&mut self, wanted: u32) -> bool {
+        self.replies = 0;
+        self.posted() >= wanted
     }
 
     /// Those that are posted from now on have another size.

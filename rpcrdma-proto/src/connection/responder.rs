@@ -42,6 +42,8 @@ pub(super) struct Serving {
     directions: Rows<Direction>,
     limits: Limits,
     replies: VecDeque<u32>,
+    /// Messages that those answer, but for the ones that go again.
+    answering: u32,
     /// Replies in several transmissions that are kept, and until when.
     kept: VecDeque<(u32, u64)>,
     pub(super) credits: Responder,
@@ -110,6 +112,7 @@ impl Serving {
             directions: Rows::new(places),
             limits,
             replies: VecDeque::new(),
+            answering: 0,
             kept: VecDeque::new(),
             credits: Responder::new(most.into(), reserve),
             most,
@@ -126,10 +129,9 @@ impl Serving {
 
     /// Receives that calls may take: one at least, since a question about properties may come where no calls are served.
     ///
-    /// A reply that waits to be sent has its next call's receive already: before its requester can make use of it.
+    /// A reply that waits to be sent has its next call's receives already: before its requester can make use of them.
     pub(super) fn receives(&self) -> u32 {
-        let replies = u32::try_from(self.replies.len()).unwrap_or(u32::MAX);
-        self.credits.receives().saturating_sub(self.credits.pending().saturating_sub(replies))
+        self.credits.receives().saturating_sub(self.credits.pending().saturating_sub(self.answering))
     }
 
     /// The place of a call.
@@ -294,6 +296,7 @@ impl Serving {
                     call.fill(segments);
                 }
                 call.step(Step::Replied);
+                self.answering += call.parts;
                 self.replies.push_back(served.0);
                 Some(Ok(()))
             }
@@ -308,6 +311,7 @@ impl Serving {
         let ended = (call.xid, call.version);
         if call.life == Service::Replying {
             self.replies.retain(|key| *key != served.0);
+            self.answering -= if call.again { 0 } else { call.parts };
         }
         call.step(Step::Dropped);
         let parts = call.parts;
@@ -356,6 +360,7 @@ impl Serving {
     #[inline]
     fn answered(&mut self, key: u32, asked: u32, parts: u32, again: bool) {
         if !again {
+            self.answering -= parts;
             self.credits.drop_all(parts - 1);
             self.credits.reply(asked);
             self.forget(key);
@@ -394,6 +399,7 @@ impl Serving {
     /// The connection is gone: no reply will reach the peer, but for those that the Send has already.
     pub(super) fn lost(&mut self, out: &mut Queues) {
         self.replies.clear();
+        self.answering = 0;
         self.forget_sending();
         let mut from = 0;
         while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {

@@ -49,7 +49,8 @@ pub(crate) struct Options {
     /// Receive buffers that all connections of one end share; 0: each has its own.
     #[arg(long, default_value_t = 0)]
     shared_receives: u32,
-    /// MiB at either end that are read or written, one part after the other: more than the processor's caches have.
+    /// MiB at either end that are read or written, one part after the other: more than the processor's caches have. What the calls
+    /// are held against takes as many.
     #[arg(long, default_value_t = 64)]
     working_set: u32,
     /// Threads, each with clients and a server of its own, if that is not elsewhere.
@@ -150,8 +151,9 @@ impl Job for Options {
         let connect = apart.as_ref().map(|apart| apart.address).or(self.connect);
         let mut reference = if self.connect.is_none() { Some(Reference::new(&self, ground)?) } else { None };
         let mut found = Vec::new();
-        if self.threads == 1 && connect.is_none() {
-            found.push(one_thread(&self, ground, progress, reference.as_mut())?);
+        if self.threads == 1 {
+            // A server on a thread of its own sleeps while the reference has its turn.
+            found.push(one_thread(&Self { connect, ..self.clone() }, ground, progress, reference.as_mut())?);
         } else {
             let threads: Vec<_> = (0..self.threads)
                 .map(|number| {

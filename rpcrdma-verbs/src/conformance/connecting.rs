@@ -191,7 +191,7 @@ pub(super) fn work_waits_for_the_connection<D: Device>(bed: &Bed<D>) {
     let mut first = End::new(pair, near);
     first.receives(4, 1024);
     let part = super::world::whole(first.host.buf(b"early"));
-    first.push(Operation::Send { invalidate: None }, std::slice::from_ref(&part), true);
+    let refused = first.push(Operation::Send { invalidate: None }, std::slice::from_ref(&part), true);
     assert!(matches!(first.endpoint.post().expect_err("not connected").cause, Cause::State));
     let (request, _) = far.requested_by(&mut first.host);
     let pair = far.prepare(&request).expect("a queue pair");
@@ -202,6 +202,7 @@ pub(super) fn work_waits_for_the_connection<D: Device>(bed: &Bed<D>) {
     let sent = first.request(Operation::Send { invalidate: None }, &[part]);
     assert_eq!(*second.message().expect("it arrives").0, *b"early");
     assert_eq!(first.done(sent), Status::Success);
+    assert_eq!(first.endpoint.close().collect::<Vec<_>>(), [refused], "what was given up ends with the queue pair");
 }
 
 pub(super) fn both_ends_are_told_of_the_end<D: Device>(bed: &Bed<D>) {

@@ -6,7 +6,7 @@ use tracing::debug;
 
 use super::connection::Connection;
 use super::shared::Shared;
-use super::{Driver, Id, Origin, REQUESTS};
+use super::{Driver, Id, Origin, REQUESTS, seed};
 use crate::provider::{ConnectionEvent, Device, Manager, QueuePair as _, QueuePairConfig, Queues};
 use crate::queue::Endpoint;
 
@@ -121,7 +121,8 @@ impl<D: Device> Driver<D> {
             Err(error) => return debug!(%error, "a connection can't be accepted"),
         };
         let ours = config.private_data().encode();
-        let Ok(session) = Session::new(Config { role: Role::Server, ..config.clone() }) else { return };
+        let config = Config { role: Role::Server, seed: seed(&config), ..config };
+        let Ok(session) = Session::new(config) else { return };
         let Some(id) = self.insert(session, Origin::Listener(listener)) else { return };
         self.attach(id, pair);
         if let Some(connection) = self.get_mut(id) {

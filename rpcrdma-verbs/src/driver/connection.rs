@@ -221,11 +221,13 @@ impl<D: Device> Connection<D> {
         call: Served,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
     ) -> std::result::Result<(), Unanswered> {
-        let place = self.session.served_place(call);
-        let theirs = at(&mut self.served, place).ok_or(Unanswered::Reply(ReplyError::Ended))?;
-        theirs.reply.forget();
-        write(&mut Writer::new(&mut theirs.reply)).map_err(Unanswered::Write)?;
-        self.session.reply(call, theirs.reply.length(), theirs.reply.results()).map_err(Unanswered::Reply)
+        // What is in the call's place may be on its way: it stays until it is known that this one is the reply.
+        let mut message = std::mem::take(&mut self.spare);
+        message.forget();
+        let written = write(&mut Writer::new(&mut message)).map_err(Unanswered::Write);
+        let replied = written.and_then(|()| self.reply_with(call, &mut message).map_err(Unanswered::Reply));
+        self.spare = message;
+        replied
     }
 
     /// Answers a call of the peer's by a message that is written already, and takes it.

@@ -95,6 +95,7 @@ impl Serving {
         (call.answer.way, call.answer.group) = (Return { moved, long: false }, group);
         call.fill(self.writes.get_mut(place));
         call.step(Step::Replied);
+        self.answering += call.parts;
         self.replies.push_back(served.0);
         Some(Ok(()))
     }

@@ -66,7 +66,8 @@ impl Session {
         posts || !self.out.actions.is_empty()
     }
 
-    /// Whether nothing is to be done and no message waits: all that can bring something is what comes, or the consumer.
+    /// Whether nothing is to be done, but for receives that can wait for the next call, and no message waits: all that can bring
+    /// something is what comes, or the consumer.
     #[inline]
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
@@ -118,7 +119,7 @@ impl Session {
             return self.transmit_more(buffer);
         }
         self.admit();
-        if !self.receives.send(self.wanted_receives()) {
+        if !self.receives.are_enough(self.wanted_receives()) {
             return None;
         }
         self.transmit(now, buffer)

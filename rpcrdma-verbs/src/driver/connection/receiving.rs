@@ -293,7 +293,7 @@ impl<D: Device> Connection<D> {
         self.session.recycle(message);
     }
 
-    /// A reply has come: where it is. None if it is told already that there is no memory for it.
+    /// A reply has come: where it is. None if that can't be told, which is told.
     #[inline]
     pub(super) fn replied(&mut self, xid: u32, reply: Reply) -> Option<Payload> {
         let place = self.session.place(xid);
@@ -309,15 +309,17 @@ impl<D: Device> Connection<D> {
         let inline = self.payload(buffer, inline);
         let whole = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
         let message = match (is_long, long, whole) {
-            (true, Some(octets), Some(whole)) => {
-                let mut buf = whole.into_buf().ok()?;
+            (true, Some(octets), Some(whole)) => whole.into_buf().ok().map(|mut buf| {
                 buf.set_len(octets);
                 Payload { buf, octets: 0..octets as usize, items: None }
-            }
-            _ => inline?,
+            }),
+            _ => inline,
         };
-        self.done(xid, &written);
-        Some(message)
+        match message {
+            Some(_) => self.done(xid, &written),
+            None => self.failed(xid, Failure::Memory),
+        }
+        message
     }
 
     /// The same, of a reply that came in transmissions.

@@ -238,7 +238,7 @@ impl<D: Device> Connection<D> {
 }
 
 /// Copies a header to the beginning of a message. Most have no chunks: then as many octets as that may be are copied, since a
-/// number that is known takes no call. What is too many is written over.
+/// number that is known takes no call. What is too many is written over, or not sent.
 #[inline]
 fn copy_header(out: &mut [u8], scratch: &[u8], header: usize) {
     if header <= PLAIN
