@@ -1,4 +1,5 @@
 use super::*;
+use crate::chunk::Limits;
 use crate::header::{Body, Header};
 use crate::travel::{Item, Wanted};
 use crate::version::Version;
