@@ -26,6 +26,17 @@ impl<T> Fifo<T> {
         self.0.pop_front().map(ManuallyDrop::into_inner)
     }
 
+    /// What is taken next.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.0.front().map(|value| &**value)
+    }
+
+    /// What came last.
+    pub(crate) fn last(&self) -> Option<&T> {
+        self.0.back().map(|value| &**value)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -70,12 +70,16 @@ impl<D: Device> End<D> {
 
     /// Adds a message of so many octets to the batch.
     fn send(&mut self, octets: u32) -> Result<(), DriverError> {
-        let mut buf = self.pool.take(octets)?;
-        buf.set_len(octets);
         self.sent += 1;
         let signaled = self.sent.is_multiple_of(SIGNAL);
-        if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push_whole(Operation::Send { invalidate: None }, buf, signaled, ());
+        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
+        let operation = Operation::Send { invalidate: None };
+        if octets <= self.pool.device().capabilities().inline && endpoint.room(octets).is_some() {
+            endpoint.push_inline(operation, octets, signaled, None);
+        } else {
+            let mut buf = self.pool.take(octets)?;
+            buf.set_len(octets);
+            endpoint.push_whole(operation, buf, signaled, ());
         }
         Ok(())
     }
@@ -93,11 +97,7 @@ impl<D: Device> End<D> {
                     drop(buf);
                     endpoint.push_receive(self.pool.take(4096)?);
                 }
-                Done::Requests(count, _) => {
-                    for _ in 0..count {
-                        endpoint.retire();
-                    }
-                }
+                Done::Requests(..) => while endpoint.retire().is_some() {},
                 Done::Receive(..) | Done::Unknown => {}
             }
         }
@@ -124,15 +124,13 @@ impl<D: Device> End<D> {
             match endpoint.complete(completion) {
                 Done::Requests(done, Status::Success) => {
                     count += done;
-                    for _ in 0..done {
-                        endpoint.retire();
-                    }
+                    while endpoint.retire().is_some() {}
                 }
                 Done::Unknown => {}
                 Done::Requests(..) | Done::Receive(..) => return Err(DriverError::Gone),
             }
         }
-        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+        Ok(count)
     }
 
     fn post(&mut self) -> Result<(), DriverError> {

@@ -35,6 +35,8 @@ pub struct Capabilities {
     pub reads: u32,
     /// Octets of one work request.
     pub message: u32,
+    /// Octets that a Send may take along when it is posted ([`WorkRequest::inline`]); none if it can't.
+    pub inline: u32,
     /// Whether the sink of an RDMA Read needs remote write access (iWARP).
     pub read_sink_is_exposed: bool,
     /// Whether a Send can wait until the peer has a receive for it (InfiniBand's RNR retry; iWARP has none).
@@ -89,6 +91,9 @@ pub struct WorkRequest {
     pub id: u64,
     /// Whether its success has a completion; its failure always has.
     pub signaled: bool,
+    /// Whether a Send takes the octets of its slices along when it is posted: their memory is free again then, and need not be
+    /// registered. No more than [`Capabilities::inline`].
+    pub inline: bool,
     /// Where its slices begin in the table, and how many there are.
     pub slices: (u32, u32),
     /// What is to be done.
@@ -413,10 +418,11 @@ pub trait QueuePair {
     ///
     /// # Safety
     /// The memory of the slices must stay, and be touched by nobody else (for what is sent or written: be changed by nobody),
-    /// until the request's completion, or that of a later one where it is not signaled, or the queue pair is dropped.
+    /// until the request's completion, or that of a later one where it is not signaled, or the queue pair is dropped. What an
+    /// inline request takes along is free when this returns.
     ///
     /// # Errors
-    /// The queue is full, or not in a state for it.
+    /// The queue is full, or not in a state for it, or an inline request has more octets than it may.
     unsafe fn post(&self, requests: &[WorkRequest], slices: &[Slice]) -> Result<()>;
 
     /// Posts receives: all or none.

@@ -32,9 +32,11 @@ pub(crate) struct Endpoint<D: Device, T> {
     pair: D::QueuePair,
     /// The number that is the high half of every id.
     tag: u32,
-    /// Requests in the order of their posting, from `first` on.
+    /// Requests in the order of their posting, but for those that nobody waits for and that have no memory.
     flights: Fifo<Flight<T>>,
+    /// The number of the oldest request that is not known to be done, and that of the next one.
     first: u32,
+    next: u32,
     /// What requests were for that could not be posted.
     given_up: Vec<T>,
     receives: Receives<D>,
@@ -152,11 +154,50 @@ pub(crate) struct Batch {
     receives: Vec<Receive>,
     slices: Vec<Slice>,
     receive_slices: Vec<Slice>,
+    inline: Inline,
+}
+
+/// The messages of inline requests: memory that is used again by each batch, so that it does not leave the processor's cache.
+#[derive(Debug, Default)]
+struct Inline {
+    octets: Box<[u8]>,
+    used: usize,
+}
+
+/// Octets of it.
+const INLINE: usize = 8192;
+
+impl Inline {
+    /// Room for so many octets, if there is.
+    #[inline]
+    fn room(&mut self, octets: usize) -> Option<&mut [u8]> {
+        if self.octets.is_empty() {
+            self.octets = vec![0; INLINE].into();
+        }
+        let room = self.octets.get_mut(self.used..self.used + octets)?;
+        Some(room)
+    }
+
+    /// Keeps the beginning of the room for a request.
+    #[inline]
+    fn keep(&mut self, octets: u32) -> Slice {
+        let address = self.octets.as_ptr().addr() + self.used;
+        self.used += octets as usize;
+        Slice { address: address as u64, length: octets, key: 0 }
+    }
+
+    /// All is to be posted now: the device may read it by the addresses that were given.
+    #[inline]
+    fn show(&mut self) {
+        self.octets.as_mut_ptr().expose_provenance();
+        self.used = 0;
+    }
 }
 
 /// A request that was posted, with the memory that it uses.
 #[derive(Debug)]
 struct Flight<T> {
+    number: u32,
     what: T,
     _memory: Loans,
 }
@@ -187,11 +228,25 @@ impl Loans {
 /// The bit of an id that says that it is a receive's.
 const RECEIVE: u64 = 1 << 31;
 
+/// The numbers of requests, which begin again after the last.
+const NUMBERS: u32 = RECEIVE as u32 - 1;
+
+/// The number of a request that comes so many after another.
+const fn after(number: u32, count: u32) -> u32 {
+    number.wrapping_add(count) & NUMBERS
+}
+
+/// How many come after a number up to another.
+const fn between(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from) & NUMBERS
+}
+
 /// What a completion is of.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Requests of ours: this many, from the oldest on, of which the last has this status.
-    Requests(usize, Status),
+    /// Requests of ours: this many, from the oldest on, of which the last has this status. What they were for is to be
+    /// [retired](Endpoint::retire).
+    Requests(u32, Status),
     /// A receive, with what has come into it.
     Receive(Received, Status),
     /// Nothing that is known here.
@@ -210,6 +265,7 @@ impl<D: Device, T> Endpoint<D, T> {
             tag,
             flights: Fifo::new(),
             first: 0,
+            next: 0,
             given_up: Vec::new(),
             receives: Receives::Own(Posted::new()),
             batch: Box::default(),
@@ -257,7 +313,7 @@ impl<D: Device, T> Endpoint<D, T> {
             }
         }
         let slices = (from as u32, (table.len() - from) as u32);
-        self.add(operation, slices, signaled, Flight { what, _memory: memory });
+        self.add(operation, slices, signaled, (what, memory));
         true
     }
 
@@ -269,15 +325,42 @@ impl<D: Device, T> Endpoint<D, T> {
         let from = self.batch.slices.len() as u32;
         self.batch.slices.push(slice);
         let memory = Loans { first: Some(buf), second: None, more: None };
-        self.add(operation, (from, 1), signaled, Flight { what, _memory: memory });
+        self.add(operation, (from, 1), signaled, (what, memory));
+    }
+
+    /// Memory for a message that [`Self::push_inline`] then adds; none if so many wait that there is no room, as it is posted.
+    #[inline]
+    pub(crate) fn room(&mut self, octets: u32) -> Option<&mut [u8]> {
+        self.batch.inline.room(octets as usize)
+    }
+
+    /// Adds a request that takes along the message for which there was [`Self::room`], of as many octets as the device takes
+    /// inline. It uses no memory afterwards, and where it is for nothing, nothing is kept of it.
+    #[inline]
+    pub(crate) fn push_inline(&mut self, operation: Operation, octets: u32, signaled: bool, what: Option<T>) {
+        let slice = self.batch.inline.keep(octets);
+        let from = self.batch.slices.len() as u32;
+        self.batch.slices.push(slice);
+        let number = self.request(operation, (from, 1), (signaled, true));
+        if let Some(what) = what {
+            self.flights.push(Flight { number, what, _memory: Loans::default() });
+        }
     }
 
     #[inline(always)]
-    fn add(&mut self, operation: Operation, slices: (u32, u32), signaled: bool, flight: Flight<T>) {
-        let number = self.first.wrapping_add(self.flights.len() as u32) & (RECEIVE as u32 - 1);
+    fn add(&mut self, operation: Operation, slices: (u32, u32), signaled: bool, (what, memory): (T, Loans)) {
+        let number = self.request(operation, slices, (signaled, false));
+        self.flights.push(Flight { number, what, _memory: memory });
+    }
+
+    /// Adds a request to the batch: its number.
+    #[inline(always)]
+    fn request(&mut self, operation: Operation, slices: (u32, u32), (signaled, inline): (bool, bool)) -> u32 {
+        let number = self.next;
+        self.next = after(number, 1);
         let id = u64::from(self.tag) << 32 | u64::from(number);
-        self.batch.requests.push(WorkRequest { id, signaled, slices, operation });
-        self.flights.push(flight);
+        self.batch.requests.push(WorkRequest { id, signaled, inline, slices, operation });
+        number
     }
 
     /// Adds a receive to the batch; nothing is added where receives are shared.
@@ -317,9 +400,11 @@ impl<D: Device, T> Endpoint<D, T> {
             receive_slices.clear();
         }
         if !self.batch.requests.is_empty() {
-            let Batch { requests, slices, .. } = &mut *self.batch;
+            let Batch { requests, slices, inline, .. } = &mut *self.batch;
+            inline.show();
             // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
-            // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent.
+            // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent. Or it is
+            // of what an inline request takes along: of `inline`, whose octets nobody touches before this returns.
             if let Err(error) = unsafe { self.pair.post(requests, slices) } {
                 return Err(self.give_up(error));
             }
@@ -332,9 +417,14 @@ impl<D: Device, T> Endpoint<D, T> {
     /// Gives up what is in the batch still, and lends no more memory to it.
     #[cold]
     fn give_up(&mut self, error: VerbError) -> VerbError {
-        let Batch { requests, receives, slices, receive_slices } = &mut *self.batch;
-        let given_up = (0..requests.len()).filter_map(|_| self.flights.pop_last()).map(|flight| flight.what);
-        self.given_up.extend(given_up);
+        let Batch { requests, receives, slices, receive_slices, inline } = &mut *self.batch;
+        let count = requests.len() as u32;
+        let first = self.next.wrapping_sub(count) & NUMBERS;
+        self.next = first;
+        while self.flights.last().is_some_and(|flight| between(first, flight.number) < count) {
+            self.given_up.extend(self.flights.pop_last().map(|flight| flight.what));
+        }
+        inline.used = 0;
         requests.clear();
         receives.clear();
         slices.clear();
@@ -354,10 +444,10 @@ impl<D: Device, T> Endpoint<D, T> {
 
     /// Requests that are posted and not known to be done.
     pub(crate) fn under_way(&self) -> usize {
-        self.flights.len()
+        between(self.first, self.next) as usize
     }
 
-    /// What a completion is of.
+    /// What a completion is of. Of requests, what they were for is to be [retired](Self::retire) then.
     #[inline]
     pub(crate) fn complete(&mut self, completion: &Completion) -> Done {
         // It may be left of an earlier queue pair with the same tag.
@@ -372,8 +462,12 @@ impl<D: Device, T> Endpoint<D, T> {
             return Done::Receive(buffer, completion.status);
         }
         // Requests are done in their order: this one, and all before it.
-        let count = (number.wrapping_sub(self.first) & (RECEIVE as u32 - 1)) as usize + 1;
-        if count > self.flights.len() { Done::Unknown } else { Done::Requests(count, completion.status) }
+        let count = between(self.first, number);
+        if count >= between(self.first, self.next) {
+            return Done::Unknown;
+        }
+        self.first = after(number, 1);
+        Done::Requests(count + 1, completion.status)
     }
 
     /// Ends the queue pair, and then what was posted: what it was for.
@@ -385,12 +479,17 @@ impl<D: Device, T> Endpoint<D, T> {
         std::iter::from_fn(move || flights.pop()).map(|flight| flight.what).chain(given_up)
     }
 
-    /// The oldest request is done: what it was for.
+    /// What the oldest request was for that is known to be done, if any waits for it, and whether that was the last one which is.
     #[inline]
-    pub(crate) fn retire(&mut self) -> Option<T> {
+    pub(crate) fn retire(&mut self) -> Option<(T, bool)> {
+        // What is under way comes before all that is done, in numbers that begin again.
+        let under_way = between(self.first, self.next);
+        let number = self.flights.first().map(|flight| flight.number)?;
+        if between(self.first, number) < under_way {
+            return None;
+        }
         let flight = self.flights.pop()?;
-        self.first = self.first.wrapping_add(1) & (RECEIVE as u32 - 1);
-        Some(flight.what)
+        Some((flight.what, after(number, 1) == self.first))
     }
 }
 

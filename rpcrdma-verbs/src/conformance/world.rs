@@ -206,10 +206,12 @@ impl<D: Device> End<D> {
             Done::Receive(buf, status) => self.seen.push_back(Seen::Receive(buf.head, status, completion.invalidated)),
             Done::Requests(count, status) => {
                 for number in 1..=count {
-                    let what = self.endpoint.retire().expect("it was posted");
-                    let status = if number == count { status } else { Status::Success };
+                    let (what, is_last) = self.endpoint.retire().expect("it was posted");
+                    assert_eq!(is_last, number == count, "as many as were told");
+                    let status = if is_last { status } else { Status::Success };
                     self.seen.push_back(Seen::Request(what, status));
                 }
+                assert!(self.endpoint.retire().is_none(), "nothing else is done");
             }
             Done::Unknown => panic!("{completion:?} is of nothing that is posted, or was told before"),
         }

@@ -56,8 +56,9 @@ pub(crate) struct Connection<D: Device> {
     holds: bool,
     /// Zeros to be sent between data.
     zeros: Option<Lent>,
-    /// Slices that one Send may have.
+    /// Slices that one Send may have, and octets that it may take along.
     slices: usize,
+    inline: u32,
     pool: Pool<D>,
     windows: Vec<Bound<D>>,
     /// Whether memory is exposed by windows.
@@ -157,6 +158,7 @@ impl<D: Device> Connection<D> {
             holds: false,
             zeros: None,
             slices: pool.device().capabilities().slices.min(SLICES),
+            inline: pool.device().capabilities().inline,
             pool: pool.clone(),
             calls: Vec::new(),
             served: Vec::new(),
@@ -380,13 +382,9 @@ impl<D: Device> Connection<D> {
                 true
             }
             Done::Receive(..) => false,
-            Done::Requests(count, status) => {
-                for number in 1..=count {
-                    let work = self.endpoint.as_mut().and_then(Endpoint::retire);
-                    let done = number < count || status == Status::Success;
-                    if let Some(work) = work {
-                        self.retired(work, done);
-                    }
+            Done::Requests(_, status) => {
+                while let Some((work, is_last)) = self.endpoint.as_mut().and_then(Endpoint::retire) {
+                    self.retired(work, !is_last || status == Status::Success);
                 }
                 status == Status::Success
             }

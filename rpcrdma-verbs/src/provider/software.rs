@@ -33,6 +33,9 @@ use memory::Domain;
 
 use super::{Access, Capabilities, Cause, ConnectionEvent, Device, Receive, Result, Slice, VerbError, WorkRequest};
 
+/// Octets that a Send takes along when it is posted: what devices usually do.
+const INLINE: u32 = 512;
+
 /// A fabric: what its devices can reach.
 ///
 /// ```
@@ -155,6 +158,7 @@ impl Fabric {
             read_slices: link::SLICES,
             reads: 128,
             message: 1 << 30,
+            inline: INLINE,
             read_sink_is_exposed: false,
             rnr_retry: true,
             acknowledges: true,

@@ -1,5 +1,7 @@
 //! Messages that are sent, and what is written before them.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{Laid, Sent, Served, Session, Share, Transmit};
 use tracing::debug;
@@ -26,37 +28,68 @@ impl<D: Device> Connection<D> {
         if let Some(share) = transmit.share {
             return self.transmit_share(transmit, share, pool, scratch, watch);
         }
-        let Transmit { what, header, inline, invalidate, .. } = *transmit;
+        let Transmit { what, header, inline, .. } = *transmit;
         self.trace(what);
         let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
         let writes = match what {
             Sent::Reply { call } if self.session.has_writes(call) => self.write(call, pool),
             _ => Some(false),
         };
-        let (Some(writes), Some(mut buf)) = (writes, self.take(total, pool)) else {
+        let sent = |waits: &bool| {
+            let how = (total, *waits);
+            self.send_along(transmit, how, scratch, watch) || self.send_whole(transmit, how, pool, scratch, watch)
+        };
+        let Some(waits) = writes.filter(sent) else {
             // The connection is closed; nothing has its memory.
             return self.released(what);
         };
-        let out = buf.as_full_mut();
-        copy_header(out, scratch, header);
-        let mut at = header;
-        let Self { session, calls, served, .. } = self;
-        if let Some(message) = message(session, calls, served, what) {
-            for part in session.parts(what) {
-                let end = at + (part.end - part.start) as usize;
-                message.copy(part, out.get_mut(at..end).unwrap_or_default());
-                at = end;
-            }
-        }
-        buf.set_len(total);
-        watch(&buf);
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
-        self.send_whole(what, invalidate, buf, writes);
-        if !writes {
+        if !waits {
             // All of it was copied.
             self.released(what);
         }
+    }
+
+    /// Posts a Send that takes its message along; false if the device takes none so long.
+    #[inline(always)]
+    fn send_along(
+        &mut self,
+        transmit: &Transmit,
+        (total, waits): (u32, bool),
+        scratch: &[u8],
+        watch: &mut impl FnMut(&[u8]),
+    ) -> bool {
+        let Self { session, calls, served, endpoint: Some(endpoint), inline, .. } = self else { return false };
+        let Some(out) = (total <= *inline).then(|| endpoint.room(total)).flatten() else { return false };
+        let Transmit { what, header, invalidate, .. } = *transmit;
+        write_message(message(session, calls, served, what), session.parts(what), (scratch, header), out);
+        watch(out);
+        let (signaled, work) = signals(&mut self.unsignaled, what, waits);
+        endpoint.push_inline(Operation::Send { invalidate }, total, signaled, work);
+        true
+    }
+
+    /// Posts a Send of a buffer with its message; false if there is none.
+    fn send_whole(
+        &mut self,
+        transmit: &Transmit,
+        (total, waits): (u32, bool),
+        pool: &Pool<D>,
+        scratch: &[u8],
+        watch: &mut impl FnMut(&[u8]),
+    ) -> bool {
+        let Some(mut buf) = self.take(total, pool) else { return false };
+        let Transmit { what, header, invalidate, .. } = *transmit;
+        let Self { session, calls, served, .. } = self;
+        write_message(message(session, calls, served, what), session.parts(what), (scratch, header), buf.as_full_mut());
+        buf.set_len(total);
+        watch(&buf);
+        let (signaled, work) = signals(&mut self.unsignaled, what, waits);
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.push_whole(Operation::Send { invalidate }, buf, signaled, work.unwrap_or(Work::Part));
+        }
+        true
     }
 
     /// The message of a call or a reply.
@@ -64,32 +97,12 @@ impl<D: Device> Connection<D> {
         message(&self.session, &mut self.calls, &mut self.served, what)
     }
 
-    /// Posts a Send of a buffer.
-    #[inline]
-    fn send_whole(&mut self, what: Sent, invalidate: Option<u32>, buf: Buf, waits: bool) {
-        let (signaled, work) = self.signals(what, waits);
-        if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push_whole(Operation::Send { invalidate }, buf, signaled, work);
-        }
-    }
-
     /// Posts a Send.
     fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: ArrayVec<Part, SLICES>, waits: bool) {
-        let (signaled, work) = self.signals(what, waits);
+        let (signaled, work) = signals(&mut self.unsignaled, what, waits);
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push(Operation::Send { invalidate }, parts, signaled, work);
+            endpoint.push(Operation::Send { invalidate }, parts, signaled, work.unwrap_or(Work::Part));
         }
-    }
-
-    /// Whether the next Send is signaled, as it is if something waits for it, and what it is for.
-    #[inline]
-    fn signals(&mut self, what: Sent, waits: bool) -> (bool, Work) {
-        self.unsignaled += 1;
-        let signaled = waits || self.unsignaled >= SIGNAL;
-        if signaled {
-            self.unsignaled = 0;
-        }
-        (signaled, if waits { Work::Send(what) } else { Work::Part })
     }
 
     /// Sends one of several transmissions, or one with placed data: header, stream and the zeros before the data are copied,
@@ -234,6 +247,35 @@ impl<D: Device> Connection<D> {
             any = true;
         }
         Some(any)
+    }
+}
+
+/// Whether the next Send is signaled, as it is if something waits for it, and what it is for, if it does.
+#[inline]
+fn signals(unsignaled: &mut u32, what: Sent, waits: bool) -> (bool, Option<Work>) {
+    *unsignaled += 1;
+    let signaled = waits || *unsignaled >= SIGNAL;
+    if signaled {
+        *unsignaled = 0;
+    }
+    (signaled, waits.then_some(Work::Send(what)))
+}
+
+/// Writes a header, and the parts of a message that follow it.
+#[inline(always)]
+fn write_message(
+    message: Option<&mut Message>,
+    parts: impl Iterator<Item = Range<u32>>,
+    (scratch, header): (&[u8], usize),
+    out: &mut [u8],
+) {
+    copy_header(out, scratch, header);
+    let Some(message) = message else { return };
+    let mut at = header;
+    for part in parts {
+        let end = at + (part.end - part.start) as usize;
+        message.copy(part, out.get_mut(at..end).unwrap_or_default());
+        at = end;
     }
 }
 

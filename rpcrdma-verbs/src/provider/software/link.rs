@@ -5,7 +5,7 @@ mod work;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arrayvec::ArrayVec;
 
@@ -13,7 +13,7 @@ use super::Fabric;
 use super::completion::{Entry, Shared as Completions};
 use super::latency::{Latency, Time};
 use super::manager::Notices;
-use super::memory::{Domain, Reading};
+use super::memory::{self, Domain, Reading};
 use crate::provider::{
     Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Result, Slice, Status,
     VerbError, WorkRequest,
@@ -27,6 +27,8 @@ pub(super) const SLICES: usize = 16;
 pub(super) struct Link {
     fabric: Arc<Fabric>,
     me: Weak<Self>,
+    /// The domains of both, as soon as they are there: here, so that whoever reads their tables need not count himself.
+    domains: [OnceLock<Arc<Domain>>; 2],
     pair: Mutex<Pair>,
     /// The number of the first queue pair.
     number: u32,
@@ -90,6 +92,22 @@ struct Delayed {
     waits: bool,
     request: WorkRequest,
     slices: ArrayVec<Slice, SLICES>,
+    /// What an inline request has taken along: its one slice is this.
+    _taken: Option<Box<[u8]>>,
+}
+
+impl Delayed {
+    /// A request that is to be done later, with its slices, or what it takes along.
+    fn new(request: &WorkRequest, slices: &[Slice], (arrives, polls, waits): (Option<Time>, u32, bool)) -> Self {
+        // SAFETY: the request is being posted.
+        #[allow(unsafe_code, reason = "the promise of `post`")]
+        let mut taken = request.inline.then(|| unsafe { memory::take(slices) });
+        let slices = match &mut taken {
+            Some(taken) => [memory::whole(taken)].into_iter().collect(),
+            None => slices.iter().copied().collect(),
+        };
+        Self { arrives, polls, waits, request: request.clone(), slices, _taken: taken }
+    }
 }
 
 /// A receive that was posted.
@@ -260,6 +278,12 @@ impl End {
         }
     }
 
+    /// Whether a request may take its octets along.
+    fn takes_along(&self, request: &WorkRequest, slices: &[Slice]) -> bool {
+        let sends = matches!(request.operation, Operation::Send { .. });
+        sends && memory::total(slices) <= self.capabilities.inline.into()
+    }
+
     pub(super) fn notices(&self) -> &Notices {
         &self.notices
     }
@@ -381,13 +405,6 @@ impl Ends<'_> {
     }
 }
 
-/// The domains of a side, which is there, and of the other; the same again if that is gone.
-fn domains(ends: &[Option<End>; 2], side: usize) -> Option<[Arc<Domain>; 2]> {
-    let ours = ends[side].as_ref()?;
-    let theirs = ends[other(side)].as_ref().unwrap_or(ours);
-    Some([ours.domain.clone(), theirs.domain.clone()])
-}
-
 /// Whether an operation is nothing to the peer.
 const fn is_local(operation: &Operation) -> bool {
     matches!(operation, Operation::Bind { .. } | Operation::Invalidate { .. })
@@ -400,8 +417,15 @@ const fn other(side: usize) -> usize {
 
 impl Link {
     pub(super) fn new(fabric: Arc<Fabric>, first: End) -> Arc<Self> {
-        let (number, pair) = (first.number, Pair { ends: [Some(first), None], scheduled: None });
-        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), pair: Mutex::new(pair), number })
+        let (number, domains) = (first.number, [first.domain.clone().into(), OnceLock::new()]);
+        let pair = Mutex::new(Pair { ends: [Some(first), None], scheduled: None });
+        Arc::new_cyclic(|me| Self { fabric, me: me.clone(), domains, pair, number })
+    }
+
+    /// The domains of a side, which is or was there, and of the other; the same again if there was none.
+    fn domains(&self, side: usize) -> Option<[&Arc<Domain>; 2]> {
+        let ours = self.domains[side].get()?;
+        Some([ours, self.domains[other(side)].get().unwrap_or(ours)])
     }
 
     fn lock(&self) -> Ends<'_> {
@@ -422,6 +446,7 @@ impl Link {
         let mut ends = self.lock();
         let alone = ends[1].is_none() && ends[0].as_ref().is_some_and(|first| first.state == State::Connecting);
         if alone {
+            self.domains[1].get_or_init(|| second.domain.clone());
             ends[1] = Some(second);
         }
         alone
@@ -505,14 +530,15 @@ impl Link {
             return Err(VerbError { verb, cause: Cause::Full });
         }
         for request in requests {
-            if of(request.slices, slices, verb)?.len() > end.slices_of(&request.operation) {
+            let mine = of(request.slices, slices, verb)?;
+            if mine.len() > end.slices_of(&request.operation) || (request.inline && !end.takes_along(request, mine)) {
                 return Err(VerbError { verb, cause: Cause::Limit });
             }
         }
         // No more than the queue has places, of 32 bits.
         end.posted = end.posted.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX));
-        let Some(domains) = domains(&ends, side) else { return Ok(()) };
-        let mut reading = Reading::new(&domains);
+        let Some(domains) = self.domains(side) else { return Ok(()) };
+        let mut reading = Reading::new(domains);
         let arrives = self.fabric.arrival();
         for request in requests {
             let mine = of(request.slices, slices, verb)?;
@@ -539,8 +565,7 @@ impl Link {
             return;
         }
         if let Some(end) = &mut ends[side] {
-            let slices = slices.iter().copied().collect();
-            end.delayed.push_back(Delayed { arrives, polls, waits: is_now, request: request.clone(), slices });
+            end.delayed.push_back(Delayed::new(request, slices, (arrives, polls, is_now)));
         }
     }
 
@@ -565,8 +590,8 @@ impl Link {
 
     /// Does what was delayed on one side and can be done now.
     fn advance(&self, ends: &mut [Option<End>; 2], side: usize, now: Option<Time>) {
-        let Some(domains) = domains(ends, side) else { return };
-        let mut reading = Reading::new(&domains);
+        let Some(domains) = self.domains(side) else { return };
+        let mut reading = Reading::new(domains);
         while let Some(end) = &mut ends[side] {
             let Some(first) = end.delayed.front_mut().filter(|first| first.arrives <= now) else { break };
             if first.polls > 0 {

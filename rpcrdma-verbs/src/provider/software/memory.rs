@@ -161,12 +161,12 @@ impl<G: Deref<Target = Table>> Tables<G> {
 
 /// The tables of two domains, to be read: locked once for a batch of requests, which mostly do nothing else with them.
 pub(super) struct Reading<'d> {
-    domains: &'d [Arc<Domain>; 2],
+    domains: [&'d Arc<Domain>; 2],
     tables: Option<Tables<RwLockReadGuard<'d, Table>>>,
 }
 
 impl<'d> Reading<'d> {
-    pub(super) fn new(domains: &'d [Arc<Domain>; 2]) -> Self {
+    pub(super) fn new(domains: [&'d Arc<Domain>; 2]) -> Self {
         Self { domains, tables: None }
     }
 
@@ -289,6 +289,26 @@ pub(super) fn total(slices: &[Slice]) -> u64 {
         [one] => one.length.into(),
         _ => slices.iter().map(|slice| u64::from(slice.length)).sum(),
     }
+}
+
+/// The octets of slices, to be kept.
+///
+/// # Safety
+/// They are of a work request that takes them along, and is being posted: memory that is there, and that nobody changes.
+pub(super) unsafe fn take(slices: &[Slice]) -> Box<[u8]> {
+    let mut taken = vec![0; usize::try_from(total(slices)).unwrap_or(usize::MAX)].into_boxed_slice();
+    // SAFETY: what is read is there, as the caller says; `taken` is ours, and as long.
+    unsafe {
+        copy(slices, &[whole(&mut taken)]);
+    }
+    taken
+}
+
+/// What was taken along, as the slice of a request: it needs no key.
+pub(super) fn whole(taken: &mut [u8]) -> Slice {
+    // No longer than what a request may take along, of 32 bits.
+    let length = u32::try_from(taken.len()).unwrap_or(u32::MAX);
+    Slice { address: taken.as_mut_ptr().expose_provenance() as u64, length, key: 0 }
 }
 
 /// Copies the octets of slices to other slices, which have room for them.

@@ -68,7 +68,7 @@ impl Link {
             reading.pause();
         }
         match request.operation {
-            Operation::Send { invalidate } => self.send(theirs, reading, slices, invalidate),
+            Operation::Send { invalidate } => self.send(theirs, reading, (slices, request.inline), invalidate),
             Operation::Write { to } => self.write(ours, theirs, slices, to),
             Operation::Read { from } => self.read(ours, theirs, reading, slices, from),
             Operation::Bind { window, key, access } => {
@@ -86,7 +86,7 @@ impl Link {
         &self,
         theirs: &mut End,
         reading: &mut Reading<'_>,
-        slices: &[Slice],
+        (slices, inline): (&[Slice], bool),
         invalidate: Option<u32>,
     ) -> std::result::Result<(), Failure> {
         if !theirs.rnr_retry && self.fabric.is_not_ready() {
@@ -100,11 +100,14 @@ impl Link {
             return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
         }
         let tables = reading.tables();
-        tables.ours().all_local(slices, Use::Send).map_err(|status| fails(status, Status::Flushed))?;
+        if !inline {
+            tables.ours().all_local(slices, Use::Send).map_err(|status| fails(status, Status::Flushed))?;
+        }
         let found = tables.theirs().all_local(target, Use::Receive);
         found.map_err(|status| fails(Status::RemoteInvalidRequest, status))?;
-        // SAFETY: found just now, under the locks that are held; the receive's slices are of a posted receive, which the
-        // poster has promised to leave alone, and have room for the length.
+        // SAFETY: found just now, under the locks that are held, or taken along: memory that its poster has promised until
+        // `post` returns, or that is owned since. The receive's slices are of a posted receive, which the poster has promised to
+        // leave alone, and have room for the length.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
             memory::copy(slices, target);
