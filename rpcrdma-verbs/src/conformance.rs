@@ -116,6 +116,8 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             receives_may_be_larger,
             requests_without_completions_end_with_a_later_one,
             memory_is_free_when_its_request_is_done,
+            messages_go_along_as_they_were,
+            more_than_the_device_takes_along_is_refused,
             a_send_queue_is_full_until_completions_are_polled,
             a_receive_queue_is_full,
             shared_receives_serve_several_queue_pairs,

@@ -21,7 +21,10 @@ fn capabilities(can: &Capabilities) {
         (false, _) => "registration per call",
     };
     println!("    exposes memory by {windows}; {} slices a request, {} for an RDMA Read", can.slices, can.read_slices);
-    println!("    {} RDMA Reads under way, {} octets a request", can.reads, can.message);
+    println!(
+        "    {} RDMA Reads under way, {} octets a request; a Send takes up to {} along",
+        can.reads, can.message, can.inline
+    );
     let waits = if can.rnr_retry { "receives can be shared" } else { "no RNR retry, so that receives can't be shared" };
     println!("    {waits}");
 }
@@ -60,7 +63,7 @@ mod verbs {
         );
         match used {
             Ok(used) => {
-                println!("    uses port {}, requests of up to {} octets inline", used.port, used.inline);
+                println!("    uses port {}", used.port);
                 super::capabilities(&used.capabilities);
             }
             Err(error) => println!("    can't be used: {error}"),

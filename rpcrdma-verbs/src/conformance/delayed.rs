@@ -39,6 +39,20 @@ fn a_message_takes_one_way_and_its_completion_two() {
     }
 }
 
+/// What goes along is taken when it is posted, though it arrives later.
+#[test]
+fn a_message_goes_along_on_its_way() {
+    let Both { mut near, mut far } = both(DELAY);
+    far.receives(8, 1024);
+    for number in 0..8 {
+        near.push_along(&[number; 100], false);
+        near.post();
+    }
+    for number in 0..8 {
+        assert_eq!(*far.message().expect("it arrives").0, [number; 100]);
+    }
+}
+
 #[test]
 fn reads_and_writes_take_both_ways() {
     let Both { mut near, mut far } = both(DELAY);

@@ -120,6 +120,40 @@ pub(super) fn memory_is_free_when_its_request_is_done<D: Device>(bed: &Bed<D>) {
     }
 }
 
+/// The memory of what goes along is used again by the next batch, long before its peer has a receive for it.
+pub(super) fn messages_go_along_as_they_were<D: Device>(bed: &Bed<D>) {
+    let most = bed.near.capabilities().inline as usize;
+    let mut both = connected(bed);
+    both.far.receives(64, 1024);
+    let size = |number: usize| (1 + number * 37 % most.max(1)).min(1024);
+    for number in (0..63).filter(|_| most > 0) {
+        both.near.push_along(&octets(size(number)), false);
+        if number % 3 == 0 {
+            both.near.post();
+        }
+    }
+    let part = whole(both.near.host.buf(b"last"));
+    let last = both.near.request(SEND, &[part]);
+    for number in (0..63).filter(|_| most > 0) {
+        assert_eq!(*both.far.message().expect("it arrives").0, *octets(size(number)), "message {number}");
+    }
+    assert_eq!(*both.far.message().expect("it arrives").0, *b"last");
+    assert_eq!(both.near.done(last), Status::Success);
+    assert_eq!((both.near.seen.len(), both.near.endpoint.under_way()), (0, 0), "nobody waits for the others");
+}
+
+pub(super) fn more_than_the_device_takes_along_is_refused<D: Device>(bed: &Bed<D>) {
+    let most = bed.near.capabilities().inline as usize;
+    let mut both = connected(bed);
+    both.far.receives(1, 4096);
+    both.near.push_along(&octets(most + 1), true);
+    let error = both.near.endpoint.post().expect_err("it is too long");
+    assert!(matches!(error.cause, Cause::Limit), "{error}");
+    assert_eq!(both.near.endpoint.under_way(), 0);
+    both.near.send(b"another");
+    assert_eq!(*both.far.message().expect("it still works").0, *b"another");
+}
+
 pub(super) fn a_send_queue_is_full_until_completions_are_polled<D: Device>(bed: &Bed<D>) {
     let mut both = connected(bed);
     let message = whole(both.near.host.buf(b"message"));
@@ -238,6 +272,17 @@ pub(super) fn a_message_waits_for_a_receive<D: Device>(bed: &Bed<D>) {
         assert!(from.seen.is_empty() && to.seen.is_empty(), "it waits");
         to.receives(1, 1024);
         assert_eq!(*to.message().expect("it arrives").0, *b"early");
+        assert_eq!(from.done(sent), Status::Success);
+        if from.host.device.capabilities().inline < 16 {
+            continue;
+        }
+        from.push_along(b"goes along", false);
+        from.post();
+        let sent = from.push_along(b"and another", true);
+        from.post();
+        to.receives(2, 1024);
+        assert_eq!(*to.message().expect("it arrives").0, *b"goes along");
+        assert_eq!(*to.message().expect("it arrives").0, *b"and another");
         assert_eq!(from.done(sent), Status::Success);
     }
 }

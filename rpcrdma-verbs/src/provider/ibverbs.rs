@@ -168,14 +168,14 @@ impl IbvDevice {
             read_slices: count(read_slices) as usize,
             reads: count(attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, READS)),
             message: of_port.max_msg_sz.min(MESSAGE),
+            inline: probe::inline(context, &domain, &sizes),
             read_sink_is_exposed: iwarp,
             rnr_retry: !iwarp,
             acknowledges: !iwarp,
             guards_windows: windows.is_none_or(|windows| windows.are_confined && attributes.vendor_id != SOFT_ROCE),
             guards_reads: attributes.vendor_id != SOFT_IWARP,
         };
-        let inline = probe::inline(context, &domain, &sizes);
-        let traits = Traits { iwarp, port, inline, invalidated: windows.map_or(0, |windows| windows.invalidated) };
+        let traits = Traits { iwarp, port, invalidated: windows.map_or(0, |windows| windows.invalidated) };
         Ok(Self { hub: Hub::new((context.clone(), domain), capabilities, traits) })
     }
 

@@ -195,7 +195,7 @@ impl Wire {
 
     fn post(&mut self, operation: Operation, slices: &[Slice]) {
         let count = u32::try_from(slices.len()).expect("one slice");
-        let request = WorkRequest { id: SENT, signaled: true, slices: (0, count), operation };
+        let request = WorkRequest { id: SENT, signaled: true, inline: false, slices: (0, count), operation };
         // SAFETY: The memory stays longer than the queue pair. What is sent has its own place, which is used once; what
         // a window is bound to is accessed by address alone.
         let posted = unsafe { self.pair.post(&[request], slices) };

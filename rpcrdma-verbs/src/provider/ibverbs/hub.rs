@@ -44,8 +44,6 @@ pub(super) struct Traits {
     pub(super) iwarp: bool,
     /// Its first active port.
     pub(super) port: u8,
-    /// Octets that a request can hold itself.
-    pub(super) inline: u32,
     /// The flags of a completion that say that a key was invalidated.
     pub(super) invalidated: u32,
 }

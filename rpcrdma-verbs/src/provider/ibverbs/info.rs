@@ -117,8 +117,6 @@ pub struct Used {
     pub capabilities: Capabilities,
     /// Its port.
     pub port: u8,
-    /// Octets that a request holds itself.
-    pub inline: u32,
 }
 
 /// All RDMA devices of this host; none where there are none.
@@ -157,7 +155,7 @@ fn describe(context: &Rc<Context>, name: String, iwarp: bool) -> Result<DeviceIn
 fn used(name: &str) -> std::result::Result<Used, VerbError> {
     let device = IbvDevice::open(Some(name))?;
     let hub = &device.hub;
-    Ok(Used { capabilities: hub.capabilities.clone(), port: hub.traits.port, inline: hub.traits.inline })
+    Ok(Used { capabilities: hub.capabilities.clone(), port: hub.traits.port })
 }
 
 /// Octets of a packet's payload.

@@ -94,7 +94,7 @@ impl Pair {
             sends: config.sends,
             receives: config.receives,
             slices: u32::try_from(hub.capabilities.slices).unwrap_or(1),
-            inline: hub.traits.inline,
+            inline: hub.capabilities.inline,
         };
         let shared = shared.map(Shared::device);
         let device = sys::QueuePair::new(&hub.domain, queue.device(), shared, &sizes)?;
@@ -293,20 +293,24 @@ impl Pair {
             Operation::Bind { .. } => count == 1,
             Operation::Invalidate { .. } => count == 0,
         };
-        let within = from.checked_add(count).is_some_and(|end| end <= slices.len());
+        let mine = from.checked_add(count).and_then(|end| slices.get(from..end));
+        let within = mine.is_some_and(|mine| {
+            let sends = matches!(request.operation, Operation::Send { .. });
+            !request.inline || (sends && octets(mine) <= capabilities.inline.into())
+        });
         if fits && within { Ok(()) } else { Err(VerbError { verb: "post", cause: Cause::Limit }) }
     }
 
     /// How the device is to do a request with this number, and what it knows it by.
     fn flags(&self, number: u32, request: &WorkRequest, mine: &[Slice]) -> (u64, Flags) {
         let moves = matches!(request.operation, Operation::Send { .. } | Operation::Write { .. });
-        let octets = mine.iter().map(|slice| u64::from(slice.length)).sum::<u64>();
+        let octets = octets(mine);
         // A device would not look at the keys of what it takes along.
-        let fits = moves && octets > 0 && octets <= self.hub.traits.inline.into();
+        let fits = moves && octets > 0 && octets <= self.hub.capabilities.inline.into();
         let quiet = self.hub.traits.iwarp && moves && octets >= LENT && !request.signaled;
         let flags = Flags {
             signaled: request.signaled || quiet,
-            inline: fits && self.hub.tables.holds(mine),
+            inline: request.inline || (fits && self.hub.tables.holds(mine)),
             fenced: self.is_fenced(&request.operation, number),
         };
         let kind = if quiet { Kind::Quiet } else { Kind::Send };
@@ -411,6 +415,11 @@ impl Pair {
         self.queue.forget(self.number);
         self.notices.forget(self.number);
     }
+}
+
+/// Octets of slices.
+fn octets(slices: &[Slice]) -> u64 {
+    slices.iter().map(|slice| u64::from(slice.length)).sum()
 }
 
 /// What became of a list of requests.
