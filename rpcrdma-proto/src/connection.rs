@@ -60,7 +60,6 @@ mod queues;
 mod receives;
 mod requester;
 mod responder;
-mod rows;
 mod sending;
 mod session;
 mod slots;

@@ -7,7 +7,9 @@
 mod pending;
 mod wire;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
@@ -15,7 +17,7 @@ use super::config::Config;
 use super::link::Link;
 use super::requester::Requests;
 use super::responder::Serving;
-use crate::continuation::{Abilities, Rtr};
+use crate::continuation::Abilities;
 use crate::credit::Requester;
 use crate::property::{Answer, Basic, Decision, Disposition, Values};
 use crate::v2::MsgType;
@@ -56,11 +58,11 @@ pub(super) struct Exchange {
     /// Properties of ours that have changed and are to be told.
     changed: Changes,
     /// Properties of others: ours, and the peer's.
-    properties: ArrayVec<Registered, REGISTERED>,
+    properties: Vec<Registered>,
     operations: ArrayVec<u32, REGISTERED>,
     outgoing: VecDeque<Outgoing>,
     /// What we tell of rtrext-02, which stays as it is; none where that is not used.
-    abilities: Option<Abilities>,
+    abilities: Option<Box<Abilities>>,
     /// Octets to which a peer's request may raise our receive buffers.
     most: u32,
     can_invalidate: bool,
@@ -131,10 +133,10 @@ impl Exchange {
             request: None,
             pending: Wishes::default(),
             changed: Changes::default(),
-            properties: ArrayVec::new(),
+            properties: Vec::new(),
             operations: ArrayVec::new(),
             outgoing: VecDeque::new(),
-            abilities: config.rtr.as_ref().map(Rtr::abilities),
+            abilities: config.rtr.as_ref().map(|rtr| Box::new(rtr.abilities())),
             most: config.receive_size_most,
             can_invalidate: config.remote_invalidation,
         }
@@ -185,7 +187,11 @@ impl Exchange {
             return Err(RegisterError::Code);
         }
         let ours = value.try_into().map_err(|_| RegisterError::Long)?;
-        self.properties.try_push(Registered { code, ours, theirs: None }).map_err(|_| RegisterError::Full)
+        if self.properties.len() == REGISTERED {
+            return Err(RegisterError::Full);
+        }
+        self.properties.push(Registered { code, ours, theirs: None });
+        Ok(())
     }
 
     /// What the peer has told of a registered property.

@@ -12,7 +12,7 @@ use super::responder::Terms;
 /// The present connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    role: Role,
+    pub(super) role: Role,
     /// A client's; a server learns the version from what comes.
     pub(super) negotiation: Negotiation,
     /// The time by which the first message is to be answered.
@@ -23,7 +23,12 @@ pub(super) struct Link {
     pub(super) answered: bool,
     private_ours: PrivateData,
     private_theirs: PrivateData,
+    // Of the settings, what each call needs.
+    highest: Version,
+    invalidates: bool,
     send_size: u32,
+    segment: u32,
+    read_chunks: u32,
     pub(super) peer: Peer,
     /// A size of the peer's receive buffers that we have asked for and that binds us already.
     pub(super) asked_size: Option<u32>,
@@ -49,7 +54,11 @@ impl Link {
             answered: config.role == Role::Client,
             private_ours: config.private_data(),
             private_theirs: theirs,
+            highest: config.highest,
+            invalidates: config.invalidates,
             send_size: config.send_size,
+            segment: config.segment,
+            read_chunks: config.read_chunks,
             peer: Peer::knowing(config.knowledge()),
             asked_size: None,
             ours: config.values(),
@@ -69,10 +78,10 @@ impl Link {
 
     /// The highest version in which a message may come.
     // spec: bd-5.1-b
-    pub(super) fn highest(&self, config: &Config) -> Version {
+    pub(super) fn highest(&self) -> Version {
         match self.role {
             Role::Client => self.negotiation.version().unwrap_or(Version::One),
-            Role::Server => config.highest,
+            Role::Server => self.highest,
         }
     }
 
@@ -116,17 +125,16 @@ impl Link {
         if self.role == Role::Server && !config.has_backward(version) {
             return None;
         }
-        Some(self.terms(config, version, chunks, groups))
+        Some(self.terms(version, chunks, groups))
     }
 
     /// What the connection takes of our questions about properties, whether it takes calls or not.
-    pub(super) fn questions(&self, config: &Config) -> Option<travel::Link<'static>> {
-        Some(self.terms(config, self.speaks_in()?, false, None))
+    pub(super) fn questions(&self) -> Option<travel::Link<'static>> {
+        Some(self.terms(self.speaks_in()?, false, None))
     }
 
     fn terms<'a>(
         &self,
-        config: &Config,
         version: Version,
         chunks: bool,
         groups: Option<&'a Groups>,
@@ -136,8 +144,8 @@ impl Link {
             call_threshold: self.send_limit(version),
             reply_threshold: self.receive_limit(version),
             chunks,
-            read_chunks: config.read_chunks,
-            segment: config.segment,
+            read_chunks: self.read_chunks,
+            segment: self.segment,
             groups,
             room: 0,
         }
@@ -145,12 +153,12 @@ impl Link {
 
     /// What the peer takes of our replies to calls of this version.
     // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c, xc2-3.2-a, xc2-3.2-b, xc2-3.2-c
-    pub(super) fn replies(&self, config: &Config, version: Version) -> Terms<'static> {
+    pub(super) fn replies(&self, version: Version) -> Terms<'static> {
         let wanted = match version {
             Version::One => self.private_ours.invalidates_with(&self.private_theirs),
             Version::Two => self.peer.values().remote_invalidation,
         };
-        Terms { threshold: self.send_limit(version), invalidate: config.invalidates && wanted, groups: None }
+        Terms { threshold: self.send_limit(version), invalidate: self.invalidates && wanted, groups: None }
     }
 
     /// Whether a call of the peer's is taken: of any kind by a server, and by a client as it has told.

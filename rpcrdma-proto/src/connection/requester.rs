@@ -1,5 +1,6 @@
 //! The requester: calls of ours, from the consumer's wish to the end that it is told of.
 
+mod apart;
 mod chunks;
 mod grouped;
 mod request;
@@ -12,7 +13,6 @@ use super::life::{Life, Turn};
 use super::output::{Action, Buffer, Event, Exposure, Failure, Reason, Reply, Sent, Transmit};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
-use super::rows::Rows;
 use super::sending::Sending;
 use super::slots::Slots;
 use crate::chunk::Segment;
@@ -34,8 +34,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Requests {
     slots: Slots<Request>,
-    /// The segments that the transport has exposed, and how many a call may have.
-    segments: Rows<Segment>,
+    /// Segments that the transport may expose for one call.
     most_segments: usize,
     waiting: VecDeque<u32>,
     ready: VecDeque<u32>,
@@ -99,7 +98,6 @@ impl Requests {
         let places = u32::from(calls) + 1;
         Self {
             slots: Slots::new(places, seed),
-            segments: Rows::new(places),
             most_segments: segments.into(),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -291,27 +289,15 @@ impl Requests {
         link: &Link<'_>,
         out: &mut Queues,
     ) {
-        let index = self.slots.index(xid);
         let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Exposing) else { return };
-        request.exposed.clear();
-        self.segments.clear(index);
-        for region in regions {
-            if self.segments.get(index).len() + region.len() > self.most_segments {
-                return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
-            }
-            self.segments.extend(index, region.iter().copied());
-            // No more than there may be, of 16 bits.
-            let counted = request.exposed.try_push(u16::try_from(region.len()).unwrap_or(u16::MAX));
-            debug_assert!(counted.is_ok(), "more regions than a call has");
-        }
-        let place = self.segments.get(index);
+        let are_few = request.apart.expose(regions, self.most_segments);
         let fits = if request.grouped().is_some() {
-            request.is_laid(place, link)
+            request.is_laid(link)
         } else {
-            let octets = request.header(link, place).saturating_add(request.inline());
-            octets <= link.call_threshold && request.reply_header(link, place) <= link.reply_threshold
+            let octets = request.header(link).saturating_add(request.inline());
+            octets <= link.call_threshold && request.reply_header(link) <= link.reply_threshold
         };
-        if request.exposures().count() != request.exposed.len() || !fits {
+        if !are_few || request.exposures().count() != request.apart.exposed().len() || !fits {
             return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
         }
         request.turn(Turn::Prepared);
@@ -360,7 +346,6 @@ impl Requests {
     ) -> Option<Transmit> {
         let mut sending = sending;
         while let Some(xid) = self.ready.front().copied() {
-            let index = self.slots.index(xid);
             let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Ready) else {
                 self.ready.pop_front();
                 continue;
@@ -377,15 +362,14 @@ impl Requests {
                 // One for the properties has no RPC message, and waits for the replies before it.
                 return None;
             }
-            let segments = self.segments.get(index);
             // What the peer takes may have changed since.
             let inline = request.inline();
-            if request.header(link, segments).saturating_add(inline) > link.call_threshold {
+            if request.header(link).saturating_add(inline) > link.call_threshold {
                 self.ready.pop_front();
                 self.end(xid, Outcome::Again, out);
                 continue;
             }
-            let header = write(xid, request, segments, self.credits.wanted(), link, buffer)?;
+            let header = write(xid, request, self.credits.wanted(), link, buffer)?;
             self.ready.pop_front();
             self.unsent -= 1;
             request.turn(Turn::Transmitted);
@@ -429,18 +413,16 @@ impl Requests {
     /// A reply to an open call has come: whether its buffer is kept. None if it invalidated a key that is not the call's.
     pub(super) fn replied(&mut self, answered: Answered<'_>, out: &mut Queues) -> Option<bool> {
         let Answered { xid, grant, chunks, buffer, inline, invalidated } = answered;
-        let index = self.slots.index(xid);
         let request = self.slots.get_mut(xid)?;
-        let segments = self.segments.get(index);
         if let Some(key) = invalidated {
-            if !request.regions(segments).any(|(_, mine)| mine.iter().any(|segment| segment.handle == key)) {
+            if !request.has_exposed(key) {
                 return None;
             }
             request.invalidated = Some(key);
         }
         let is_wanted = request.life == Life::Sent;
         // Most calls expose nothing and have their memory back, and nothing is returned to them: they have ended.
-        let is_plain = chunks.is_none() && request.exposed.is_empty() && !inline.is_empty();
+        let is_plain = chunks.is_none() && request.apart.exposed().is_empty() && !inline.is_empty();
         if is_plain && is_wanted && request.is_settled() {
             request.turn(Turn::Ended);
             self.paid(xid, grant);
@@ -449,7 +431,7 @@ impl Requests {
             return Some(true);
         }
         let mut reply = Reply::inline(buffer, inline);
-        let (outcome, kept) = match returned(request, segments, chunks, &mut reply) {
+        let (outcome, kept) = match returned(request, chunks, &mut reply) {
             Ok(()) => (Outcome::Reply(reply), is_wanted),
             Err(why) => (Outcome::Failed(why), false),
         };
@@ -616,7 +598,7 @@ impl Requests {
         let event = match outcome {
             Outcome::Again => {
                 request.turn(Turn::Again);
-                request.exposed.clear();
+                request.apart.withdraw();
                 request.invalidated = None;
                 self.waiting.push_back(xid);
                 self.disordered = true;

@@ -2,6 +2,7 @@
 
 mod call;
 mod grouped;
+mod offered;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,20 +15,20 @@ use super::named::Named;
 use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
 use super::parts::{Parts, no_parts};
 use super::queues::Queues;
-use super::rows::Rows;
 use super::sending::Sending;
 use super::slots::Slots;
 use crate::chunk::{Fault, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
 use crate::credit::{Overrun, Responder};
 use crate::header::{Chunks, Outgoing};
 use crate::placement::Structure;
-use crate::travel::{self, Answer, Cannot, Direction, ResultItem};
+use crate::travel::{self, Answer, Cannot, ResultItem};
 use crate::v2::{self, MsgType};
 use crate::version::Version;
 use crate::xdr::List;
 
 use call::Call;
 pub(super) use call::WRITES;
+use offered::Lists;
 
 /// The calls of one direction that are being served, and the credits that were granted for them.
 #[derive(Debug)]
@@ -35,11 +36,6 @@ pub(super) struct Serving {
     slots: Slots<Call>,
     /// The keys of calls without a reply, by their XIDs.
     open: Named,
-    /// The segments that calls have offered.
-    reads: Rows<v2::ReadSegment>,
-    writes: Rows<v2::Segment>,
-    /// What calls of rtrext-02 direct about their results.
-    directions: Rows<Direction>,
     limits: Limits,
     replies: VecDeque<u32>,
     /// Messages that those answer, but for the ones that go again.
@@ -107,9 +103,6 @@ impl Serving {
         Self {
             slots: Slots::new(places, seed),
             open: Named::new(seed),
-            reads: Rows::new(places),
-            writes: Rows::new(places),
-            directions: Rows::new(places),
             limits,
             replies: VecDeque::new(),
             answering: 0,
@@ -199,9 +192,6 @@ impl Serving {
             return Err(why);
         }
         let reading = call.life == Service::Reading;
-        if let Some(chunks) = arrival.chunks {
-            self.store(key, chunks);
-        }
         self.list(key, xid);
         let (call, buffer, octets) = (Served(key), arrival.buffer, arrival.inline.clone().unwrap_or_default());
         if reading {
@@ -217,23 +207,10 @@ impl Serving {
         self.open.insert(self.slots.index(key), key, xid);
     }
 
-    /// Keeps the segments that a call offers.
-    fn store(&mut self, key: u32, chunks: &Chunks<'_>) {
-        let place = self.slots.index(key);
-        let reads = chunks.reads().iter();
-        let read = |segment: ReadSegment| v2::ReadSegment { position: segment.position, target: segment.target.into() };
-        self.reads.clear(place);
-        self.reads.extend(place, reads.map(read));
-        let chunks = chunks.writes(&self.limits).chain(chunks.reply(&self.limits).transpose());
-        self.writes.clear(place);
-        self.writes.extend(place, chunks.flatten().flat_map(|chunk| chunk.segments()).map(v2::Segment::from));
-    }
-
     /// How a call is put together.
     pub(super) fn pieces(&self, served: Served) -> Option<Pieces<'_>> {
         let call = self.slots.get(served.0)?;
-        let reads = self.reads.get(self.place(served)).get(..usize::from(call.reads))?;
-        let reads = List::from(reads).into();
+        let reads = List::from(call.offered.reads()).into();
         let plan = match &call.inline {
             Some(inline) => ReadPlan::inline(reads, inline.len(), &self.limits),
             None => ReadPlan::long(reads, &self.limits),
@@ -264,16 +241,13 @@ impl Serving {
         results: &[ResultItem],
         terms: Terms<'_>,
     ) -> Option<Result<(), Cannot>> {
-        let place = self.place(served);
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
         if call.reserve.is_some() {
             return self.reply_grouped(served, length, results, terms);
         }
-        let segments = self.writes.get_mut(place);
         let mut capacities = ArrayVec::<Option<u32>, WRITES>::new();
         let mut reply_chunk = None;
-        let offered = call.has_offered().then(|| call.chunks(segments));
-        for (count, mine) in offered.into_iter().flatten() {
+        for (count, mine) in call.offered.chunks() {
             let chunk = WriteChunk::v2(mine.into(), &self.limits).ok().map(|chunk| chunk.capacity());
             match count {
                 Some(_) => capacities.push(chunk.filter(|_| !mine.is_empty())),
@@ -292,9 +266,7 @@ impl Serving {
         match travel::reply(&answer) {
             Ok(way) => {
                 call.answer.way = way;
-                if call.has_offered() {
-                    call.fill(segments);
-                }
+                call.fill();
                 call.step(Step::Replied);
                 self.answering += call.parts;
                 self.replies.push_back(served.0);
@@ -332,7 +304,6 @@ impl Serving {
         terms: impl Fn(Version) -> Terms<'a>,
     ) -> Option<Transmit> {
         let key = *self.replies.front()?;
-        let place = self.slots.index(key);
         let with_sends = self.slots.len() - self.open.len();
         let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
             self.replies.pop_front();
@@ -347,7 +318,7 @@ impl Serving {
             return self.transmit_group(key, terms, (until, sending?), buffer);
         }
         let credits = self.credits.next(call.asked);
-        let header = write(call, self.writes.get(place), credits, buffer)?;
+        let header = write(call, credits, buffer)?;
         let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
         let (asked, parts, again, inline) = (call.asked, call.parts, call.again, call.answer.inline());
         call.step(Step::Transmitted);
@@ -375,14 +346,12 @@ impl Serving {
     /// Whether its call has offered memory for a reply.
     #[inline]
     pub(super) fn has_writes(&self, served: Served) -> bool {
-        self.slots.get(served.0).is_some_and(|call| call.has_offered())
+        self.slots.get(served.0).is_some_and(|call| call.offered.has_memory())
     }
 
     /// What is written of a reply before it is sent.
     pub(super) fn writes(&self, served: Served) -> impl Iterator<Item = Write> + use<'_> {
-        let segments = self.writes.get(self.place(served));
-        let offering = self.slots.get(served.0).filter(|call| call.has_offered());
-        offering.into_iter().flat_map(move |call| call.writes(segments))
+        self.slots.get(served.0).into_iter().flat_map(Call::writes)
     }
 
     /// The Send of a reply has given back its memory: whether its call has ended with that.
@@ -434,30 +403,36 @@ fn offered(chunks: &Chunks<'_>, inline: Option<&Range<u32>>, limits: &Limits, ca
         None => ReadPlan::long(reads, limits)?,
     };
     call.length = plan.len();
-    // No more than the limit, which is checked.
-    call.reads = u16::try_from(reads.len()).map_err(|_| Fault::TooManySegments)?;
     call.life = if plan.is_inline() { Service::Given } else { Service::Reading };
-    let mut count = |chunk: &WriteChunk<'_>| {
-        call.keys.add(chunk.segments().map(|segment| segment.handle));
-        u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)
-    };
-    let mut total = 0;
+    let lists = call.offered.fill();
     for chunk in chunks.writes(limits) {
-        let segments = count(&chunk?)?;
-        total += u32::from(segments);
-        call.writes.try_push(segments).map_err(|_| Fault::TooManySegments)?;
+        let chunk = chunk?;
+        lists.count(chunk.len())?;
+        keep(&chunk, limits, lists)?;
     }
     if let Some(chunk) = chunks.reply(limits)? {
-        let segments = count(&chunk)?;
-        total += u32::from(segments);
-        call.reply = Some(segments);
+        // No more than the limit, which is checked.
+        lists.reply = Some(u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)?);
+        keep(&chunk, limits, lists)?;
     }
-    call.keys.add(reads.iter().map(|segment| segment.target.handle));
-    if total > limits.segments { Err(Fault::TooManySegments) } else { Ok(()) }
+    let read = |segment: ReadSegment| v2::ReadSegment { position: segment.position, target: segment.target.into() };
+    lists.reads.extend(reads.iter().map(read));
+    call.keys.add(lists.segments.iter().map(|segment| segment.handle));
+    call.keys.add(lists.reads.iter().map(|segment| segment.target.handle));
+    Ok(())
+}
+
+/// Keeps the segments of a chunk, unless they are too many together with those before.
+fn keep(chunk: &WriteChunk<'_>, limits: &Limits, lists: &mut Lists) -> Result<(), Fault> {
+    if lists.segments.len() + chunk.len() > limits.segments as usize {
+        return Err(Fault::TooManySegments);
+    }
+    lists.segments.extend(chunk.segments().map(v2::Segment::from));
+    Ok(())
 }
 
 /// Writes the header of a reply, with the chunks that it returns; none if the buffer is too small.
-fn write(call: &Call, segments: &[v2::Segment], credits: u32, buffer: &mut [u8]) -> Option<usize> {
+fn write(call: &Call, credits: u32, buffer: &mut [u8]) -> Option<usize> {
     let mut header = Outgoing {
         xid: call.xid,
         version: call.version,
@@ -466,11 +441,11 @@ fn write(call: &Call, segments: &[v2::Segment], credits: u32, buffer: &mut [u8])
         long: call.answer.way.long,
         ..Outgoing::EMPTY
     };
-    if !call.has_offered() || call.reserve.is_some() {
+    if !call.offered.has_memory() || call.reserve.is_some() {
         return header.write(buffer).ok();
     }
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, WRITES>::new();
-    for (number, mine) in call.chunks(segments) {
+    for (number, mine) in call.offered.chunks() {
         match number {
             Some(_) => writes.push(v2::WriteChunk { target: mine.into() }),
             None => header.reply = Some(mine),

@@ -31,7 +31,8 @@ use crate::version::{Event as Turn, Memory, Version};
 /// A session with one peer, over one connection after the other. See the [module](super).
 #[derive(Debug)]
 pub struct Session {
-    config: Config,
+    // On the heap: what each call needs of it, the link has.
+    config: Box<Config>,
     stage: Stage,
     link: Link,
     requests: Requests,
@@ -188,7 +189,7 @@ impl Session {
             retry_at: 0,
             delay: config.retry,
             own_xid: !seed,
-            config,
+            config: Box::new(config),
         };
         session.maintain(0);
         Ok(session)
@@ -356,7 +357,7 @@ impl Session {
     pub fn reply(&mut self, call: Served, length: u32, results: &[ResultItem]) -> Result<(), ReplyError> {
         let version = self.serving.version(call).ok_or(ReplyError::Ended)?;
         let groups = self.extension.as_ref().and_then(|extension| extension.replies());
-        let terms = Terms { groups, ..self.link.replies(&self.config, version) };
+        let terms = Terms { groups, ..self.link.replies(version) };
         match self.serving.reply(call, length, results, terms) {
             None => Err(ReplyError::Ended),
             Some(Ok(())) => Ok(()),
@@ -575,7 +576,7 @@ impl Session {
     /// Whether there is no connection, should be one, and can be one. What was begun before a drain is still to be done.
     pub(super) fn wants_connection(&self) -> bool {
         let wanted = self.requests.has_waiting() || (self.keep && !self.draining);
-        self.config.role == Role::Client && self.stage == Stage::Down && wanted && self.is_settled()
+        self.stage == Stage::Down && self.config.role == Role::Client && wanted && self.is_settled()
     }
 
     /// Whether no memory belongs to a connection that is gone.

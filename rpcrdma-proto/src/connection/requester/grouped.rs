@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 
 use super::request::{Outcome, Request};
 use super::{Requests, Turn};
-use crate::chunk::{self, Fault, Segment};
+use crate::chunk::{self, Fault};
 use crate::connection::config::SEGMENTS;
 use crate::connection::headers::write as write_header;
 use crate::connection::life::Life;
@@ -45,19 +45,14 @@ impl Request {
         self.grouped().map_or(0, |grouped| grouped.reserve)
     }
 
-    /// The segments of its place, if they are its own: where it exposes nothing they are of an earlier call.
-    fn own<'a>(&self, segments: &'a [Segment]) -> &'a [Segment] {
-        if self.exposed.is_empty() { &[] } else { segments }
-    }
-
     /// Its items that are in a set.
     fn chosen(&self, set: u8) -> ArrayVec<Item, APART> {
-        let items = self.items.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        let items = self.apart.items().iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         items.map(|(_, item)| *item).take(APART).collect()
     }
 
     /// How it is laid, with the segments that were exposed; none if it takes other than was planned.
-    fn laid(&self, segments: &[Segment], groups: &Groups) -> Option<Laid> {
+    fn laid(&self, groups: &Groups) -> Option<Laid> {
         let grouped = self.grouped()?;
         let (apart, placed) = (self.chosen(grouped.placed | grouped.read), self.chosen(grouped.placed));
         let octets: u32 = apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
@@ -67,10 +62,10 @@ impl Request {
             send: grouped.send.into(),
             explicit: grouped.explicit.into(),
             directed: grouped.directed.count_ones(),
-            sets: travel::result_sets(&self.results, grouped.directed),
+            sets: travel::result_sets(self.apart.results(), grouped.directed),
             by_size: grouped.by_size.is_some(),
             read: grouped.read.into(),
-            segments: segments.len() as u64,
+            segments: self.apart.segments().len() as u64,
         };
         let fixed = told.octets()?;
         let (header, count) = headers::opener(&groups.theirs, fixed, stream, &lengths, grouped.count)?;
@@ -78,8 +73,8 @@ impl Request {
     }
 
     /// Whether a call whose memory is exposed goes as it was planned.
-    pub(super) fn is_laid(&self, segments: &[Segment], link: &Link<'_>) -> bool {
-        link.groups.is_some_and(|groups| self.laid(segments, groups).is_some())
+    pub(super) fn is_laid(&self, link: &Link<'_>) -> bool {
+        link.groups.is_some_and(|groups| self.laid(groups).is_some())
     }
 }
 
@@ -125,8 +120,7 @@ impl Requests {
     // spec: rtr-4.2-a, rtr-9.1-e
     fn begin_group(&self, xid: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<Sending> {
         let (request, groups) = (self.slots.get(xid)?, link.groups?);
-        let segments = request.own(self.segments.get(self.slots.index(xid)));
-        let laid = request.laid(segments, groups)?;
+        let laid = request.laid(groups)?;
         let outline = Outline {
             what: Sent::Call { xid },
             xid,
@@ -138,7 +132,7 @@ impl Requests {
         };
         let count = request.messages();
         let sending = Sending::new(outline, laid.header, count, laid.apart, laid.placed);
-        let written = write(request, segments, &sending, buffer)?;
+        let written = write(request, &sending, buffer)?;
         debug_assert_eq!(written, laid.header as usize, "what was planned is what is written");
         (written == laid.header as usize).then_some(sending)
     }
@@ -153,11 +147,9 @@ impl Requests {
         mut message: Box<Gathered>,
         out: &mut Queues,
     ) -> Result<(), (Box<Gathered>, bool)> {
-        let index = self.slots.index(xid);
         let Some(request) = self.slots.get_mut(xid) else { return Err((message, false)) };
-        let segments = request.own(self.segments.get(index));
         if let Some(key) = invalidated {
-            if !segments.iter().any(|segment| segment.handle == key) {
+            if !request.has_exposed(key) {
                 return Err((message, true));
             }
             request.invalidated = Some(key);
@@ -170,7 +162,7 @@ impl Requests {
             gathered: None,
         };
         let kept = request.life == Life::Sent;
-        match returned(request, segments, &mut message, &mut reply) {
+        match returned(request, &mut message, &mut reply) {
             Ok(()) if kept => {
                 reply.gathered = Some(message);
                 self.answered(xid, Some(grant), Outcome::Reply(reply), out);
@@ -269,7 +261,7 @@ impl Directions<'_> {
 /// Writes the header of a call; none if the buffer is too small, or it has more parts than there is room for.
 // spec: rtr-3.3-c, rtr-4.2-b, rtr-4.3-i, rtr-5.2-e, rtr-7.1-g, rtr-7.1-h, rtr-7.4-a, rtr-7.4-q, rtr-7.4-z, rtr-9.2-a
 // spec: rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
-fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mut [u8]) -> Option<usize> {
+fn write(request: &Request, sending: &Sending, buffer: &mut [u8]) -> Option<usize> {
     let grouped = request.grouped()?;
     let lengths: ArrayVec<u32, APART> = sending.placed.iter().map(|item| item.length).collect();
     let stream: u32 = sending.apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
@@ -283,11 +275,11 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
     };
     let targets = headers::Targets::of(layout, sending.count)?;
     let wire: ArrayVec<v2::Segment, SEGMENTS> =
-        segments.iter().take(SEGMENTS).copied().map(v2::Segment::from).collect();
+        request.apart.segments().iter().take(SEGMENTS).copied().map(v2::Segment::from).collect();
     let (mut items, mut directions) = (ArrayVec::<Mitem<'_>, APART>::new(), Directions::default());
     let mut regions = request.regions(&wire);
     let mut placed = 0;
-    for (at, item) in request.items.iter().enumerate() {
+    for (at, item) in request.apart.items().iter().enumerate() {
         let r#where = if grouped.placed >> at & 1 == 1 {
             placed += 1;
             Loc::Tbsn(LocTbsn { offset: 0, bsnum: targets.of_item(placed - 1).into() })
@@ -299,7 +291,7 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
         };
         items.try_push(Mitem { disp: item.position, length: item.length, r#where }).ok()?;
     }
-    for (at, result) in request.results.iter().enumerate().filter(|(at, _)| grouped.directed >> at & 1 == 1) {
+    for (at, result) in request.apart.results().iter().enumerate().filter(|(at, _)| grouped.directed >> at & 1 == 1) {
         let send = grouped.send >> at & 1 == 1;
         let memory = if grouped.explicit >> at & 1 == 1 { Some(regions.next()?.1) } else { None };
         let loc = match (memory, send, grouped.by_size) {
@@ -326,14 +318,15 @@ fn write(request: &Request, segments: &[Segment], sending: &Sending, buffer: &mu
 /// Holds what a reply says of each result against what was directed (rtrext-02, table 2), and takes over the lengths of those
 /// that were written. All memory that was exposed is fenced, whatever became of it.
 // spec: rtr-7.4-h, rtr-7.4-j, rtr-7.4-k, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
-fn returned(request: &Request, segments: &[Segment], message: &mut Gathered, reply: &mut Reply) -> Result<(), Failure> {
+fn returned(request: &Request, message: &mut Gathered, reply: &mut Reply) -> Result<(), Failure> {
     let not_so = Failure::Reply(Fault::NotAsOffered);
     let grouped = request.grouped();
     let (send, explicit, directed) =
         grouped.map_or((0, 0, 0), |grouped| (grouped.send, grouped.explicit, grouped.directed));
     let mut items = message.items.iter_mut();
-    let mut regions = request.regions(segments).filter(|(region, _)| matches!(region, Region::Result(_)));
-    for (at, result) in request.results.iter().enumerate() {
+    let mut regions =
+        request.regions(request.apart.segments()).filter(|(region, _)| matches!(region, Region::Result(_)));
+    for (at, result) in request.apart.results().iter().enumerate() {
         let directed = directed >> at & 1 == 1;
         let (send, explicit) = (send >> at & 1 == 1, explicit >> at & 1 == 1);
         let mut octets = 0;

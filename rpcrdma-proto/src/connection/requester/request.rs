@@ -1,14 +1,12 @@
 //! One call of ours.
 
-use arrayvec::ArrayVec;
-
-use crate::chunk::Segment;
+use super::apart::Apart;
 use crate::connection::life::{Life, Turn};
 use crate::connection::output::{Exposure, Failure, Region, Reply};
 use crate::connection::parts::{Parts, no_parts, octets, parts};
 use crate::connection::slots::Tenant;
 use crate::credit::Credit;
-use crate::travel::{Call, ITEMS, Item, Link, RESULTS, Travel, Wanted, Way};
+use crate::travel::{Call, ITEMS, Link, RESULTS, Travel, Way};
 
 /// Regions of one call: its items or the whole of it, its results, and its reply.
 pub(super) const REGIONS: usize = ITEMS + RESULTS + 2;
@@ -28,11 +26,8 @@ pub(super) struct Request {
     pub(super) length: u32,
     pub(super) largest_reply: u32,
     pub(super) reducible: bool,
-    pub(super) items: ArrayVec<Item, ITEMS>,
-    pub(super) results: ArrayVec<Wanted, RESULTS>,
+    pub(super) apart: Apart,
     pub(super) travel: Travel,
-    /// The segments of each region that is exposed, counted.
-    pub(super) exposed: ArrayVec<u16, REGIONS>,
     pub(super) invalidated: Option<u32>,
     /// Whether it goes without rtrext-02: it was reported broken, or its operation unknown.
     pub(super) by_base_means: bool,
@@ -76,10 +71,8 @@ impl Tenant for Request {
         length: 0,
         largest_reply: 0,
         reducible: false,
-        items: ArrayVec::new_const(),
-        results: ArrayVec::new_const(),
+        apart: Apart::NOTHING,
         travel: NO_TRAVEL,
-        exposed: ArrayVec::new_const(),
         invalidated: None,
         by_base_means: false,
         stale_errors: 0,
@@ -102,10 +95,8 @@ impl Request {
             length,
             largest_reply,
             reducible,
-            items,
-            results,
+            apart,
             travel,
-            exposed,
             invalidated,
             by_base_means,
             stale_errors,
@@ -113,11 +104,7 @@ impl Request {
         } = self;
         (*life, *its_kind, *its_age, *its_deadline) = (Life::Waiting, kind, age, deadline);
         (*length, *largest_reply, *reducible) = (call.length, call.largest_reply, call.reducible);
-        items.clear();
-        items.extend(call.items.iter().copied().take(ITEMS));
-        results.clear();
-        results.extend(call.results.iter().copied().take(RESULTS));
-        exposed.clear();
+        apart.begin(call.items, call.results);
         (*travel, *credit, *invalidated, *outcome) = (NO_TRAVEL, None, None, Outcome::None);
         (*sending, *live, *by_base_means, *stale_errors) = (false, false, false, 0);
     }
@@ -125,9 +112,9 @@ impl Request {
     pub(super) fn as_call(&self) -> Call<'_> {
         Call {
             length: self.length,
-            items: &self.items,
+            items: self.apart.items(),
             largest_reply: self.largest_reply,
-            results: &self.results,
+            results: self.apart.results(),
             reducible: self.reducible,
         }
     }
@@ -156,9 +143,9 @@ impl Request {
             _ if self.travel.writes => u64::MAX,
             _ => 0,
         };
-        let items = self.items.iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
+        let items = self.apart.items().iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
         let items = items.map(|(at, item)| Exposure { region: Region::Item(at), length: item.length });
-        let results = self.results.iter().enumerate().filter(move |(at, _)| written >> at & 1 == 1);
+        let results = self.apart.results().iter().enumerate().filter(move |(at, _)| written >> at & 1 == 1);
         let results = results.map(|(at, result)| Exposure { region: Region::Result(at), length: result.most });
         let reply = self.travel.reply_chunk.map(|length| Exposure { region: Region::Reply, length });
         whole.into_iter().chain(items).chain(results).chain(reply)
@@ -168,18 +155,23 @@ impl Request {
     pub(super) fn regions<'a, S>(&'a self, segments: &'a [S]) -> impl Iterator<Item = (Region, &'a [S])> + use<'a, S> {
         let mut rest = segments;
         // Counted first: most calls have nothing exposed.
-        self.exposed.iter().zip(self.exposures()).map(move |(count, exposure)| {
+        self.apart.exposed().iter().zip(self.exposures()).map(move |(count, exposure)| {
             let (mine, after) = rest.split_at_checked(usize::from(*count)).unwrap_or((rest, &[]));
             rest = after;
             (exposure.region, mine)
         })
     }
 
+    /// Whether a key is of what is exposed for it.
+    pub(super) fn has_exposed(&self, key: u32) -> bool {
+        self.apart.segments().iter().any(|segment| segment.handle == key)
+    }
+
     /// Which octets of the call follow the header.
     pub(super) fn parts(&self) -> Parts<'_> {
         match self.travel.call {
             Way::Inline => parts(self.length, &[], 0),
-            Way::Reduced(moved) => parts(self.length, &self.items, moved),
+            Way::Reduced(moved) => parts(self.length, self.apart.items(), moved),
             Way::Long | Way::Grouped(_) => no_parts(),
         }
     }
@@ -204,8 +196,8 @@ impl Request {
     }
 
     /// Octets that the header of its reply takes, which returns the segments that were exposed for it.
-    pub(super) fn reply_header(&self, link: &Link<'_>, segments: &[Segment]) -> u32 {
-        let lists = self.regions(segments).map(|(region, segments)| {
+    pub(super) fn reply_header(&self, link: &Link<'_>) -> u32 {
+        let lists = self.regions(self.apart.segments()).map(|(region, segments)| {
             let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
             match region {
                 Region::Item(_) | Region::Call => 0,
@@ -217,11 +209,11 @@ impl Request {
     }
 
     /// Octets that its header takes, with the segments that were exposed.
-    pub(super) fn header(&self, link: &Link<'_>, segments: &[Segment]) -> u32 {
-        if self.exposed.is_empty() {
+    pub(super) fn header(&self, link: &Link<'_>) -> u32 {
+        if self.apart.exposed().is_empty() {
             return link.version.header();
         }
-        let lists = self.regions(segments).map(|(region, segments)| {
+        let lists = self.regions(self.apart.segments()).map(|(region, segments)| {
             let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
             match region {
                 Region::Item(_) | Region::Call => count.saturating_mul(24),

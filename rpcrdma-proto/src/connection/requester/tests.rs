@@ -55,7 +55,7 @@ fn a_header_has_what_was_exposed() {
             let xid = requests.call(Kind::Rpc, call, NEVER, |_| false).unwrap();
             requests.admit(&link, None, &mut out);
             let regions = exposed(&mut requests, xid, &link, &mut out);
-            let counted = requests.slots.get(xid).unwrap().header(&link, requests.segments.get(0));
+            let counted = requests.slots.get(xid).unwrap().header(&link);
             let mut octets = [0; 1024];
             let sent = requests.transmit(&mut octets, &link, None, &mut out).unwrap();
             assert_eq!(sent.header, counted as usize);
@@ -107,7 +107,6 @@ fn segments_are_of_one_call() {
         requests.exposed(*xid, core::iter::once(region.as_slice()), &link, &mut out);
     }
     for (xid, region) in calls.iter().zip(&mine) {
-        let at = requests.slots.index(*xid);
-        assert_eq!(requests.segments.get(at), region);
+        assert_eq!(requests.slots.get(*xid).unwrap().apart.segments(), region);
     }
 }

@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
+use super::offered::{Lists, Offered};
 use crate::chunk::Segment;
 use crate::connection::life::{Service, Step};
 use crate::connection::output::{Buffer, Message, Write};
@@ -30,12 +31,7 @@ pub(super) struct Call {
     pub(super) inline: Option<Range<u32>>,
     /// Octets of the whole call.
     pub(super) length: u32,
-    /// Segments of its Read list.
-    pub(super) reads: u16,
-    /// Segments of each of its Write chunks.
-    pub(super) writes: ArrayVec<u16, WRITES>,
-    /// Segments of its Reply chunk.
-    pub(super) reply: Option<u16>,
+    pub(super) offered: Offered,
     pub(super) keys: Keys,
     /// Transmissions in which it came.
     pub(super) parts: u32,
@@ -137,9 +133,7 @@ impl Tenant for Call {
         buffer: Buffer(0),
         inline: None,
         length: 0,
-        reads: 0,
-        writes: ArrayVec::new_const(),
-        reply: None,
+        offered: Offered::NOTHING,
         keys: Keys::None,
         parts: 1,
         reserve: None,
@@ -166,9 +160,7 @@ impl Call {
             buffer: its_buffer,
             inline,
             length,
-            reads,
-            writes,
-            reply,
+            offered,
             keys,
             parts,
             reserve,
@@ -178,8 +170,8 @@ impl Call {
         } = self;
         (*life, *its_xid, *its_version, *its_asked, *its_buffer) = (Service::Given, xid, version, asked, buffer);
         *length = octets.as_ref().map_or(0, |octets| octets.end - octets.start);
-        (*inline, *reads, *reply, *keys) = (octets, 0, None, Keys::None);
-        writes.clear();
+        (*inline, *keys) = (octets, Keys::None);
+        offered.begin();
         (*parts, *reserve, *keeps, *again) = (1, None, false, false);
         answer.begin(0, &[]);
     }
@@ -198,40 +190,29 @@ impl Call {
     /// Where its octets are.
     pub(super) fn message(&self) -> Message {
         match &self.inline {
-            Some(octets) if self.reads == 0 => Message::Inline { buffer: self.buffer, octets: octets.clone() },
+            Some(octets) if self.offered.reads().is_empty() => {
+                Message::Inline { buffer: self.buffer, octets: octets.clone() }
+            }
             _ => Message::Placed { length: self.length },
         }
     }
 
-    /// Whether it has offered memory for its reply.
-    pub(super) fn has_offered(&self) -> bool {
-        !self.writes.is_empty() || self.reply.is_some()
-    }
-
     /// Octets of its reply's header, which returns all that was offered.
     pub(super) fn header(&self) -> u32 {
-        let writes = self.writes.iter().map(|count| 8 + 16 * u32::from(*count)).sum::<u32>();
-        self.version.header() + writes + self.reply.map_or(0, |count| 4 + 16 * u32::from(count))
-    }
-
-    /// Its Write chunks, each with its number, then its Reply chunk.
-    pub(super) fn chunks<'a>(
-        &'a self,
-        segments: &'a [v2::Segment],
-    ) -> impl Iterator<Item = (Option<usize>, &'a [v2::Segment])> + use<'a> {
-        let writes = self.writes.iter().enumerate().map(|(at, count)| (Some(at), *count));
-        let mut rest = segments;
-        writes.chain(self.reply.map(|count| (None, count))).map(move |(at, count)| {
-            let (mine, after) = rest.split_at_checked(usize::from(count)).unwrap_or((rest, &[]));
-            rest = after;
-            (at, mine)
-        })
+        let octets = |(number, mine): (Option<usize>, &[v2::Segment])| {
+            // No more than a call may have, of 16 bits.
+            let segments = 16 * u32::try_from(mine.len()).unwrap_or(u32::MAX / 16);
+            segments + if number.is_some() { 8 } else { 4 }
+        };
+        self.version.header() + self.offered.chunks().map(octets).sum::<u32>()
     }
 
     /// Makes the segments that were offered those that are returned: each with the octets that the reply fills.
     // spec: xc3-3.1-f, xc2-3.1-f
     #[inline]
-    pub(super) fn fill(&self, segments: &mut [v2::Segment]) {
+    pub(super) fn fill(&mut self) {
+        let Self { offered, answer, .. } = self;
+        let Some(Lists { segments, writes, reply, .. }) = offered.lists_mut() else { return };
         let mut rest = segments.iter_mut();
         let mut fill = |count: u16, octets: u32| {
             let mut left = octets;
@@ -240,20 +221,20 @@ impl Call {
                 left -= segment.length;
             }
         };
-        for (at, count) in self.writes.iter().enumerate() {
-            let moved = self.answer.moved().find(|(moved, _)| *moved == at);
+        for (at, count) in writes.iter().enumerate() {
+            let moved = answer.moved().find(|(moved, _)| *moved == at);
             fill(*count, moved.map_or(0, |(_, item)| item.length));
         }
-        if let Some(count) = self.reply {
-            let octets = self.answer.left().map(|range| range.end - range.start).sum();
-            fill(count, if self.answer.way.long { octets } else { 0 });
+        if let Some(count) = *reply {
+            let octets = answer.left().map(|range| range.end - range.start).sum();
+            fill(count, if answer.way.long { octets } else { 0 });
         }
     }
 
     /// What of the reply is written, and where to, once the segments are filled.
-    pub(super) fn writes<'a>(&'a self, segments: &'a [v2::Segment]) -> impl Iterator<Item = Write> + use<'a> {
+    pub(super) fn writes(&self) -> impl Iterator<Item = Write> {
         let long = self.answer.way.long;
-        self.chunks(segments).flat_map(move |(at, mine)| {
+        self.offered.chunks().flat_map(move |(at, mine)| {
             let result = self.answer.moved().find(|(moved, _)| at == Some(*moved));
             let result = result.map(|(_, item)| item.position..item.position.saturating_add(item.length));
             let rest = self.answer.left().filter(move |_| at.is_none() && long);

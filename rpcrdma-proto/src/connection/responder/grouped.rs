@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 
 use super::call::Call;
 use super::{Serving, Terms, Unserved};
-use crate::chunk::{Fault, Segment};
+use crate::chunk::Fault;
 use crate::connection::arriving::Group;
 use crate::connection::headers::write as write_header;
 use crate::connection::life::{Service, Step};
@@ -46,12 +46,6 @@ impl Serving {
             return Err((fault.into(), message));
         }
         let (xid, reading) = (call.xid, call.life == Service::Reading);
-        let place = self.slots.index(key);
-        self.directions.clear(place);
-        self.directions.extend(place, group.asks.directions.iter().copied());
-        self.writes.clear(place);
-        self.writes.extend(place, group.asks.segments.drain(..));
-        self.reads.clear(place);
         self.list(key, xid);
         let call = Served(key);
         if reading {
@@ -71,9 +65,8 @@ impl Serving {
         results: &[ResultItem],
         terms: Terms<'_>,
     ) -> Option<Result<(), Cannot>> {
-        let place = self.place(served);
         let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
-        let directions = self.directions.get(place);
+        let directions = call.offered.directions();
         let matched = Matched::of(results, directions, call.length);
         call.answer.begin(length, results);
         let results = &call.answer.results;
@@ -93,7 +86,7 @@ impl Serving {
         };
         let moved = group.map_or(0, |group| group.written.into());
         (call.answer.way, call.answer.group) = (Return { moved, long: false }, group);
-        call.fill(self.writes.get_mut(place));
+        call.fill();
         call.step(Step::Replied);
         self.answering += call.parts;
         self.replies.push_back(served.0);
@@ -105,7 +98,6 @@ impl Serving {
     fn begin_group(&self, key: u32, terms: Terms<'_>, buffer: &mut [u8]) -> Option<Sending> {
         let (call, (theirs, _)) = (self.slots.get(key)?, terms.groups?);
         let group = call.answer.group?;
-        let place = self.slots.index(key);
         let outline = Outline {
             what: Sent::Reply { call: Served(key) },
             xid: call.xid,
@@ -117,54 +109,8 @@ impl Serving {
         };
         let (apart, placed) = (call.answer.chosen(group.placed | group.written), call.answer.chosen(group.placed));
         let sending = Sending::new(outline, group.header, group.count, apart, placed);
-        let written = self.write_group(call, place, group, &sending, buffer)?;
+        let written = write_group(call, group, &sending, buffer)?;
         (written == group.header as usize).then_some(sending)
-    }
-
-    // spec: rtr-6.2-m, rtr-6.2-n, rtr-6.2-o, rtr-6.2-v, rtr-6.2-w, rtr-6.2-x, rtr-6.2-y, rtr-7.1-g, rtr-7.4-h
-    // spec: rtr-7.4-x, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
-    fn write_group(
-        &self,
-        call: &Call,
-        place: usize,
-        group: GroupReturn,
-        sending: &Sending,
-        buffer: &mut [u8],
-    ) -> Option<usize> {
-        let lengths: ArrayVec<u32, APART> = sending.placed.iter().map(|item| item.length).collect();
-        let apart: u32 = sending.apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
-        let layout = Layout {
-            structure: &sending.structure,
-            opener: sending.header,
-            header: headers::MORE,
-            stream: sending.length.saturating_sub(apart),
-            items: &lengths,
-        };
-        let targets = headers::Targets::of(layout, sending.count)?;
-        let mut chunks = call.chunks(self.writes.get(place));
-        let mut items = ArrayVec::<Mitem<'_>, { super::WRITES }>::new();
-        let mut placed = 0;
-        for at in 0..self.directions.get(place).len() {
-            let (_, memory) = chunks.next()?;
-            let result = group.matched.result(at);
-            let item = match result.and_then(|number| Some((number, call.answer.results.get(number)?))) {
-                None => Mitem { disp: 0, length: 0, r#where: Loc::Noitem },
-                Some((number, result)) => {
-                    let r#where = if group.placed >> number & 1 == 1 {
-                        placed += 1;
-                        Loc::Tbsn(LocTbsn { offset: 0, bsnum: targets.of_item(placed - 1).into() })
-                    } else if group.written >> number & 1 == 1 {
-                        Loc::Exrw(memory.into())
-                    } else {
-                        Loc::Tooshort
-                    };
-                    Mitem { disp: result.position, length: result.length, r#where }
-                }
-            };
-            items.try_push(item).ok()?;
-        }
-        let info = Resp { dp: items.as_slice().into(), count: sending.count, pslen: sending.section() };
-        write_header(buffer, call.xid, sending.credits, (ROPT_XMTRESP, MsgType::Reply), &info)
     }
 
     /// The peer reports the reply to this call broken: it goes again without rtrext-02, if it is kept and fits (decision D23).
@@ -255,12 +201,11 @@ impl Serving {
     /// call, if there is no way any more.
     pub(in crate::connection) fn stranded<'a>(&mut self, terms: impl Fn(Version) -> Terms<'a>) -> Option<Served> {
         let key = *self.replies.front()?;
-        let place = self.slots.index(key);
         let call = self.slots.get_mut(key).filter(|call| call.life == Service::Replying)?;
         let (before, reserve) = (call.answer.group?, call.reserve?);
         let laid = terms(call.version).groups.and_then(|(theirs, most)| {
             let (length, results) = (call.answer.length, call.answer.results.as_slice());
-            let (directions, most) = (self.directions.get(place), reserve.max(1).min(most));
+            let (directions, most) = (call.offered.directions(), reserve.max(1).min(most));
             let answer = GroupAnswer { length, results, directions, matched: before.matched, theirs, most };
             travel::group_laid(&answer, before.placed.into(), before.written.into())
         });
@@ -296,19 +241,61 @@ impl Serving {
     }
 }
 
+/// Writes the header of the first transmission of a reply.
+// spec: rtr-6.2-m, rtr-6.2-n, rtr-6.2-o, rtr-6.2-v, rtr-6.2-w, rtr-6.2-x, rtr-6.2-y, rtr-7.1-g, rtr-7.4-h
+// spec: rtr-7.4-x, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
+fn write_group(call: &Call, group: GroupReturn, sending: &Sending, buffer: &mut [u8]) -> Option<usize> {
+    let lengths: ArrayVec<u32, APART> = sending.placed.iter().map(|item| item.length).collect();
+    let apart: u32 = sending.apart.iter().map(|item| item.length.next_multiple_of(4)).sum();
+    let layout = Layout {
+        structure: &sending.structure,
+        opener: sending.header,
+        header: headers::MORE,
+        stream: sending.length.saturating_sub(apart),
+        items: &lengths,
+    };
+    let targets = headers::Targets::of(layout, sending.count)?;
+    let mut chunks = call.offered.chunks();
+    let mut items = ArrayVec::<Mitem<'_>, { super::WRITES }>::new();
+    let mut placed = 0;
+    for at in 0..call.offered.directions().len() {
+        let (_, memory) = chunks.next()?;
+        let result = group.matched.result(at);
+        let item = match result.and_then(|number| Some((number, call.answer.results.get(number)?))) {
+            None => Mitem { disp: 0, length: 0, r#where: Loc::Noitem },
+            Some((number, result)) => {
+                let r#where = if group.placed >> number & 1 == 1 {
+                    placed += 1;
+                    Loc::Tbsn(LocTbsn { offset: 0, bsnum: targets.of_item(placed - 1).into() })
+                } else if group.written >> number & 1 == 1 {
+                    Loc::Exrw(memory.into())
+                } else {
+                    Loc::Tooshort
+                };
+                Mitem { disp: result.position, length: result.length, r#where }
+            }
+        };
+        items.try_push(item).ok()?;
+    }
+    let info = Resp { dp: items.as_slice().into(), count: sending.count, pslen: sending.section() };
+    write_header(buffer, call.xid, sending.credits, (ROPT_XMTRESP, MsgType::Reply), &info)
+}
+
 impl Call {
     /// A call in transmissions comes.
-    fn gathered(&mut self, group: &Group, message: &Gathered) -> Result<(), Fault> {
+    fn gathered(&mut self, group: &mut Group, message: &Gathered) -> Result<(), Fault> {
         let buffer = message.buffers.first().ok_or(Fault::NoPayload)?.buffer;
         self.begin((group.xid, Version::Two, group.credits), buffer, None);
         self.life = if message.has_reads() { Service::Reading } else { Service::Given };
         (self.parts, self.reserve, self.length) = (group.parts(), Some(group.asks.reserve), message.length);
         self.keys.add(message.segments.iter().map(|segment| segment.handle));
-        self.keys.add(group.asks.segments.iter().map(|segment| Segment::from(*segment).handle));
+        let lists = self.offered.fill();
         for direction in &group.asks.directions {
-            let count = u16::try_from(direction.segments).map_err(|_| Fault::TooManySegments)?;
-            self.writes.try_push(count).map_err(|_| Fault::TooManySegments)?;
+            lists.count(direction.segments as usize)?;
         }
+        lists.directions.extend_from_slice(&group.asks.directions);
+        lists.segments.append(&mut group.asks.segments);
+        self.keys.add(lists.segments.iter().map(|segment| segment.handle));
         Ok(())
     }
 }

@@ -188,7 +188,7 @@ impl Session {
         self.counters.received += 1;
         self.receives.used();
         self.grown();
-        let highest = self.link.highest(&self.config);
+        let highest = self.link.highest();
         match Header::plain(message, highest) {
             Some(header) if invalidated.is_none() && self.extension.is_none() => {
                 let held = self.arrived(buffer, (message, length), &header, None);
@@ -543,7 +543,7 @@ impl Session {
     #[cold]
     fn refuse(&mut self, refusal: Refusal) {
         let ours = self.requests.expects(refusal.xid);
-        match refusal.outcome(ours, Version::One, self.link.highest(&self.config)) {
+        match refusal.outcome(ours, Version::One, self.link.highest()) {
             Outcome::Answer(error) => self.answer(refusal, error),
             Outcome::Drop => self.counters.dropped += 1,
         }
@@ -556,7 +556,7 @@ impl Session {
     /// Queues an error, if there is room: a peer has no more calls under way than it has been granted. Each call that is
     /// being served may need a place, too.
     fn answer(&mut self, refusal: Refusal, error: PeerError) {
-        let Config { credits, serve, reserve, .. } = self.config;
+        let Config { credits, serve, reserve, .. } = *self.config;
         let receives = credits.saturating_add(reserve) as usize + usize::from(serve);
         if self.refusals.len() + self.serving.len() < receives + usize::from(serve) {
             self.refusals.push_back((refusal, error));

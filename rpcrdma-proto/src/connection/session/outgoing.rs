@@ -106,7 +106,7 @@ impl Session {
     #[inline]
     fn sent(&mut self, now: u64) {
         self.counters.sent += 1;
-        if self.config.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
+        if self.link.role == Role::Client && self.link.negotiation == Negotiation::Unasked {
             self.negotiated(Turn::Sent);
             self.link.answer_by = Some(now.saturating_add(self.config.negotiation_timeout));
         }
@@ -165,7 +165,7 @@ impl Session {
         let parts = extension.as_deref_mut().map_or_else(Parts::default, Extension::parts);
         let Parts { calls, replies, keep, mut sending } = parts;
         let until = if keep == 0 { 0 } else { now.saturating_add(keep) };
-        let terms = |version| Terms { groups: replies, ..link.replies(config, version) };
+        let terms = |version| Terms { groups: replies, ..link.replies(version) };
         let reply = serving.transmit(buffer, (until, sending.as_deref_mut()), terms);
         if reply.is_some() {
             link.answered = true;
@@ -174,7 +174,7 @@ impl Session {
         if !requests.has_ready() {
             return None;
         }
-        let ready = config.role == Role::Client || *peer_ready;
+        let ready = link.role == Role::Client || *peer_ready;
         match &link.calls(config, calls) {
             Some(link) if ready => requests.transmit(buffer, link, sending, out),
             // The peer has changed its mind.
@@ -187,9 +187,9 @@ impl Session {
 
     /// Ends the call of the next reply by an error, if that has no way any more.
     fn refuses_stranded(&mut self) -> bool {
-        let Self { config, link, serving, extension, .. } = self;
+        let Self { link, serving, extension, .. } = self;
         let groups = extension.as_deref().and_then(Extension::replies);
-        let terms = |version| Terms { groups, ..link.replies(config, version) };
+        let terms = |version| Terms { groups, ..link.replies(version) };
         let stranded = if serving.has_replies() { serving.stranded(terms) } else { None };
         stranded.is_some_and(|call| self.refuse_served(call))
     }
@@ -234,11 +234,11 @@ impl Session {
         // Where no calls are taken, there may still be questions.
         let groups = self.extension.as_ref().and_then(|extension| extension.calls.as_ref());
         let calls = self.link.calls(&self.config, groups);
-        let questions = if calls.is_none() { self.link.questions(&self.config) } else { None };
+        let questions = if calls.is_none() { self.link.questions() } else { None };
         let Some(link) = calls.as_ref().or(questions.as_ref()) else { return };
         // Before the version is settled one message asks; a server's consumer waits for the peer's.
         let asks = self.link.version.is_none() && self.exchange.is_enabled();
-        let unready = self.config.role == Role::Server && !self.peer_ready;
+        let unready = self.link.role == Role::Server && !self.peer_ready;
         let only = (asks || unready || one_way || calls.is_none()).then_some(Kind::Properties);
         self.requests.admit(link, only, &mut self.out);
         // If no reply is to come that brings credits back, one is asked for.
