@@ -133,7 +133,7 @@ impl fmt::Debug for Watcher {
 }
 
 /// Completions taken at once.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 /// Connections of one driver.
 const MOST: u32 = 1 << 16;
 /// Octets to which buffers are aligned that are as long, or longer.
