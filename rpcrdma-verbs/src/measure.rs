@@ -10,7 +10,7 @@ use crate::provider::{
     Access, CompletionQueue as _, ConnectionEvent, Device, Manager as _, Operation, QueuePairConfig, Queues, Remote,
     Status,
 };
-use crate::queue::{Done, Endpoint, Part};
+use crate::queue::{Done, Endpoint, Part, tag};
 
 /// What is measured.
 #[derive(Debug)]
@@ -32,76 +32,114 @@ pub enum Move {
     Write,
 }
 
-/// One end of a connection without a protocol.
+/// One end of connections without a protocol.
 struct End<D: Device> {
-    endpoint: Option<Endpoint<D, ()>>,
+    /// By their tags. They go first, with their queue pairs: then nothing uses the memory any more.
+    connections: Vec<Connection<D>>,
     completions: D::CompletionQueue,
     manager: D::Manager,
     pool: Pool<D>,
     taken: Vec<crate::provider::Completion>,
+    /// Connections with something to post, and those that messages have come by.
+    dirty: Vec<u32>,
+    came: Vec<u32>,
+}
+
+struct Connection<D: Device> {
+    endpoint: Endpoint<D, ()>,
     sent: u32,
+    dirty: bool,
 }
 
 /// After so many requests one is signaled, as a driver does it.
 const SIGNAL: u32 = 16;
+/// Completions taken at once.
+const BATCH: usize = 256;
 const CONFIG: QueuePairConfig = QueuePairConfig { sends: 1024, receives: 256, reads: 1, rnr_retry: false };
 
 impl<D: Device> End<D> {
-    fn new(device: &D) -> Result<Self, DriverError> {
+    /// One for connections with so many messages under way together.
+    fn new(device: &D, messages: u32) -> Result<Self, DriverError> {
         Ok(Self {
-            endpoint: None,
-            completions: device.completion_queue(4096)?,
+            connections: Vec::new(),
+            completions: device.completion_queue(messages.saturating_mul(2).saturating_add(4096))?,
             manager: device.manager()?,
-            pool: Pool::new(device, &Budget::new(1 << 32)),
-            taken: Vec::with_capacity(256),
-            sent: 0,
+            pool: Pool::new(device, &Budget::new(1 << 34)),
+            taken: Vec::with_capacity(BATCH),
+            dirty: Vec::new(),
+            came: Vec::new(),
         })
     }
 
+    /// Adds a connection, with so many receives.
     fn attach(&mut self, pair: D::QueuePair, receives: u32) -> Result<(), DriverError> {
-        let mut endpoint = Endpoint::new(pair, 0);
+        let tag = u32::try_from(self.connections.len()).map_err(|_| DriverError::Full)?;
+        let mut endpoint = Endpoint::new(pair, tag);
         for _ in 0..receives {
             endpoint.push_receive(self.pool.take(4096)?);
         }
         endpoint.post()?;
-        self.endpoint = Some(endpoint);
+        self.connections.push(Connection { endpoint, sent: 0, dirty: false });
         Ok(())
     }
 
-    /// Adds a message of so many octets to the batch.
-    fn send(&mut self, octets: u32) -> Result<(), DriverError> {
-        self.sent += 1;
-        let signaled = self.sent.is_multiple_of(SIGNAL);
-        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
+    /// A connection that something is to be posted on.
+    fn touched(&mut self, tag: u32) -> Result<&mut Connection<D>, DriverError> {
+        let connection = self.connections.get_mut(tag as usize).ok_or(DriverError::Gone)?;
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(tag);
+        }
+        Ok(connection)
+    }
+
+    /// Adds a message of so many octets to a connection's batch.
+    fn send(&mut self, tag: u32, octets: u32) -> Result<(), DriverError> {
+        let goes_along = octets <= self.pool.device().capabilities().inline;
+        let Connection { endpoint, sent, .. } = self.touched(tag)?;
+        *sent += 1;
+        let signaled = sent.is_multiple_of(SIGNAL);
         let operation = Operation::Send { invalidate: None };
-        if octets <= self.pool.device().capabilities().inline && endpoint.room(octets).is_some() {
+        if goes_along && endpoint.room(octets).is_some() {
             endpoint.push_inline(operation, octets, signaled, None);
         } else {
             let mut buf = self.pool.take(octets)?;
             buf.set_len(octets);
-            endpoint.push_whole(operation, buf, signaled, ());
+            self.touched(tag)?.endpoint.push_whole(operation, buf, signaled, ());
         }
         Ok(())
     }
 
-    /// Takes what has completed, and posts a receive for each message that has come: how many.
-    fn take(&mut self) -> Result<u32, DriverError> {
-        self.taken.clear();
-        self.completions.poll(&mut self.taken, 256)?;
-        let Some(endpoint) = &mut self.endpoint else { return Ok(0) };
-        let mut messages = 0;
-        for completion in &self.taken {
-            match endpoint.complete(completion) {
+    /// Takes what has completed, and adds a receive for each message that has come: `came` has whose.
+    fn take(&mut self) -> Result<(), DriverError> {
+        self.came.clear();
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.clear();
+        self.completions.poll(&mut taken, BATCH)?;
+        for completion in &taken {
+            let tag = tag(completion.id);
+            let connection = self.connections.get_mut(tag as usize).ok_or(DriverError::Gone)?;
+            match connection.endpoint.complete(completion) {
                 Done::Receive(buf, Status::Success) => {
-                    messages += 1;
                     drop(buf);
-                    endpoint.push_receive(self.pool.take(4096)?);
+                    let buf = self.pool.take(4096)?;
+                    self.touched(tag)?.endpoint.push_receive(buf);
+                    self.came.push(tag);
                 }
-                Done::Requests(..) => while endpoint.retire().is_some() {},
+                Done::Requests(..) => while connection.endpoint.retire().is_some() {},
                 Done::Receive(..) | Done::Unknown => {}
             }
         }
-        Ok(messages)
+        self.taken = taken;
+        Ok(())
+    }
+
+    /// Answers each message that has come by one of so many octets.
+    fn answer(&mut self, octets: u32) -> Result<(), DriverError> {
+        let came = std::mem::take(&mut self.came);
+        came.iter().try_for_each(|tag| self.send(*tag, octets))?;
+        self.came = came;
+        self.post()
     }
 
     /// So many buffers, all of whose octets have been written.
@@ -117,8 +155,8 @@ impl<D: Device> End<D> {
     /// Takes requests that are done: how many.
     fn retire(&mut self) -> Result<u32, DriverError> {
         self.taken.clear();
-        self.completions.poll(&mut self.taken, 256)?;
-        let Some(endpoint) = &mut self.endpoint else { return Err(DriverError::Gone) };
+        self.completions.poll(&mut self.taken, BATCH)?;
+        let Some(Connection { endpoint, .. }) = self.connections.first_mut() else { return Err(DriverError::Gone) };
         let mut count = 0;
         for completion in &self.taken {
             match endpoint.complete(completion) {
@@ -133,16 +171,20 @@ impl<D: Device> End<D> {
         Ok(count)
     }
 
+    /// Posts what was added.
     fn post(&mut self) -> Result<(), DriverError> {
-        match &mut self.endpoint {
-            Some(endpoint) => Ok(endpoint.post()?),
-            None => Ok(()),
+        for tag in self.dirty.drain(..) {
+            if let Some(connection) = self.connections.get_mut(tag as usize) {
+                connection.dirty = false;
+                connection.endpoint.post()?;
+            }
         }
+        Ok(())
     }
 }
 
-/// Nanoseconds for a message of `octets` there and one of `back` back, both ends on this thread, with `depth` under way: with
-/// the posts and buffers that RPCs of these sizes have, and nothing else.
+/// Nanoseconds for a message of `octets` there and one of `back` back, both ends on this thread, with `depth` under way on each
+/// of so many connections: with the posts and buffers that RPCs of these sizes have, and nothing else.
 ///
 /// ```
 /// use rpcrdma_verbs::measure::{Ends, ping_pong};
@@ -150,29 +192,35 @@ impl<D: Device> End<D> {
 ///
 /// let fabric = Fabric::new();
 /// let ends = Ends { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
-/// assert!(ping_pong(&ends, (136, 120), 4, 1000)? > 0.0);
+/// assert!(ping_pong(&ends, (136, 120), (4, 2), 1000)? > 0.0);
 /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
 /// ```
 ///
 /// # Errors
 /// The devices refuse.
-pub fn ping_pong<D: Device>(ends: &Ends<D>, octets: (u32, u32), depth: u32, count: u32) -> Result<f64, DriverError> {
-    let (mut near, mut far) = joined(ends, depth)?;
-    let (mut begun, mut done) = (0u32, 0u32);
-    let began = Instant::now();
-    while done < count {
-        while begun - done < depth {
-            near.send(octets.0)?;
-            begun += 1;
+pub fn ping_pong<D: Device>(
+    ends: &Ends<D>,
+    octets: (u32, u32),
+    (depth, connections): (u32, u32),
+    count: u32,
+) -> Result<f64, DriverError> {
+    let (mut near, mut far) = joined(ends, depth, connections)?;
+    // Of each connection, as often as a message may begin there. All that began once go on for ever.
+    near.came = (0..connections).flat_map(|tag| std::iter::repeat_n(tag, depth as usize)).collect();
+    let mut pass = |count: usize| {
+        let (mut done, began) = (0, Instant::now());
+        while done < count {
+            near.answer(octets.0)?;
+            far.take()?;
+            far.answer(octets.1)?;
+            near.take()?;
+            done += near.came.len();
         }
-        near.post()?;
-        for _ in 0..far.take()? {
-            far.send(octets.1)?;
-        }
-        far.post()?;
-        done += near.take()?;
-    }
-    Ok(began.elapsed().as_nanos() as f64 / f64::from(count))
+        Ok::<_, DriverError>(began.elapsed().as_nanos() as f64 / done as f64)
+    };
+    // All memory has been used once before the time counts.
+    pass(2 * depth as usize * connections as usize)?;
+    pass(count as usize)
 }
 
 /// Octets in a second that are moved between buffers of `octets` each, `buffers` at either end, one after the other, with
@@ -198,7 +246,7 @@ pub fn moving<D: Device>(
     depth: u32,
     count: u32,
 ) -> Result<f64, DriverError> {
-    let (mut near, far) = joined(ends, 1)?;
+    let (mut near, far) = joined(ends, 1, 1)?;
     let access = if how == Move::Read { Access::REMOTE_READ } else { Access::REMOTE_WRITE };
     let ours = near.buffers(octets, buffers)?;
     let exposed = far.buffers(octets, buffers)?.into_iter().map(|buf| {
@@ -216,9 +264,7 @@ pub fn moving<D: Device>(
             let operation =
                 if how == Move::Read { Operation::Read { from: remote } } else { Operation::Write { to: remote } };
             let part = Part { buf: buf.clone(), from: 0, length: octets };
-            if let Some(endpoint) = &mut near.endpoint {
-                endpoint.push(operation, [part], true, ());
-            }
+            near.touched(0)?.endpoint.push(operation, [part], true, ());
             begun += 1;
         }
         near.post()?;
@@ -227,24 +273,33 @@ pub fn moving<D: Device>(
     Ok(f64::from(count) * f64::from(octets) / began.elapsed().as_secs_f64())
 }
 
-/// Two ends that are connected.
-fn joined<D: Device>(ends: &Ends<D>, depth: u32) -> Result<(End<D>, End<D>), DriverError> {
-    let (mut near, mut far) = (End::new(&ends.near)?, End::new(&ends.far)?);
+/// Two ends with so many connections, and `depth` receives at both ends of each.
+fn joined<D: Device>(ends: &Ends<D>, depth: u32, connections: u32) -> Result<(End<D>, End<D>), DriverError> {
+    let messages = depth.saturating_mul(connections);
+    let (mut near, mut far) = (End::new(&ends.near, messages)?, End::new(&ends.far, messages)?);
     let address = far.manager.listen(ends.address)?;
-    let queues = Queues { completions: &near.completions, receives: None };
-    let pair = near.manager.connect(address, &CONFIG, queues, &[])?;
-    near.attach(pair, depth)?;
+    for _ in 0..connections {
+        let queues = Queues { completions: &near.completions, receives: None };
+        let pair = near.manager.connect(address, &CONFIG, queues, &[])?;
+        near.attach(pair, depth)?;
+        establish(&mut near, &mut far, depth)?;
+    }
+    Ok((near, far))
+}
+
+/// Waits until the connection that was begun is there.
+fn establish<D: Device>(near: &mut End<D>, far: &mut End<D>, depth: u32) -> Result<(), DriverError> {
     loop {
         if let Some(ConnectionEvent::Requested { request, .. }) = far.manager.poll() {
             let queues = Queues { completions: &far.completions, receives: None };
             let pair = far.manager.prepare(&request, &CONFIG, queues)?;
             far.attach(pair, depth)?;
-            if let Some(endpoint) = &far.endpoint {
+            if let Some(Connection { endpoint, .. }) = far.connections.last() {
                 far.manager.accept(request, endpoint.pair(), &[])?;
             }
         }
         if let Some(ConnectionEvent::Established { .. }) = near.manager.poll() {
-            return Ok((near, far));
+            return Ok(());
         }
     }
 }

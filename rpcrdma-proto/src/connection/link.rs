@@ -133,12 +133,7 @@ impl Link {
         Some(self.terms(self.speaks_in()?, false, None))
     }
 
-    fn terms<'a>(
-        &self,
-        version: Version,
-        chunks: bool,
-        groups: Option<&'a Groups>,
-    ) -> travel::Link<'a> {
+    fn terms<'a>(&self, version: Version, chunks: bool, groups: Option<&'a Groups>) -> travel::Link<'a> {
         travel::Link {
             version,
             call_threshold: self.send_limit(version),

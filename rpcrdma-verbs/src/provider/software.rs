@@ -122,7 +122,7 @@ impl Fabric {
     ///
     /// let fabric = Fabric::with_delay(Duration::from_micros(50));
     /// let ends = Ends { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
-    /// assert!(ping_pong(&ends, (64, 64), 1, 100)? >= 100_000.0);
+    /// assert!(ping_pong(&ends, (64, 64), (1, 1), 100)? >= 100_000.0);
     /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
     /// ```
     #[must_use]

@@ -71,9 +71,9 @@ impl<'a, G: Ground> Reference<'a, G> {
     }
 
     fn messages(&self) -> Result<f64, Box<dyn Error>> {
-        let Options { size, depth, .. } = *self.options;
+        let Options { size, depth, connections, .. } = *self.options;
         let sizes = (size.saturating_add(72), size.saturating_add(56));
-        Ok(ping_pong(&self.ends()?, sizes, depth.into(), self.count)?)
+        Ok(ping_pong(&self.ends()?, sizes, (depth.into(), connections), self.count)?)
     }
 
     fn transfers(&self, how: Move) -> Result<f64, Box<dyn Error>> {
