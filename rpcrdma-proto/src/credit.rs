@@ -49,6 +49,8 @@ pub struct Requester {
     /// One-way messages sent, and those of them whose receive buffers are known to be free again.
     one_way: u64,
     one_way_done: u64,
+    /// The most messages that were under way at once.
+    most_used: u32,
 }
 
 impl Requester {
@@ -59,7 +61,7 @@ impl Requester {
     #[must_use]
     pub const fn new(wanted: u32) -> Self {
         let wanted = if wanted == 0 { 1 } else { wanted };
-        Self { wanted, granted: 1, calls: 0, parts: 0, one_way: 0, one_way_done: 0 }
+        Self { wanted, granted: 1, calls: 0, parts: 0, one_way: 0, one_way_done: 0, most_used: 0 }
     }
 
     /// What to ask for: the credit value of every call.
@@ -99,6 +101,19 @@ impl Requester {
         self.calls.saturating_add(self.parts).saturating_add(one_way)
     }
 
+    /// How many receives must be posted for what may come in answer: one for each message that is under way, and not fewer
+    /// than there were before.
+    // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
+    #[must_use]
+    pub const fn receives(&self) -> u32 {
+        self.most_used
+    }
+
+    /// A message was begun.
+    fn sends(&mut self) {
+        self.most_used = self.most_used.max(self.used());
+    }
+
     /// How many messages may be sent now.
     #[must_use]
     pub fn available(&self) -> u32 {
@@ -115,6 +130,7 @@ impl Requester {
             return None;
         }
         self.calls += 1;
+        self.sends();
         Some(Credit { one_way: self.one_way, parts: 0 })
     }
 
@@ -130,6 +146,7 @@ impl Requester {
         }
         self.calls += 1;
         self.parts += messages - 1;
+        self.sends();
         Some(Credit { one_way: self.one_way, parts: messages - 1 })
     }
 
@@ -150,6 +167,7 @@ impl Requester {
     /// peer has a receive for it beyond its grants (decision D9).
     pub fn first(&mut self) {
         self.one_way += 1;
+        self.sends();
     }
 
     /// Whether a message that has no reply may be sent: one credit is left for a call then, or nothing is under way.
@@ -167,6 +185,7 @@ impl Requester {
     pub fn one_way(&mut self) -> bool {
         let spare = self.can_spare();
         self.one_way += u64::from(spare);
+        self.sends();
         spare
     }
 
@@ -206,6 +225,8 @@ pub struct Responder {
     highest: u32,
     /// Calls received and not answered.
     pending: u32,
+    /// Whether any has come.
+    begun: bool,
 }
 
 /// A peer has sent more calls than it was granted.
@@ -225,18 +246,18 @@ impl Responder {
     /// `reserve` receives more for messages without a reply.
     #[must_use]
     pub const fn new(most: u32, reserve: u32) -> Self {
-        Self { most: if most == 0 { 1 } else { most }, reserve, highest: 1, pending: 0 }
+        Self { most: if most == 0 { 1 } else { most }, reserve, highest: 1, pending: 0, begun: false }
     }
 
     /// How many receives must be posted or hold calls that are not answered.
     ///
-    /// It never falls on a connection: when a grant is lowered, calls that were sent before the peer knew of it may come at
-    /// any time.
+    /// As long as no call has come, that is one and the reserve. It never falls on a connection: when a grant is lowered, calls
+    /// that were sent before the peer knew of it may come at any time.
     // spec: bd-4.3.1-a, bd-4.3.2-a, bd-4.3.2-b
     #[must_use]
     pub const fn receives(&self) -> u32 {
-        // Those of the next grant are posted before the peer hears of it.
-        let next = if self.highest > self.most { self.highest } else { self.most };
+        // Those of the next grant are posted before the peer hears of it, and none before it has asked.
+        let next = if self.highest > self.most || !self.begun { self.highest } else { self.most };
         next.saturating_add(self.reserve)
     }
 
@@ -256,6 +277,7 @@ impl Responder {
     /// # Errors
     /// The peer has sent more than it was ever granted. The call counts all the same.
     pub fn received(&mut self) -> Result<(), Overrun> {
+        self.begun = true;
         self.pending = self.pending.saturating_add(1);
         if self.pending > self.highest { Err(Overrun) } else { Ok(()) }
     }

@@ -15,7 +15,7 @@ use rpcrdma_verbs::provider::software::{Fabric, Faults};
 use world::{ECHO, NULL, READ, WRITE, World, block, call};
 
 /// Half turns after which every scenario is at its end.
-const END: usize = 40;
+const END: usize = 60;
 const RESULT: u32 = 20_000;
 
 /// What is dropped, and when.

@@ -146,7 +146,7 @@ fn credits_are_apart() {
 }
 
 /// Receives for all that may come: calls that were granted, replies that are expected, and what takes no credit. All of them are
-/// posted before anything is sent, and anew on each connection.
+/// posted before the message that may bring it, and anew on each connection.
 // spec: bd-4-a, bd-4.3-a, bd-4.3.1-a, bd-4.3.1-b, bd-4.3.1-c, bd-4.3.1-d, bd-6-b
 // spec: bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-d, bd-4.3.2-e
 #[test]
@@ -158,7 +158,8 @@ fn receives_are_posted_for_all_that_may_come() {
     assert!(client.session.poll_transmit(0, &mut place).is_none(), "not before the receives are posted");
     client.act();
     server.act();
-    assert_eq!((client.session.posted(), server.session.posted()), (5 + 3 + 2, 7 + 6 + 4));
+    // One call is granted before the first has come; the client asks for properties, and tells its own.
+    assert_eq!((client.session.posted(), server.session.posted()), (1 + 1 + 2, 1 + 1 + 4));
     exchange(&mut client, &mut server);
     say_ready(&mut client, &mut server);
     for _ in 0..3 {
@@ -168,12 +169,13 @@ fn receives_are_posted_for_all_that_may_come() {
     }
     let held = (client.arrived().len(), server.arrived().len());
     assert_eq!(held, (1, 3), "one backward call until its reply tells of more");
-    // A call that is being served keeps its buffer: with it, there are as many as ever.
-    assert_eq!((client.session.posted() + 1, server.session.posted() + 3), (10, 17));
+    // A call that is being served keeps its buffer: with it, there are as many as the next reply may grant, and one for
+    // each message under way: three calls, and a backward one after what tells the server's properties.
+    assert_eq!((client.session.posted() + 1, server.session.posted() + 3), (3 + 3 + 2, 7 + 2 + 4));
     reconnect(&mut client, &mut server);
     client.act();
     server.act();
-    assert_eq!((client.session.posted(), server.session.posted()), (10, 17));
+    assert_eq!((client.session.posted(), server.session.posted()), (1 + 1 + 2, 1 + 1 + 4));
 }
 
 /// No support: no call ever goes, and none would be taken.

@@ -148,7 +148,7 @@ impl Joined {
         let open = (client.session.open(), server.session.open());
         assert_eq!(open, ((0, 0), (0, 0)), "{case} to a {:?}: something stays open", self.to.role);
         assert_eq!((client.forgotten(), server.forgotten()), (0, 0), "{case} to a {:?}: buffers", self.to.role);
-        [client, server].map(|end: &mut End| (end.session.available(), end.session.posted()))
+        [client, server].map(|end: &mut End| (end.session.available(), end.session.receives() - end.session.posted()))
     }
 }
 

@@ -170,8 +170,7 @@ impl World {
             let (session, config) = (&this.session, this.session.config());
             let credits = &link.credits[end];
             let left = credits.granted().min(config.credits.max(1)).saturating_sub(credits.used());
-            let wanted = if config.calls == 0 { 1 } else { config.credits };
-            let receives = link.grants[end].highest() + config.reserve + wanted;
+            let receives = link.grants[end].highest() + config.reserve + credits.most();
             let (available, posted) = (session.available(), session.posted());
             // A call that had its credits before such a message was sent does not give that one's back.
             let least = left.saturating_sub(credits.one_way_sent());

@@ -83,6 +83,8 @@ impl Link {
 pub(crate) struct Credits {
     granted: u32,
     calls: Vec<Open>,
+    /// The most calls that were without an answer at once.
+    most: u32,
     one_way: u32,
     one_way_done: u32,
     /// Errors that may still come of the transmissions of one call, of which the first was an error already.
@@ -103,7 +105,7 @@ struct Open {
 
 impl Default for Credits {
     fn default() -> Self {
-        Self { granted: 1, calls: Vec::new(), one_way: 0, one_way_done: 0, stale: Vec::new() }
+        Self { granted: 1, calls: Vec::new(), most: 0, one_way: 0, one_way_done: 0, stale: Vec::new() }
     }
 }
 
@@ -115,6 +117,11 @@ impl Credits {
     /// Receives that replies may take.
     pub(crate) fn replies(&self) -> u32 {
         self.calls.iter().map(|call| call.replies).sum()
+    }
+
+    /// The most calls that were without an answer at once.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
     }
 
     pub(crate) fn granted(&self) -> u32 {
@@ -132,6 +139,7 @@ impl Credits {
         let alone = messages == 1 && self.calls.is_empty();
         let may = self.used() + messages <= self.granted || alone;
         self.calls.push(Open { xid, before: self.one_way, messages, replies: 1 + reserve });
+        self.most = self.most.max(self.calls.len() as u32);
         may
     }
 

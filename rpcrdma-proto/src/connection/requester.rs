@@ -147,11 +147,11 @@ impl Requests {
         self.slots.len() > self.open.into()
     }
 
-    /// Receives that replies may take: one for each call that may be under way.
+    /// Receives that replies may take: one for each message that is under way, as many as ever were on this connection.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
     // spec: rtr-4.3-i, rtr-4.3-n
     pub(super) fn receives(&self) -> u32 {
-        self.wanted.saturating_add(self.reserved)
+        self.credits.receives().saturating_add(self.reserved)
     }
 
     /// The place of a call.

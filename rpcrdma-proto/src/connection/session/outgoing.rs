@@ -14,7 +14,7 @@ impl Session {
     /// The next thing that the transport is to do: all of them before the next message is sent.
     pub fn poll_action(&mut self) -> Option<Action> {
         if self.stage == Stage::Up
-            && let Some(action) = self.receives.up_to(self.wanted_receives())
+            && let Some(action) = self.receives.up_to(self.receives())
         {
             return Some(action);
         }
@@ -29,7 +29,7 @@ impl Session {
     #[cold]
     fn next_action(&mut self) -> Option<Action> {
         let up = self.stage == Stage::Up;
-        let post = if up { self.receives.up_to(self.wanted_receives()) } else { None };
+        let post = if up { self.receives.up_to(self.receives()) } else { None };
         post.or_else(|| self.out.actions.pop_front())
     }
 
@@ -62,7 +62,7 @@ impl Session {
     #[inline]
     #[must_use]
     pub fn has_actions(&self) -> bool {
-        let posts = self.stage == Stage::Up && self.receives.is_short_of(self.wanted_receives());
+        let posts = self.stage == Stage::Up && self.receives.is_short_of(self.receives());
         posts || !self.out.actions.is_empty()
     }
 
@@ -119,7 +119,7 @@ impl Session {
             return self.transmit_more(buffer);
         }
         self.admit();
-        if !self.receives.are_enough(self.wanted_receives()) {
+        if !self.receives.are_enough(self.receives()) {
             return None;
         }
         self.transmit(now, buffer)
@@ -248,9 +248,11 @@ impl Session {
         }
     }
 
-    /// Receives that must be posted: for calls that were granted, replies that are expected, and what takes no credit.
+    /// Receives that are to be posted now, beside those that hold calls without a reply: for calls that were granted, for replies
+    /// to messages that are under way (as many as ever were on this connection), and for what takes no credit.
     // spec: bd-4.3.1-a, bd-4.3.1-d, bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-e, bd-6-b
-    fn wanted_receives(&self) -> u32 {
+    #[must_use]
+    pub fn receives(&self) -> u32 {
         // An operation and a call may be under way where one message is granted, and each have an answer.
         let answers = if self.exchange.has_operations() { 2 } else { 1 };
         self.serving.receives().saturating_add(self.requests.receives().max(answers))
