@@ -13,10 +13,11 @@ pub(crate) mod exposure;
 mod handle;
 mod listening;
 mod message;
+mod numbers;
 mod shared;
 mod told;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -36,6 +37,7 @@ pub(crate) use listening::Listening;
 use listening::{Listener, Origin};
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
+use numbers::ByNumber;
 use shared::Shared;
 pub use told::{Counters, GivenBack, Memory, Payload, Placed};
 pub(crate) use told::{Refused, Request, Told, Unanswered};
@@ -65,7 +67,7 @@ pub struct Driver<D: Device> {
     // The connections go first, with their queue pairs: then nothing uses the memory any more.
     connections: Vec<Slot<D>>,
     free: Vec<u32>,
-    by_pair: HashMap<u32, Id>,
+    by_pair: ByNumber,
     manager: D::Manager,
     completions: D::CompletionQueue,
     /// The receives of all connections, where they share them.
@@ -156,7 +158,7 @@ impl<D: Device> Driver<D> {
         Ok(Self {
             connections: Vec::new(),
             free: Vec::new(),
-            by_pair: HashMap::new(),
+            by_pair: ByNumber::default(),
             manager: device.manager()?,
             completions: device.completion_queue(completions)?,
             shared: None,

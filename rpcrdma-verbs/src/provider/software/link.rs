@@ -199,7 +199,8 @@ impl SharedReceives {
     /// Takes a receive; if there is none, and the link wants to wait, it is told of the next.
     fn take(&self, waits: Option<&Weak<Link>>) -> Option<Posted> {
         let mut state = self.lock();
-        let posted = state.posted.pop_front();
+        // What was posted last, which may still be in the caches: a shared queue has no order.
+        let posted = state.posted.pop_back();
         if let (None, Some(link)) = (&posted, waits) {
             state.waiting.push_back(link.clone());
         }
