@@ -8,6 +8,8 @@ mod connecting;
 mod delayed;
 mod failing;
 mod many;
+#[cfg(test)]
+mod numbering;
 mod reaching;
 mod sending;
 mod waking;

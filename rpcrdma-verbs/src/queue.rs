@@ -178,12 +178,14 @@ impl Inline {
         Some(room)
     }
 
-    /// Keeps the beginning of the room for a request.
+    /// Keeps the beginning of the room for a request: all of it is within.
     #[inline]
     fn keep(&mut self, octets: u32) -> Slice {
+        let length = (octets as usize).min(self.octets.len() - self.used);
+        debug_assert_eq!(length, octets as usize, "there was room");
         let address = self.octets.as_ptr().addr() + self.used;
-        self.used += octets as usize;
-        Slice { address: address as u64, length: octets, key: 0 }
+        self.used += length;
+        Slice { address: address as u64, length: length as u32, key: 0 }
     }
 
     /// All is to be posted now: the device may read it by the addresses that were given.
@@ -275,6 +277,13 @@ impl<D: Device, T> Endpoint<D, T> {
     /// One whose queue pair was made with a shared queue.
     pub(crate) fn sharing(pair: D::QueuePair, tag: u32, queue: &SharedQueue<D>) -> Self {
         Self { receives: Receives::Shared { _queue: queue.clone() }, ..Self::new(pair, tag) }
+    }
+
+    /// Gives the next request this number, where none is under way.
+    #[cfg(test)]
+    pub(crate) fn number_from(&mut self, number: u32) {
+        assert_eq!(self.under_way(), 0);
+        (self.first, self.next) = (number & NUMBERS, number & NUMBERS);
     }
 
     /// Exchanges the memory of its batch, which is empty but between [`Self::push`] and [`Self::post`].
@@ -404,7 +413,7 @@ impl<D: Device, T> Endpoint<D, T> {
             inline.show();
             // SAFETY: every slice is of a buffer that is lent to `flights` until its completion or a later one, or until the
             // endpoint is dropped, which drops the queue pair first; and nobody can reach the octets of what is lent. Or it is
-            // of what an inline request takes along: of `inline`, whose octets nobody touches before this returns.
+            // of what an inline request takes along: within `inline`, whose octets nobody touches before this returns.
             if let Err(error) = unsafe { self.pair.post(requests, slices) } {
                 return Err(self.give_up(error));
             }
@@ -480,6 +489,7 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// What the oldest request was for that is known to be done, if any waits for it, and whether that was the last one which is.
+    /// To be asked until there is none, before the next completion.
     #[inline]
     pub(crate) fn retire(&mut self) -> Option<(T, bool)> {
         // What is under way comes before all that is done, in numbers that begin again.

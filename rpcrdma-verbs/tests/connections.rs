@@ -115,7 +115,8 @@ fn thousand(what: &str, calls: u16, shared: Option<u32>) -> Octets {
 #[test]
 fn a_thousand_connections_are_small() {
     let idle = thousand("idle", 1, None);
-    assert!(idle.allocated < 160 << 10, "{idle:?}");
+    // A client that had one call under way has few receives; a server has as many as it may grant.
+    assert!(idle.registered < 160 << 10 && idle.allocated < 104 << 10, "{idle:?}");
     let busy = thousand("with 32 calls at once", CREDITS, None);
     assert!(busy.registered < 160 << 10 && busy.allocated < 224 << 10, "{busy:?}");
     // As it is set up without being asked: 8 backward calls, and up to 64 segments in each call.
@@ -128,5 +129,5 @@ fn a_thousand_connections_that_share_their_receives_are_smaller() {
     let idle = thousand("idle, receives shared", 1, Some(1024));
     assert!(idle.allocated < 32 << 10, "{idle:?}");
     let busy = thousand("with 32 calls at once, receives shared", CREDITS, Some(1024));
-    assert!(busy.registered < 32 << 10 && busy.allocated < 64 << 10, "{busy:?}");
+    assert!(busy.registered < 32 << 10 && busy.allocated < 32 << 10, "{busy:?}");
 }

@@ -586,3 +586,50 @@ fn a_connection_that_is_being_made_is_closed() {
     let (client, server) = pair(Config::client(), Config::server());
     assert_eq!((client.session.stage(), server.session.stage()), (Stage::Up, Stage::Up));
 }
+
+/// Actions first, then messages, once: that sends all that can go, however many calls were begun, each with its receive before it.
+// spec: bd-4.3.1-b, bd-4.3.2-c
+#[test]
+fn receives_are_there_before_the_calls_that_need_them() {
+    let mut place = [0; 4096];
+    for count in [1, 5, 20] {
+        let (mut client, _server) = warm();
+        for _ in 0..count {
+            client.session.call(&NULL, None).unwrap();
+        }
+        while let Some(action) = client.session.poll_action() {
+            assert!(matches!(action, Action::PostReceives { .. }), "{action:?}");
+        }
+        let mut sent = 0;
+        while client.session.poll_transmit(0, &mut place).is_some() {
+            assert!(client.session.posted() >= client.session.receives(), "{sent} went before");
+            sent += 1;
+        }
+        assert_eq!(sent, count);
+    }
+}
+
+/// The same of operations that were registered: each may have an answer, and takes its credit as it is sent.
+#[test]
+fn receives_are_there_before_the_operations_that_need_them() {
+    let (mut client, _server) = warm();
+    let mut place = [0; 4096];
+    client.session.register_operation(u32::MAX).unwrap();
+    for _ in 0..5 {
+        client.session.operate(u32::MAX, true, None, &[]).unwrap();
+        client.session.call(&NULL, None).unwrap();
+    }
+    // One for a backward call, and those for what takes no credit.
+    let others = 1 + client.session.config().reserve;
+    let mut sent = 0;
+    loop {
+        while client.session.poll_action().is_some() {}
+        let posted = client.session.posted();
+        if client.session.poll_transmit(0, &mut place).is_none() {
+            break;
+        }
+        sent += 1;
+        assert!(posted >= others + sent, "{posted} for {sent} under way");
+    }
+    assert_eq!(sent, 10);
+}

@@ -373,6 +373,17 @@ pub(crate) fn works(client: &mut End, server: &mut End) {
     assert_eq!((client.replies(xid).len(), client.failures(xid)), (1, vec![]));
 }
 
+/// As many calls at once as there are credits for.
+pub(crate) fn works_all(client: &mut End, server: &mut End) {
+    let calls: Vec<u32> = (0..client.session.available()).map(|_| client.session.call(&NULL, None).unwrap()).collect();
+    exchange(client, server);
+    for call in server.arrived() {
+        let _ = server.session.reply(call, REPLY, &[]);
+    }
+    exchange(client, server);
+    assert!(calls.iter().all(|xid| client.replies(*xid).len() == 1));
+}
+
 /// Version One at one end: there is nothing to negotiate.
 pub(crate) fn one(config: Config) -> Config {
     Config { highest: Version::One, ..config }

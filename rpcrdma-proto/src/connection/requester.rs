@@ -446,7 +446,7 @@ impl Requests {
         let Some(request) = self.slots.get_mut(xid) else { return };
         if let Some(credit) = request.credit.take() {
             self.reserved -= request.reserve();
-            // There are no receives for the replies to more than was asked for, whatever is granted.
+            // A receive queue has room for the replies to what was asked for, whatever is granted.
             let grant = grant.map(|grant| grant.min(self.wanted));
             if credit.messages() > 1 && grant.is_none() {
                 self.credits.broken(credit);

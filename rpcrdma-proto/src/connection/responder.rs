@@ -395,7 +395,7 @@ impl Serving {
     }
 }
 
-/// Holds what a call offers against the rules, and counts it.
+/// Holds what a call offers against the rules, and keeps it.
 fn offered(chunks: &Chunks<'_>, inline: Option<&Range<u32>>, limits: &Limits, call: &mut Call) -> Result<(), Fault> {
     let reads = chunks.reads();
     let plan = match inline {

@@ -13,24 +13,14 @@ use crate::version::{Event as Turn, Negotiation, Version};
 impl Session {
     /// The next thing that the transport is to do: all of them before the next message is sent.
     pub fn poll_action(&mut self) -> Option<Action> {
+        // Calls that are let go need receives for their replies.
+        self.admit();
         if self.stage == Stage::Up
             && let Some(action) = self.receives.up_to(self.receives())
         {
             return Some(action);
         }
-        self.admit();
-        if self.extension.is_some() {
-            return self.next_action();
-        }
         self.out.actions.pop_front()
-    }
-
-    /// The next action after calls were let go: those may have reserved receives for their replies.
-    #[cold]
-    fn next_action(&mut self) -> Option<Action> {
-        let up = self.stage == Stage::Up;
-        let post = if up { self.receives.up_to(self.receives()) } else { None };
-        post.or_else(|| self.out.actions.pop_front())
     }
 
     /// The next thing that the consumer is to know.
@@ -253,8 +243,10 @@ impl Session {
     // spec: bd-4.3.1-a, bd-4.3.1-d, bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-e, bd-6-b
     #[must_use]
     pub fn receives(&self) -> u32 {
-        // An operation and a call may be under way where one message is granted, and each have an answer.
-        let answers = if self.exchange.has_operations() { 2 } else { 1 };
-        self.serving.receives().saturating_add(self.requests.receives().max(answers))
+        let replies = self.requests.receives();
+        // An operation and a call may be under way where one message is granted, and each have an answer. An operation takes its
+        // credit as it is sent, and has its receive before.
+        let answers = if self.exchange.has_operations() { 2.max(replies.saturating_add(1)) } else { 1 };
+        self.serving.receives().saturating_add(replies.max(answers))
     }
 }

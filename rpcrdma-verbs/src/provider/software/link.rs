@@ -93,7 +93,7 @@ struct Delayed {
     request: WorkRequest,
     slices: ArrayVec<Slice, SLICES>,
     /// What an inline request has taken along: its one slice is this.
-    _taken: Option<Box<[u8]>>,
+    _taken: Option<Vec<u8>>,
 }
 
 impl Delayed {
@@ -442,15 +442,16 @@ impl Link {
         ends
     }
 
-    /// Adds the second queue pair; false if the first is gone, or there is a second one already.
+    /// Adds the second queue pair; false if the first is gone, or there is or was a second one of another device.
     pub(super) fn join(&self, second: End) -> bool {
         let mut ends = self.lock();
         let alone = ends[1].is_none() && ends[0].as_ref().is_some_and(|first| first.state == State::Connecting);
-        if alone {
-            self.domains[1].get_or_init(|| second.domain.clone());
+        // One that came before, and left, has told its domain.
+        let joins = alone && Arc::ptr_eq(self.domains[1].get_or_init(|| second.domain.clone()), &second.domain);
+        if joins {
             ends[1] = Some(second);
         }
-        alone
+        joins
     }
 
     /// Both can work now; false if either is gone. `tell` tells both while nothing can happen.

@@ -295,8 +295,8 @@ pub(super) fn total(slices: &[Slice]) -> u64 {
 ///
 /// # Safety
 /// They are of a work request that takes them along, and is being posted: memory that is there, and that nobody changes.
-pub(super) unsafe fn take(slices: &[Slice]) -> Box<[u8]> {
-    let mut taken = vec![0; usize::try_from(total(slices)).unwrap_or(usize::MAX)].into_boxed_slice();
+pub(super) unsafe fn take(slices: &[Slice]) -> Vec<u8> {
+    let mut taken = vec![0; usize::try_from(total(slices)).unwrap_or(usize::MAX)];
     // SAFETY: what is read is there, as the caller says; `taken` is ours, and as long.
     unsafe {
         copy(slices, &[whole(&mut taken)]);
@@ -304,8 +304,8 @@ pub(super) unsafe fn take(slices: &[Slice]) -> Box<[u8]> {
     taken
 }
 
-/// What was taken along, as the slice of a request: it needs no key.
-pub(super) fn whole(taken: &mut [u8]) -> Slice {
+/// What was taken along, as the slice of a request: it needs no key. It stays where it is when the vector moves.
+pub(super) fn whole(taken: &mut Vec<u8>) -> Slice {
     // No longer than what a request may take along, of 32 bits.
     let length = u32::try_from(taken.len()).unwrap_or(u32::MAX);
     Slice { address: taken.as_mut_ptr().expose_provenance() as u64, length, key: 0 }
@@ -315,7 +315,7 @@ pub(super) fn whole(taken: &mut [u8]) -> Slice {
 ///
 /// # Safety
 /// All slices were found in tables that are locked since, for what is done to them; or are remote memory that was found so,
-/// with the table locked for writing where it is written. So the memory is there (a region is forgotten under the lock before
+/// with the table locked for writing where it is written; or are of a request that takes them along. So the memory is there (a region is forgotten under the lock before
 /// its memory goes), and nobody else touches it: memory of work requests belongs to the device until their completion, and
 /// exposed memory is changed under the lock alone.
 pub(super) unsafe fn copy(from: &[Slice], to: &[Slice]) {
@@ -332,8 +332,8 @@ pub(super) unsafe fn copy(from: &[Slice], to: &[Slice]) {
                 std::ptr::with_exposed_provenance::<u8>(source as usize),
                 std::ptr::with_exposed_provenance_mut::<u8>(room.0 as usize),
             );
-            // SAFETY: both ranges are within registered memory, as the caller has found under the tables' locks, and neither
-            // wraps. `copy` and not `copy_nonoverlapping`: a queue pair may be connected to another of the same process, and
+            // SAFETY: both ranges are within registered memory, as the caller has found under the tables' locks, or within what
+            // is taken along, and neither wraps. `copy` and not `copy_nonoverlapping`: a queue pair may be connected to another of the same process, and
             // read and write the same region.
             unsafe { std::ptr::copy(read, write, octets) };
             (source, left) = (source + octets as u64, left - octets);
