@@ -27,8 +27,8 @@ use crate::version::Version;
 use crate::xdr::List;
 
 use call::Call;
-pub(super) use call::WRITES;
 use offered::Lists;
+pub(super) use offered::WRITES;
 
 /// The calls of one direction that are being served, and the credits that were granted for them.
 #[derive(Debug)]

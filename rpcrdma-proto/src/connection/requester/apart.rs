@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
-use super::request::REGIONS;
 use crate::chunk::Segment;
 use crate::travel::{ITEMS, Item, RESULTS, Wanted};
+
+/// Regions of one call: its items or the whole of it, its results, and its reply.
+const REGIONS: usize = ITEMS + RESULTS + 2;
 
 /// What of a call may be moved apart, and what is exposed for it: of most calls nothing. Memory for it is on the heap, and stays
 /// with the place of the first call that needs it.

@@ -6,10 +6,7 @@ use crate::connection::output::{Exposure, Failure, Region, Reply};
 use crate::connection::parts::{Parts, no_parts, octets, parts};
 use crate::connection::slots::Tenant;
 use crate::credit::Credit;
-use crate::travel::{Call, ITEMS, Link, RESULTS, Travel, Way};
-
-/// Regions of one call: its items or the whole of it, its results, and its reply.
-pub(super) const REGIONS: usize = ITEMS + RESULTS + 2;
+use crate::travel::{Call, Link, Travel, Way};
 
 /// A call of ours.
 #[derive(Debug)]

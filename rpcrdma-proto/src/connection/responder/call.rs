@@ -15,9 +15,6 @@ use crate::travel::{GroupReturn, Item, Matched, RESULTS, ResultItem, Return};
 use crate::v2;
 use crate::version::Version;
 
-/// Write chunks that one call may offer: more than any binding to NFS has.
-pub(in crate::connection) const WRITES: usize = 16;
-
 /// A call of the peer's.
 #[derive(Debug)]
 pub(super) struct Call {

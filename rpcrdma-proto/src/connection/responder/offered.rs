@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
-use super::WRITES;
 use crate::chunk::Fault;
 use crate::travel::Direction;
 use crate::v2;
+
+/// Write chunks that one call may offer: more than any binding to NFS has.
+pub(in crate::connection) const WRITES: usize = 16;
 
 /// The chunks of a call, or what it directs about its results: most have none. Memory for it is on the heap, and stays with the
 /// place of the first call that needs it.
