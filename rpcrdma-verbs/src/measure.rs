@@ -99,12 +99,12 @@ impl<D: Device> End<D> {
         let Connection { endpoint, sent, .. } = self.touched(tag)?;
         *sent += 1;
         let signaled = sent.is_multiple_of(SIGNAL);
-        let operation = Operation::Send { invalidate: None };
         if goes_along && endpoint.room(octets).is_some() {
-            endpoint.push_inline(operation, octets, signaled, None);
+            endpoint.push_inline(None, octets, signaled, None);
         } else {
             let mut buf = self.pool.take(octets)?;
             buf.set_len(octets);
+            let operation = Operation::Send { invalidate: None };
             self.touched(tag)?.endpoint.push_whole(operation, buf, signaled, ());
         }
         Ok(())

@@ -174,8 +174,7 @@ impl Inline {
         if self.octets.is_empty() {
             self.octets = vec![0; INLINE].into();
         }
-        let room = self.octets.get_mut(self.used..self.used + octets)?;
-        Some(room)
+        self.octets.get_mut(self.used..self.used + octets)
     }
 
     /// Keeps the beginning of the room for a request: all of it is within.
@@ -343,14 +342,14 @@ impl<D: Device, T> Endpoint<D, T> {
         self.batch.inline.room(octets as usize)
     }
 
-    /// Adds a request that takes along the message for which there was [`Self::room`], of as many octets as the device takes
-    /// inline. It uses no memory afterwards, and where it is for nothing, nothing is kept of it.
+    /// Adds a Send that takes along the message for which there was [`Self::room`], of as many octets as the device takes inline.
+    /// It uses no memory afterwards, and where nobody waits for it, nothing is kept of it.
     #[inline]
-    pub(crate) fn push_inline(&mut self, operation: Operation, octets: u32, signaled: bool, what: Option<T>) {
+    pub(crate) fn push_inline(&mut self, invalidate: Option<u32>, octets: u32, signaled: bool, what: Option<T>) {
         let slice = self.batch.inline.keep(octets);
         let from = self.batch.slices.len() as u32;
         self.batch.slices.push(slice);
-        let number = self.request(operation, (from, 1), (signaled, true));
+        let number = self.request(Operation::Send { invalidate }, (from, 1), (signaled, true));
         if let Some(what) = what {
             self.flights.push(Flight { number, what, _memory: Loans::default() });
         }

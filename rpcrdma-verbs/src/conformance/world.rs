@@ -179,7 +179,7 @@ impl<D: Device> End<D> {
         let length = octets.len() as u32;
         self.endpoint.room(length).expect("there is room").copy_from_slice(octets);
         let what = signaled.then_some(self.next);
-        self.endpoint.push_inline(Operation::Send { invalidate: None }, length, signaled, what);
+        self.endpoint.push_inline(None, length, signaled, what);
         self.next
     }
 

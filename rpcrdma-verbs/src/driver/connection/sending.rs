@@ -66,7 +66,7 @@ impl<D: Device> Connection<D> {
         write_message(message(session, calls, served, what), session.parts(what), (scratch, header), out);
         watch(out);
         let (signaled, work) = signals(&mut self.unsignaled, what, waits);
-        endpoint.push_inline(Operation::Send { invalidate }, total, signaled, work);
+        endpoint.push_inline(invalidate, total, signaled, work);
         true
     }
 

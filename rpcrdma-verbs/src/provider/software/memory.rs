@@ -315,9 +315,9 @@ pub(super) fn whole(taken: &mut Vec<u8>) -> Slice {
 ///
 /// # Safety
 /// All slices were found in tables that are locked since, for what is done to them; or are remote memory that was found so,
-/// with the table locked for writing where it is written; or are of a request that takes them along. So the memory is there (a region is forgotten under the lock before
-/// its memory goes), and nobody else touches it: memory of work requests belongs to the device until their completion, and
-/// exposed memory is changed under the lock alone.
+/// with the table locked for writing where it is written; or are of a request that takes them along. So the memory is there (a
+/// region is forgotten under the lock before its memory goes), and nobody else touches it: memory of work requests belongs to
+/// the device until their completion, and exposed memory is changed under the lock alone.
 pub(super) unsafe fn copy(from: &[Slice], to: &[Slice]) {
     let (mut targets, mut room) = (to.iter(), (0u64, 0usize));
     for slice in from {
@@ -333,8 +333,8 @@ pub(super) unsafe fn copy(from: &[Slice], to: &[Slice]) {
                 std::ptr::with_exposed_provenance_mut::<u8>(room.0 as usize),
             );
             // SAFETY: both ranges are within registered memory, as the caller has found under the tables' locks, or within what
-            // is taken along, and neither wraps. `copy` and not `copy_nonoverlapping`: a queue pair may be connected to another of the same process, and
-            // read and write the same region.
+            // is taken along, and neither wraps. `copy` and not `copy_nonoverlapping`: a queue pair may be connected to another
+            // of the same process, and read and write the same region.
             unsafe { std::ptr::copy(read, write, octets) };
             (source, left) = (source + octets as u64, left - octets);
             room = (room.0 + octets as u64, room.1 - octets);
