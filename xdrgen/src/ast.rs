@@ -1,47 +1,48 @@
-//! Syntax, as it was written: names unresolved, values not computed, every part with its span.
+//! The abstract syntax tree. Names are unresolved and values not computed; every node has its span.
 
 use crate::source::Span;
 
-/// A name where it stands.
+/// An identifier.
 #[derive(Clone, Debug)]
 pub struct Ident {
     /// The name.
     pub name: String,
-    /// Where.
+    /// The position.
     pub span: Span,
 }
 
-/// What a text holds: its definitions in their order.
+/// The definitions of a text, in document order.
 #[derive(Clone, Debug, Default)]
 pub struct Specification {
-    /// The definitions. Those inside a `namespace` are among them.
+    /// The definitions, including those inside a `namespace`.
     pub definitions: Vec<Definition>,
-    /// The text's first comment that speaks of copyright, without its comment marks; drafts ask to keep it.
+    /// The first comment that mentions copyright, without comment marks. Drafts require it to be
+    /// kept.
     pub license: Option<String>,
 }
 
-/// A definition at the top of a specification.
+/// A top-level definition.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// The name it defines.
+    /// The name that it defines.
     pub name: Ident,
-    /// From its keyword to its semicolon.
+    /// The span from the keyword to the semicolon.
     pub span: Span,
-    /// What it is.
+    /// The body.
     pub kind: DefinitionKind,
 }
 
-/// What a definition is.
+/// The body of a definition.
 #[derive(Clone, Debug)]
 pub enum DefinitionKind {
     /// `const A = 1;`, or `const uint32 A = 1;`
     Const {
-        /// The type, where one is written: an extension.
+        /// The type, if one is written (an extension).
         ty: Option<TypeSpecifier>,
         /// The value.
-        value: Value,
+        value: ValueExpr,
     },
-    /// `typedef T name;` The declaration's name is the definition's.
+    /// `typedef T name;`. The name of the declaration is that of the definition.
     Typedef(Declaration),
     /// `enum name { .. };`
     Enum(EnumBody),
@@ -50,45 +51,45 @@ pub enum DefinitionKind {
     /// `union name switch (..) { .. };`
     Union(Box<UnionBody>),
     /// `program name { .. } = 1;`
-    Program(Program),
+    Program(ProgramBody),
 }
 
-/// A type with a name, and how many: `T name`, `T name[3]`, `T name<3>`, `T *name`.
+/// A declaration: `T name`, `T name[3]`, `T name<3>`, `T *name`.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// From the type to the end of the declarator, without the semicolon.
+    /// The span from the type to the end of the declarator, without the semicolon.
     pub span: Span,
     /// The type of one element.
     pub ty: TypeSpecifier,
     /// The name.
     pub name: Ident,
-    /// How many.
-    pub shape: Shape,
+    /// The number of elements.
+    pub declarator: Declarator,
 }
 
-/// How many elements a declaration stands for.
+/// The number of elements that a declaration stands for.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum Declarator {
     /// `T name`
     Plain,
-    /// `T *name`: none or one.
+    /// `T *name`: zero or one element.
     Optional,
-    /// `T name[N]`: exactly so many.
-    Fixed(Value),
-    /// `T name<N>` or `T name<>`: at most so many.
-    Variable(Option<Value>),
+    /// `T name[N]`: exactly `N` elements.
+    Fixed(ValueExpr),
+    /// `T name<N>` or `T name<>`: at most `N` elements, or any number.
+    Variable(Option<ValueExpr>),
 }
 
-/// The type of one element.
+/// The type of one element, with its span.
 #[derive(Clone, Debug)]
 pub struct TypeSpecifier {
-    /// Where.
+    /// The position.
     pub span: Span,
-    /// What.
+    /// The type.
     pub kind: TypeKind,
 }
 
-/// What type.
+/// The type of one element.
 #[derive(Clone, Debug)]
 pub enum TypeKind {
     /// `int`
@@ -107,15 +108,15 @@ pub enum TypeKind {
     Quadruple,
     /// `bool`
     Bool,
-    /// `opaque`: only with a length.
+    /// `opaque`, which requires a length.
     Opaque,
-    /// `string`: only with a bound.
+    /// `string`, which requires a bound.
     String,
-    /// A name: `T`, `struct T` or `enum T`.
+    /// A named type: `T`, `struct T` or `enum T`.
     Named {
         /// The name.
         name: Ident,
-        /// The keyword before it, where there is one.
+        /// The keyword before the name, if there is one.
         keyword: Option<Keyword>,
     },
     /// `enum { .. }`
@@ -126,7 +127,7 @@ pub enum TypeKind {
     Union(Box<UnionBody>),
 }
 
-/// A keyword before a type's name.
+/// A keyword before the name of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyword {
     /// `struct T`
@@ -137,19 +138,19 @@ pub enum Keyword {
     Union,
 }
 
-/// A number, or the name of one.
+/// A number or the name of a value.
 #[derive(Clone, Debug)]
-pub struct Value {
-    /// Where.
+pub struct ValueExpr {
+    /// The position.
     pub span: Span,
-    /// What.
-    pub kind: ValueKind,
+    /// The value.
+    pub kind: ValueExprKind,
 }
 
-/// A number, or the name of one.
+/// A number or the name of a value.
 #[derive(Clone, Debug)]
-pub enum ValueKind {
-    /// A decimal, hexadecimal or octal constant, within 64 bits, signed or unsigned.
+pub enum ValueExprKind {
+    /// A decimal, hexadecimal or octal constant of 64 bits, signed or unsigned.
     Number(i128),
     /// The name of a constant or of an enum's member.
     Name(String),
@@ -158,23 +159,23 @@ pub enum ValueKind {
 /// `{ A = 1, B = 2 }`
 #[derive(Clone, Debug)]
 pub struct EnumBody {
-    /// The members, in their order.
-    pub members: Vec<Member>,
+    /// The members, in document order.
+    pub members: Vec<EnumMember>,
 }
 
 /// A member of an enum.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct EnumMember {
     /// The name.
     pub name: Ident,
-    /// The value; none is one more than the member before, an extension.
-    pub value: Option<Value>,
+    /// The value. `None` means one more than the previous member (an extension).
+    pub value: Option<ValueExpr>,
 }
 
 /// `{ T a; U b; }`
 #[derive(Clone, Debug)]
 pub struct StructBody {
-    /// The fields, in their order, without `void`.
+    /// The fields, in document order, without `void`.
     pub fields: Vec<Declaration>,
 }
 
@@ -183,88 +184,93 @@ pub struct StructBody {
 pub struct UnionBody {
     /// `T name`
     pub discriminant: Declaration,
-    /// The arms, in their order.
-    pub arms: Vec<Arm>,
-    /// `default:`, and where the keyword stands.
+    /// The arms, in document order.
+    pub arms: Vec<UnionArm>,
+    /// The `default` arm, with the span of the keyword.
     pub default: Option<(Span, ArmBody)>,
 }
 
 /// `case A: case B: T name;`
 #[derive(Clone, Debug)]
-pub struct Arm {
+pub struct UnionArm {
     /// The values, one or more.
-    pub cases: Vec<Value>,
-    /// What follows.
+    pub cases: Vec<ValueExpr>,
+    /// The content.
     pub body: ArmBody,
 }
 
-/// What an arm holds.
+/// The content of an arm.
 #[derive(Clone, Debug)]
 pub enum ArmBody {
     /// `void;`
     Void,
-    /// One declaration. (Several are an error, from which the parser recovers by keeping the first.)
+    /// One declaration. An arm with several is an error; the parser recovers by putting them into a
+    /// struct.
     Field(Box<Declaration>),
 }
 
 /// `program NAME { version .. } = 1;`
 #[derive(Clone, Debug)]
-pub struct Program {
-    /// The versions, in their order.
-    pub versions: Vec<Version>,
+pub struct ProgramBody {
+    /// The versions, in document order.
+    pub versions: Vec<ProgramVersion>,
     /// The program number.
-    pub number: Value,
+    pub number: ValueExpr,
 }
 
 /// `version NAME { T PROC(U) = 1; } = 1;`
 #[derive(Clone, Debug)]
-pub struct Version {
-    /// Its name.
+pub struct ProgramVersion {
+    /// The name.
     pub name: Ident,
-    /// The procedures, in their order.
-    pub procedures: Vec<Procedure>,
+    /// The procedures, in document order.
+    pub procedures: Vec<ProgramProcedure>,
     /// The version number.
-    pub number: Value,
+    pub number: ValueExpr,
 }
 
 /// `T PROC(U, V) = 1;`
 #[derive(Clone, Debug)]
-pub struct Procedure {
-    /// Its name.
+pub struct ProgramProcedure {
+    /// The name.
     pub name: Ident,
-    /// From the reply's type to the semicolon.
+    /// The span from the reply's type to the semicolon.
     pub span: Span,
-    /// What it returns; none is `void`.
+    /// The type of the reply; `None` is `void`.
     pub reply: Option<TypeSpecifier>,
-    /// What it takes; none is `void`.
+    /// The types of the arguments; empty for `void`.
     pub arguments: Vec<TypeSpecifier>,
     /// The procedure number.
-    pub number: Value,
+    pub number: ValueExpr,
 }
 
-/// Which names [`Specification::names`] lists.
+/// Selects the names that [`Specification::names`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that the whole specification sees (RFC 4506, section 6.4): types, constants, members, programs and their parts.
+    /// Names with global scope (RFC 4506, section 6.4): types, constants, enum members, programs,
+    /// versions and procedures.
     Global,
-    /// Those of fields, arms and discriminants, too.
+    /// Global names, and the names of fields, arms and discriminants.
     All,
 }
 
 impl Specification {
-    /// The names that are defined here.
+    /// Returns the names that this specification defines.
     #[must_use]
     pub fn names(&self, scope: Scope) -> Vec<String> {
-        let mut names = Names { scope, found: Vec::new() };
+        let mut names = Names {
+            scope,
+            found: Vec::new(),
+        };
         for definition in &self.definitions {
             names.add(&definition.name);
             match &definition.kind {
                 DefinitionKind::Const { .. } => {}
-                DefinitionKind::Typedef(declaration) => names.of_type(&declaration.ty),
-                DefinitionKind::Enum(body) => names.of_enum(body),
-                DefinitionKind::Struct(body) => names.of_struct(body),
-                DefinitionKind::Union(body) => names.of_union(body),
-                DefinitionKind::Program(program) => names.of_program(program),
+                DefinitionKind::Typedef(declaration) => names.visit_type(&declaration.ty),
+                DefinitionKind::Enum(body) => names.visit_enum(body),
+                DefinitionKind::Struct(body) => names.visit_struct(body),
+                DefinitionKind::Union(body) => names.visit_union(body),
+                DefinitionKind::Program(program) => names.visit_program(program),
             }
         }
         names.found
@@ -282,47 +288,56 @@ impl Names {
         self.found.push(name.name.clone());
     }
 
-    fn of_field(&mut self, field: &Declaration) {
+    fn visit_field(&mut self, field: &Declaration) {
         if self.scope == Scope::All {
             self.add(&field.name);
         }
-        self.of_type(&field.ty);
+        self.visit_type(&field.ty);
     }
 
-    fn of_type(&mut self, ty: &TypeSpecifier) {
+    fn visit_type(&mut self, ty: &TypeSpecifier) {
         match &ty.kind {
-            TypeKind::Enum(body) => self.of_enum(body),
-            TypeKind::Struct(body) => self.of_struct(body),
-            TypeKind::Union(body) => self.of_union(body),
+            TypeKind::Enum(body) => self.visit_enum(body),
+            TypeKind::Struct(body) => self.visit_struct(body),
+            TypeKind::Union(body) => self.visit_union(body),
             _ => {}
         }
     }
 
-    fn of_enum(&mut self, body: &EnumBody) {
-        body.members.iter().for_each(|member| self.add(&member.name));
+    fn visit_enum(&mut self, body: &EnumBody) {
+        body.members
+            .iter()
+            .for_each(|member| self.add(&member.name));
     }
 
-    fn of_struct(&mut self, body: &StructBody) {
-        body.fields.iter().for_each(|field| self.of_field(field));
+    fn visit_struct(&mut self, body: &StructBody) {
+        body.fields.iter().for_each(|field| self.visit_field(field));
     }
 
-    fn of_union(&mut self, body: &UnionBody) {
-        self.of_field(&body.discriminant);
-        body.fields().for_each(|field| self.of_field(field));
+    fn visit_union(&mut self, body: &UnionBody) {
+        self.visit_field(&body.discriminant);
+        body.fields().for_each(|field| self.visit_field(field));
     }
 
-    fn of_program(&mut self, program: &Program) {
+    fn visit_program(&mut self, program: &ProgramBody) {
         for version in &program.versions {
             self.add(&version.name);
-            version.procedures.iter().for_each(|procedure| self.add(&procedure.name));
+            version
+                .procedures
+                .iter()
+                .for_each(|procedure| self.add(&procedure.name));
         }
     }
 }
 
 impl UnionBody {
-    /// What the arms hold, `default` among them.
+    /// Returns the declarations of all arms, including `default`.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Declaration> {
-        let bodies = self.arms.iter().map(|arm| &arm.body).chain(self.default.iter().map(|(_, body)| body));
+        let bodies = self
+            .arms
+            .iter()
+            .map(|arm| &arm.body)
+            .chain(self.default.iter().map(|(_, body)| body));
         bodies.filter_map(|body| match body {
             ArmBody::Void => None,
             ArmBody::Field(field) => Some(&**field),
@@ -330,54 +345,75 @@ impl UnionBody {
     }
 }
 
-/// Calls `see` with every name that stands for a type or a value defined elsewhere, and where it stands.
-pub fn references<'a>(definition: &'a Definition, see: &mut impl FnMut(&'a str, Span)) {
+/// Calls `visit` with the name and the span of every reference to a type or a value.
+pub fn visit_references<'a>(definition: &'a Definition, visit: &mut impl FnMut(&'a str, Span)) {
     match &definition.kind {
         DefinitionKind::Const { ty, value } => {
-            ty.iter().for_each(|ty| of_type(ty, see));
-            of_value(value, see);
+            ty.iter().for_each(|ty| visit_type(ty, visit));
+            visit_value(value, visit);
         }
-        DefinitionKind::Typedef(declaration) => of_declaration(declaration, see),
-        DefinitionKind::Enum(body) => of_enum(body, see),
-        DefinitionKind::Struct(body) => body.fields.iter().for_each(|field| of_declaration(field, see)),
-        DefinitionKind::Union(body) => of_union(body, see),
+        DefinitionKind::Typedef(declaration) => visit_declaration(declaration, visit),
+        DefinitionKind::Enum(body) => visit_enum(body, visit),
+        DefinitionKind::Struct(body) => body
+            .fields
+            .iter()
+            .for_each(|field| visit_declaration(field, visit)),
+        DefinitionKind::Union(body) => visit_union(body, visit),
         DefinitionKind::Program(program) => {
-            for procedure in program.versions.iter().flat_map(|version| &version.procedures) {
-                procedure.arguments.iter().chain(&procedure.reply).for_each(|ty| of_type(ty, see));
+            for procedure in program
+                .versions
+                .iter()
+                .flat_map(|version| &version.procedures)
+            {
+                procedure
+                    .arguments
+                    .iter()
+                    .chain(&procedure.reply)
+                    .for_each(|ty| visit_type(ty, visit));
             }
         }
     }
 }
 
-fn of_declaration<'a>(declaration: &'a Declaration, see: &mut impl FnMut(&'a str, Span)) {
-    of_type(&declaration.ty, see);
-    if let Shape::Fixed(value) | Shape::Variable(Some(value)) = &declaration.shape {
-        of_value(value, see);
+fn visit_declaration<'a>(declaration: &'a Declaration, visit: &mut impl FnMut(&'a str, Span)) {
+    visit_type(&declaration.ty, visit);
+    if let Declarator::Fixed(value) | Declarator::Variable(Some(value)) = &declaration.declarator {
+        visit_value(value, visit);
     }
 }
 
-fn of_type<'a>(ty: &'a TypeSpecifier, see: &mut impl FnMut(&'a str, Span)) {
+fn visit_type<'a>(ty: &'a TypeSpecifier, visit: &mut impl FnMut(&'a str, Span)) {
     match &ty.kind {
-        TypeKind::Named { name, .. } => see(&name.name, name.span),
-        TypeKind::Enum(body) => of_enum(body, see),
-        TypeKind::Struct(body) => body.fields.iter().for_each(|field| of_declaration(field, see)),
-        TypeKind::Union(body) => of_union(body, see),
+        TypeKind::Named { name, .. } => visit(&name.name, name.span),
+        TypeKind::Enum(body) => visit_enum(body, visit),
+        TypeKind::Struct(body) => body
+            .fields
+            .iter()
+            .for_each(|field| visit_declaration(field, visit)),
+        TypeKind::Union(body) => visit_union(body, visit),
         _ => {}
     }
 }
 
-fn of_enum<'a>(body: &'a EnumBody, see: &mut impl FnMut(&'a str, Span)) {
-    body.members.iter().filter_map(|member| member.value.as_ref()).for_each(|value| of_value(value, see));
+fn visit_enum<'a>(body: &'a EnumBody, visit: &mut impl FnMut(&'a str, Span)) {
+    body.members
+        .iter()
+        .filter_map(|member| member.value.as_ref())
+        .for_each(|value| visit_value(value, visit));
 }
 
-fn of_union<'a>(body: &'a UnionBody, see: &mut impl FnMut(&'a str, Span)) {
-    of_declaration(&body.discriminant, see);
-    body.arms.iter().flat_map(|arm| &arm.cases).for_each(|case| of_value(case, see));
-    body.fields().for_each(|field| of_declaration(field, see));
+fn visit_union<'a>(body: &'a UnionBody, visit: &mut impl FnMut(&'a str, Span)) {
+    visit_declaration(&body.discriminant, visit);
+    body.arms
+        .iter()
+        .flat_map(|arm| &arm.cases)
+        .for_each(|case| visit_value(case, visit));
+    body.fields()
+        .for_each(|field| visit_declaration(field, visit));
 }
 
-fn of_value<'a>(value: &'a Value, see: &mut impl FnMut(&'a str, Span)) {
-    if let ValueKind::Name(name) = &value.kind {
-        see(name, value.span);
+fn visit_value<'a>(value: &'a ValueExpr, visit: &mut impl FnMut(&'a str, Span)) {
+    if let ValueExprKind::Name(name) = &value.kind {
+        visit(name, value.span);
     }
 }

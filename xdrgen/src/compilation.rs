@@ -1,26 +1,27 @@
-//! One compilation, from files to a schema: draft -> extract -> errata -> parse -> check -> IR, then emit and format.
+//! Runs one compilation from files to a schema: extract, errata, parse, check and lower, then emit
+//! and format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
 use crate::ast::{Scope, Specification};
-use crate::check::{self, Input, OverlayInput};
-use crate::config::{Config, Module, Source};
+use crate::check::{self, Entry, ModuleInput, OverlayInput};
+use crate::config::{Config, DocumentSource, Module, Setting};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
-use crate::extract::{self, Extracted};
+use crate::extract::{self, Extraction};
 use crate::ir::Schema;
 use crate::parse;
 use crate::render::{self, GeneratedFile};
 use crate::report::{self, Style};
-use crate::source::{DocumentId, Sources, Span, TextId, TextKind};
+use crate::source::{DocumentId, SourceMap, Span, TextId, TextKind};
 
-/// What came of a compilation: all diagnostics of all documents, and the schema.
+/// The result of a compilation: the diagnostics of all documents, and the schema.
 #[derive(Clone, Debug)]
 pub struct Compilation {
-    sources: Sources,
+    sources: SourceMap,
     diagnostics: Vec<Diagnostic>,
     schema: Schema,
 }
@@ -32,40 +33,40 @@ impl Compilation {
         loaded.compile(config, diagnostics, None)
     }
 
-    /// All diagnostics, by document and place.
+    /// Returns all diagnostics, sorted by document and position.
     #[must_use]
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// The documents, to which diagnostics point.
+    /// Returns the documents that the diagnostics point into.
     #[must_use]
-    pub fn sources(&self) -> &Sources {
+    pub fn sources(&self) -> &SourceMap {
         &self.sources
     }
 
-    /// What the documents define. It is whole only if there are no errors.
+    /// Returns the schema. It is complete only if [`Self::has_errors`] is false.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Whether it failed.
+    /// Returns true if a diagnostic is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// The report, for people.
+    /// Returns the report that a person reads, with an excerpt for each diagnostic.
     #[must_use]
     pub fn report(&self, style: Style) -> String {
         report::human(&self.sources, &self.diagnostics, style)
     }
 
-    /// The Rust files.
+    /// Generates the Rust files.
     ///
     /// # Errors
-    /// The compilation failed; the error is the report.
+    /// Returns the report if the compilation has errors.
     pub fn generate(&self) -> Result<Vec<GeneratedFile>, Error> {
         if self.has_errors() {
             return Err(Error::of(&self.sources, &self.diagnostics));
@@ -73,11 +74,11 @@ impl Compilation {
         render::files(&self.schema).map_err(|message| Error::emitted(&message))
     }
 
-    /// Writes the Rust files into a folder, which is made if it is not there. A file that would not change is left
-    /// alone, so that what depends on it is not built again.
+    /// Writes the Rust files into a folder, and creates the folder if it does not exist. A file
+    /// whose content does not change is not written, so that cargo does not rebuild its dependents.
     ///
     /// # Errors
-    /// As [`Self::generate`], or a file can't be written.
+    /// As [`Self::generate`], and if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), Error> {
         let files = self.generate()?;
         let fault = |path: &Path, error| Error::unwritable(&path.to_string_lossy(), &error);
@@ -93,124 +94,174 @@ impl Compilation {
     }
 }
 
-/// Finds errata that silence nothing: each is left out in turn, and something must be reported that was not before.
-/// This compiles once more for each erratum.
+/// Finds errata that silence no diagnostic. Each erratum in turn is left out and the documents are
+/// compiled again; an erratum is useless if the new compilation reports nothing that the full one
+/// does not. The cost is one compilation for each erratum.
 #[must_use]
 pub fn useless_errata(config: &Config) -> Compilation {
     let mut diagnostics = Diagnostics::new(config.levels.clone());
     let loaded = Loaded::read(config, &mut diagnostics);
-    let whole = loaded.compile(config, diagnostics.clone(), None);
+    let full = loaded.compile(config, diagnostics.clone(), None);
     let lines = |compilation: &Compilation| -> BTreeSet<String> {
-        compilation.diagnostics.iter().map(|found| report::short(&compilation.sources, found)).collect()
+        compilation
+            .diagnostics
+            .iter()
+            .map(|found| report::short(&compilation.sources, found))
+            .collect()
     };
-    let before = lines(&whole);
+    let before = lines(&full);
     let mut found = diagnostics.clone();
     let applies = |erratum: &Erratum| {
-        let here = loaded.sources.documents().any(|(_, document)| document.file_name() == erratum.document);
-        let fails = |found: &Diagnostic| found.code == Code::ErratumMismatch && found.span == erratum.span;
-        here && !whole.diagnostics.iter().any(fails)
+        let here = loaded
+            .sources
+            .documents()
+            .any(|(_, document)| document.file_name() == erratum.document);
+        let fails =
+            |found: &Diagnostic| found.code == Code::ErratumMismatch && found.span == erratum.span;
+        here && !full.diagnostics.iter().any(fails)
     };
-    for (at, erratum) in loaded.errata.iter().enumerate().filter(|(_, erratum)| applies(erratum)) {
+    for (at, erratum) in loaded
+        .errata
+        .iter()
+        .enumerate()
+        .filter(|(_, erratum)| applies(erratum))
+    {
         let without = loaded.compile(config, diagnostics.clone(), Some(at));
         if lines(&without).is_subset(&before) {
-            let message =
-                format!("the erratum for {}, line {}, silences no diagnostic", erratum.document, erratum.line);
-            let useless = Diagnostic::nowhere(Code::ErratumUseless, message);
-            found.report(Diagnostic { span: erratum.span, ..useless });
+            let message = format!(
+                "the erratum for {}, line {}, silences no diagnostic",
+                erratum.document, erratum.line
+            );
+            let useless = Diagnostic::without_span(Code::ErratumUseless, message);
+            found.report(Diagnostic {
+                span: erratum.span,
+                ..useless
+            });
         }
     }
-    let mut whole = whole;
-    let mut found = found.into_sorted(&whole.sources);
-    found.retain(|diagnostic| !whole.diagnostics.contains(diagnostic));
-    whole.diagnostics.extend(found);
-    whole
+    let mut full = full;
+    let mut found = found.into_sorted(&full.sources);
+    found.retain(|diagnostic| !full.diagnostics.contains(diagnostic));
+    full.diagnostics.extend(found);
+    full
 }
 
 /// The files of a compilation, read once.
 struct Loaded {
-    sources: Sources,
-    /// For each module its documents.
+    sources: SourceMap,
+    /// The documents of each module.
     documents: Vec<Vec<DocumentId>>,
     errata: Vec<Erratum>,
-    /// The manifest, to point at.
+    /// The manifest, which diagnostics point into.
     manifest: Option<TextId>,
 }
 
 impl Loaded {
     fn read(config: &Config, diagnostics: &mut Diagnostics) -> Self {
-        let mut sources = Sources::new();
+        let mut sources = SourceMap::new();
         let manifest = config.manifest.as_ref().and_then(|path| {
-            let document = file(&mut sources, path, diagnostics)?;
-            Some(sources.add_whole(document, TextKind::Other))
+            let document = load(&mut sources, path, diagnostics)?;
+            Some(sources.add_document_text(document, TextKind::Other))
         });
         let mut errata = Vec::new();
         for path in &config.errata {
             match std::fs::read_to_string(path) {
-                Ok(text) => errata.extend(errata::read(&mut sources, &path.to_string_lossy(), &text, diagnostics)),
+                Ok(text) => errata.extend(errata::read(
+                    &mut sources,
+                    &path.to_string_lossy(),
+                    &text,
+                    diagnostics,
+                )),
                 Err(error) => diagnostics.report(unreadable(path, &error)),
             }
         }
         let mut documents = Vec::new();
         for module in &config.modules {
             let read = module.documents.iter().filter_map(|from| match from {
-                Source::File(path) => file(&mut sources, path, diagnostics),
-                Source::Text { name, content } => Some(sources.add_document(name, content)),
+                DocumentSource::File(path) => load(&mut sources, path, diagnostics),
+                DocumentSource::Text { name, content } => Some(sources.add_document(name, content)),
             });
             documents.push(read.collect());
         }
-        Self { sources, documents, errata, manifest }
+        Self {
+            sources,
+            documents,
+            errata,
+            manifest,
+        }
     }
 
-    /// Compiles what was read, without one of the errata if asked to.
-    fn compile(&self, config: &Config, mut diagnostics: Diagnostics, without: Option<usize>) -> Compilation {
+    /// Compiles the loaded files, without the erratum at index `without` if there is one.
+    fn compile(
+        &self,
+        config: &Config,
+        mut diagnostics: Diagnostics,
+        without: Option<usize>,
+    ) -> Compilation {
         let mut sources = self.sources.clone();
         let mut errata = self.errata.clone();
         if let Some(at) = without {
             errata.remove(at);
         }
-        self.strangers(&errata, &mut diagnostics);
+        self.report_unknown_documents(&errata, &mut diagnostics);
         if config.modules.is_empty() {
-            let found = Diagnostic::nowhere(Code::Configuration, "there is no module to compile");
-            diagnostics.report(Diagnostic { span: self.manifest.map(|text| Span::new(text, 0..0)), ..found });
+            let found =
+                Diagnostic::without_span(Code::Configuration, "there is no module to compile");
+            diagnostics.report(Diagnostic {
+                span: self.manifest.map(|text| Span::new(text, 0..0)),
+                ..found
+            });
         }
-        let mut inputs: Vec<Input> = Vec::new();
+        let mut inputs: Vec<ModuleInput> = Vec::new();
         for (module, documents) in config.modules.iter().zip(&self.documents) {
-            let place = |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
-            let mut input = input(module, config, &inputs, &place, &mut diagnostics);
+            let span =
+                |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
+            let mut input = check_input(module, config, &inputs, &span, &mut diagnostics);
             for document in documents {
-                let parsed = document_of(&mut sources, *document, &errata, &mut diagnostics);
+                let parsed = parse_document(&mut sources, *document, &errata, &mut diagnostics);
                 input.specifications.push(parsed);
             }
-            supply(&mut sources, &mut input, &inputs, &mut diagnostics);
+            add_prelude(&mut sources, &mut input, &inputs, &mut diagnostics);
             inputs.push(input);
         }
-        if diagnostics.wants(Code::ProseName) {
-            prose(&mut sources, &inputs, &mut diagnostics);
+        if diagnostics.is_enabled(Code::ProseName) {
+            check_prose(&mut sources, &inputs, &mut diagnostics);
         }
         let schema = check::analyze(&sources, &inputs, &mut diagnostics);
         let diagnostics = diagnostics.into_sorted(&sources);
-        Compilation { sources, diagnostics, schema }
+        Compilation {
+            sources,
+            diagnostics,
+            schema,
+        }
     }
 
-    /// Reports errata for documents that no module has.
-    fn strangers(&self, errata: &[Erratum], diagnostics: &mut Diagnostics) {
+    /// Reports errata that name a document of no module.
+    fn report_unknown_documents(&self, errata: &[Erratum], diagnostics: &mut Diagnostics) {
         for erratum in errata {
-            let known = self.sources.documents().any(|(_, document)| document.file_name() == erratum.document);
-            // A command that checks one document of a set may have the errata of all.
+            let known = self
+                .sources
+                .documents()
+                .any(|(_, document)| document.file_name() == erratum.document);
+            // Only a manifest lists a complete set: a command that checks one document may be given
+            // the errata of a whole set.
             if !known && self.manifest.is_some() {
                 let message = format!("no module has the document `{}`", erratum.document);
-                let found = Diagnostic::nowhere(Code::ErratumMismatch, message);
-                diagnostics.report(Diagnostic { span: erratum.span, ..found });
+                let found = Diagnostic::without_span(Code::ErratumMismatch, message);
+                diagnostics.report(Diagnostic {
+                    span: erratum.span,
+                    ..found
+                });
             }
         }
     }
 }
 
-fn file(sources: &mut Sources, path: &Path, diagnostics: &mut Diagnostics) -> Option<DocumentId> {
+fn load(sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics) -> Option<DocumentId> {
     let name = path.to_string_lossy();
     match std::fs::read(path) {
-        // What is not UTF-8 (RFCs of old have Latin-1 names) keeps its lines.
-        Ok(octets) => Some(sources.add_document(name, String::from_utf8_lossy(&octets))),
+        // Old RFCs contain Latin-1 names. The lossy conversion keeps line numbers.
+        Ok(bytes) => Some(sources.add_document(name, String::from_utf8_lossy(&bytes))),
         Err(error) => {
             diagnostics.report(unreadable(path, &error));
             None
@@ -218,86 +269,125 @@ fn file(sources: &mut Sources, path: &Path, diagnostics: &mut Diagnostics) -> Op
     }
 }
 
-/// The XDR of one document.
+/// Returns the XDR of one document.
 pub(crate) fn extract(path: &Path) -> Result<String, Error> {
-    let mut sources = Sources::new();
+    let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::default();
-    let xdr = file(&mut sources, path, &mut diagnostics).map(|document| {
+    let xdr = load(&mut sources, path, &mut diagnostics).map(|document| {
         let extracted = extract::extract(&mut sources, document, &[], &mut diagnostics);
         extract::xdr_of(&sources, extracted.xdr)
     });
     let found = diagnostics.into_sorted(&sources);
-    xdr.filter(|_| found.is_empty()).ok_or_else(|| Error::of(&sources, &found))
+    xdr.filter(|_| found.is_empty())
+        .ok_or_else(|| Error::of(&sources, &found))
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::nowhere(Code::Unreadable, format!("`{}` can't be read: {error}", path.display()))
+    Diagnostic::without_span(
+        Code::Unreadable,
+        format!("`{}` can't be read: {error}", path.display()),
+    )
 }
 
-/// Extracts and parses one document, and holds it against its own copies.
-fn document_of(
-    sources: &mut Sources,
+/// Extracts and parses one document, and compares its definitions with the copies in its running
+/// text.
+fn parse_document(
+    sources: &mut SourceMap,
     document: DocumentId,
     errata: &[Erratum],
     diagnostics: &mut Diagnostics,
 ) -> (TextId, Specification) {
-    let Extracted { xdr, copies } = extract::extract(sources, document, errata, diagnostics);
+    let Extraction { xdr, copies } = extract::extract(sources, document, errata, diagnostics);
     let specification = parse::parse(sources, xdr, diagnostics);
-    let copies: Vec<_> = copies.iter().map(|copy| (*copy, parse::parse(sources, *copy, diagnostics))).collect();
-    let copies: Vec<_> = copies.iter().map(|(text, specification)| (*text, specification)).collect();
+    let copies: Vec<_> = copies
+        .iter()
+        .map(|copy| (*copy, parse::parse(sources, *copy, diagnostics)))
+        .collect();
+    let copies: Vec<_> = copies
+        .iter()
+        .map(|(text, specification)| (*text, specification))
+        .collect();
     check::consistency::check(sources, &[(xdr, &specification)], &copies, diagnostics);
     (xdr, specification)
 }
 
-fn input(
+fn check_input(
     module: &Module,
     config: &Config,
-    before: &[Input],
-    place: &dyn Fn(&Range<usize>) -> Option<Span>,
+    before: &[ModuleInput],
+    span: &dyn Fn(&Range<usize>) -> Option<Span>,
     diagnostics: &mut Diagnostics,
-) -> Input {
+) -> ModuleInput {
     let path: Vec<String> = module.path.split("::").map(str::to_owned).collect();
     let mut fault = |message: String| {
-        let found = Diagnostic::nowhere(Code::Configuration, message);
-        diagnostics.report(Diagnostic { span: module.place.as_ref().and_then(place), ..found });
+        let found = Diagnostic::without_span(Code::Configuration, message);
+        diagnostics.report(Diagnostic {
+            span: module.path_range.as_ref().and_then(span),
+            ..found
+        });
     };
     if !path.iter().all(|part| is_module_name(part)) {
-        fault(format!("`{}` is no path of Rust modules", module.path));
+        fault(format!("`{}` is not a Rust module path", module.path));
     }
     if before.iter().any(|other| other.path == path) {
         fault(format!("two modules are called `{}`", module.path));
     }
-    let taken = |last: &String| last == "owned" || (last == "xdr" && path.len() > 1) || path == ["xdrgen"];
+    let taken =
+        |last: &String| last == "owned" || (last == "xdr" && path.len() > 1) || path == ["xdrgen"];
     if path.last().is_some_and(taken) {
-        fault(format!("a module can't be called `{}`: the name is taken by what is generated", module.path));
+        fault(format!(
+            "a module can't be called `{}`: generated code uses that name",
+            module.path
+        ));
     }
     if module.documents.is_empty() {
         fault(format!("the module `{}` has no document", module.path));
     }
     let mut uses = Vec::new();
     for name in &module.uses {
-        match before.iter().position(|other| other.path.join("::") == *name) {
+        match before
+            .iter()
+            .position(|other| other.path.join("::") == *name)
+        {
             Some(at) => {
                 let (has, needs) = (before[at].shapes, module.shapes);
                 if (needs.owned() && !has.owned()) || (needs.borrowed() && !has.borrowed()) {
-                    fault(format!("`{}` needs forms of the types of `{name}` that it does not have", module.path));
+                    fault(format!(
+                        "`{}` needs a shape that the types of `{name}` do not have",
+                        module.path
+                    ));
                 }
                 uses.push(at);
             }
-            None => fault(format!("`{}` uses `{name}`, which is no module before it", module.path)),
+            None => fault(format!(
+                "`{}` uses `{name}`, but no module of that path precedes it",
+                module.path
+            )),
         }
     }
-    let overlays = module.overlays.iter().enumerate().map(|(at, overlay)| OverlayInput {
-        span: module.overlay_places.get(at).and_then(place),
-        name: overlay.name.clone(),
-        carrier: overlay.carrier.clone(),
-        code: overlay.code.clone(),
-        data: overlay.data.clone(),
-        empty_is_default: overlay.empty_is_default,
-        cases: overlay.cases.clone(),
-        strip: overlay.strip.clone(),
-    });
-    Input {
+    let overlays = module
+        .overlays
+        .iter()
+        .enumerate()
+        .map(|(at, overlay)| OverlayInput {
+            span: module.overlay_ranges.get(at).and_then(span),
+            name: overlay.name.clone(),
+            carrier: overlay.carrier.clone(),
+            code: overlay.code.clone(),
+            data: overlay.data.clone(),
+            empty_is_default: overlay.empty_is_default,
+            cases: overlay.cases.clone(),
+            strip: overlay.strip.clone(),
+        });
+    let entry = |key, setting: &Setting| Entry {
+        key,
+        text: setting.text.clone(),
+        span: setting.range.as_ref().and_then(span),
+    };
+    let entries = |key, settings: &[Setting]| -> Vec<Entry> {
+        settings.iter().map(|setting| entry(key, setting)).collect()
+    };
+    ModuleInput {
         path,
         uses,
         shapes: module.shapes,
@@ -306,11 +396,25 @@ fn input(
         prelude: config.prelude.clone(),
         specifications: Vec::new(),
         overlays: overlays.collect(),
+        ddp: entries("ddp", &module.ddp),
+        stubs: module.stubs,
+        stubs_span: module.stubs_range.as_ref().and_then(span),
+        idempotent: entries("idempotent", &module.idempotent),
+        reply_items: module
+            .reply_items
+            .iter()
+            .map(|(item, argument)| (entry("reply_items", item), entry("reply_items", argument)))
+            .collect(),
     }
 }
 
-/// Adds to a module those definitions of its preludes that it needs and nobody defines.
-fn supply(sources: &mut Sources, input: &mut Input, before: &[Input], diagnostics: &mut Diagnostics) {
+/// Adds the prelude definitions that a module uses and no visible document defines.
+fn add_prelude(
+    sources: &mut SourceMap,
+    input: &mut ModuleInput,
+    before: &[ModuleInput],
+    diagnostics: &mut Diagnostics,
+) {
     for prelude in input.prelude.clone() {
         let Some(xdr) = prelude.xdr() else { continue };
         let used = input.uses.iter().flat_map(|at| &before[*at].specifications);
@@ -318,22 +422,28 @@ fn supply(sources: &mut Sources, input: &mut Input, before: &[Input], diagnostic
             .chain(&input.specifications)
             .flat_map(|(_, specification)| specification.names(Scope::Global))
             .collect();
-        let mut wanted = BTreeMap::new();
-        for definition in input.specifications.iter().flat_map(|(_, specification)| &specification.definitions) {
-            crate::ast::references(definition, &mut |name, span| {
+        let mut missing = BTreeMap::new();
+        for definition in input
+            .specifications
+            .iter()
+            .flat_map(|(_, specification)| &specification.definitions)
+        {
+            crate::ast::visit_references(definition, &mut |name, span| {
                 if !visible.contains(name) {
-                    wanted.entry(name.to_owned()).or_insert(span);
+                    missing.entry(name.to_owned()).or_insert(span);
                 }
             });
         }
         let document = sources.add_document(format!("prelude-{}.x", prelude.name()), xdr);
-        let text = sources.add_whole(document, TextKind::Xdr);
+        let text = sources.add_document_text(document, TextKind::Xdr);
         let mut specification = parse::parse(sources, text, diagnostics);
-        specification.definitions.retain(|definition| wanted.contains_key(&definition.name.name));
+        specification
+            .definitions
+            .retain(|definition| missing.contains_key(&definition.name.name));
         for definition in &specification.definitions {
             let name = &definition.name.name;
-            let message = format!("`{name}` is declared by no document; the prelude supplies it");
-            diagnostics.report(Diagnostic::new(Code::PreludeType, wanted[name], message));
+            let message = format!("no document declares `{name}`; the prelude supplies it");
+            diagnostics.report(Diagnostic::new(Code::PreludeType, missing[name], message));
         }
         if !specification.definitions.is_empty() {
             input.specifications.push((text, specification));
@@ -341,16 +451,19 @@ fn supply(sources: &mut Sources, input: &mut Input, before: &[Input], diagnostic
     }
 }
 
-/// Whether Rust takes a name for a module.
+/// Returns true if Rust accepts `part` as a module name.
 #[must_use]
 pub fn is_module_name(part: &str) -> bool {
     syn::parse_str::<syn::Ident>(part).is_ok()
 }
 
-/// The lint for names in running text, with every name that is one.
-fn prose(sources: &mut Sources, inputs: &[Input], diagnostics: &mut Diagnostics) {
+/// Runs the `prose-name` lint on every document with the names of all modules.
+fn check_prose(sources: &mut SourceMap, inputs: &[ModuleInput], diagnostics: &mut Diagnostics) {
     let all = inputs.iter().flat_map(|input| &input.specifications);
-    let names: BTreeSet<String> = all.clone().flat_map(|(_, specification)| specification.names(Scope::All)).collect();
+    let names: BTreeSet<String> = all
+        .clone()
+        .flat_map(|(_, specification)| specification.names(Scope::All))
+        .collect();
     for (text, _) in all {
         let document = sources.text(*text).document();
         check::prose::check(sources, document, &names, diagnostics);

@@ -1,13 +1,13 @@
-//! What to compile, and how: the builder that a build script meets.
+//! The builder API that a build script uses to describe a compilation.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Code, Level, Levels, NotALint};
-use crate::ir::Shapes;
+use crate::ir::{Shapes, Stubs};
 use crate::prelude::Prelude;
 
-/// A compilation to be: modules of documents, and what they have in common.
+/// Describes a compilation: its modules and the settings that they share.
 ///
 /// ```no_run
 /// use xdrgen_build::{Config, Module, Shapes};
@@ -30,39 +30,43 @@ pub struct Config {
 }
 
 impl Config {
-    /// Nothing to compile yet, with all [`Prelude`]s.
+    /// Returns a configuration without modules and with every [`Prelude`].
     #[must_use]
     pub fn new() -> Self {
-        Self { prelude: Prelude::ALL.to_vec(), ..Self::bare() }
+        Self {
+            prelude: Prelude::ALL.to_vec(),
+            ..Self::empty()
+        }
     }
 
-    /// Nothing at all.
-    pub(crate) fn bare() -> Self {
+    /// Returns a configuration without modules and without a prelude.
+    pub(crate) fn empty() -> Self {
         Self::default()
     }
 
-    /// Adds a module. One that uses another comes after it.
+    /// Adds a module. A module comes after the modules that it uses.
     #[must_use]
     pub fn module(mut self, module: Module) -> Self {
         self.modules.push(module);
         self
     }
 
-    /// Which types need no declaration: by default all [`Prelude`]s.
+    /// Sets the preludes, which supply types that documents use and do not declare. The default is
+    /// every [`Prelude`].
     #[must_use]
     pub fn prelude(mut self, prelude: &[Prelude]) -> Self {
         self.prelude = prelude.to_vec();
         self
     }
 
-    /// Leaves out all errata: what the documents say as published.
+    /// Removes all errata, so that documents are compiled as published.
     #[must_use]
     pub fn without_errata(mut self) -> Self {
         self.errata.clear();
         self
     }
 
-    /// Adds a file of errata.
+    /// Adds an errata file. See [`crate::errata`] for its format.
     #[must_use]
     pub fn errata(mut self, path: impl Into<PathBuf>) -> Self {
         self.errata.push(path.into());
@@ -72,99 +76,178 @@ impl Config {
     /// Sets the level of a lint.
     ///
     /// # Errors
-    /// The code is an error, not a lint.
+    /// Returns [`NotALint`] if the code is an error and not a lint.
     pub fn lint(mut self, code: Code, level: Level) -> Result<Self, NotALint> {
         self.levels.set(code, level)?;
         Ok(self)
     }
 
-    /// Puts the modules `owned` behind a feature of the crate that is built: for crates that also do without `alloc`.
+    /// Puts the `owned` modules behind a feature of the crate that is built, for crates that also
+    /// build without `alloc`.
     #[must_use]
     pub fn owned_feature(mut self, feature: impl Into<String>) -> Self {
         self.owned_feature = Some(feature.into());
         self
     }
 
-    /// Where the files go; by default the folder that cargo gives a build script in `OUT_DIR`.
+    /// Sets the output folder. The default is `OUT_DIR`, which cargo sets for a build script.
     #[must_use]
     pub fn out_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.out_dir = Some(path.into());
         self
     }
 
-    /// How many documents the modules have together.
+    /// Returns the number of documents in all modules.
     #[must_use]
     pub fn document_count(&self) -> usize {
-        self.modules.iter().map(|module| module.documents.len()).sum()
+        self.modules
+            .iter()
+            .map(|module| module.documents.len())
+            .sum()
     }
 }
 
-/// A Rust module, and the documents it is compiled from.
+/// Describes a Rust module and the documents that it is compiled from.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     pub(crate) path: String,
-    pub(crate) documents: Vec<Source>,
+    pub(crate) documents: Vec<DocumentSource>,
     pub(crate) uses: Vec<String>,
     pub(crate) shapes: Shapes,
     pub(crate) strip: Vec<String>,
     pub(crate) overlays: Vec<Overlay>,
-    /// Where the manifest names it, and each of its overlays.
-    pub(crate) place: Option<Range<usize>>,
-    pub(crate) overlay_places: Vec<Range<usize>>,
+    /// The range of the module's path in the manifest.
+    pub(crate) path_range: Option<Range<usize>>,
+    /// The range of each overlay's name in the manifest.
+    pub(crate) overlay_ranges: Vec<Range<usize>>,
+    pub(crate) ddp: Vec<Setting>,
+    pub(crate) stubs: Stubs,
+    /// The range of the stubs in the manifest.
+    pub(crate) stubs_range: Option<Range<usize>>,
+    pub(crate) idempotent: Vec<Setting>,
+    pub(crate) reply_items: Vec<(Setting, Setting)>,
+}
+
+/// A setting, and its range in the manifest.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) text: String,
+    pub(crate) range: Option<Range<usize>>,
+}
+
+impl Setting {
+    fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            range: None,
+        }
+    }
 }
 
 impl Module {
-    /// A module by its path, as `v2::rtr`.
+    /// Creates a module with a path such as `v2::rtr`.
     #[must_use]
     pub fn new(path: impl Into<String>) -> Self {
-        Self { path: path.into(), ..Self::default() }
+        Self {
+            path: path.into(),
+            ..Self::default()
+        }
     }
 
     /// Adds a document: a draft or an RFC as published (`.txt`), or XDR (`.x`).
     #[must_use]
     pub fn document(mut self, path: impl Into<PathBuf>) -> Self {
-        self.documents.push(Source::File(path.into()));
+        self.documents.push(DocumentSource::File(path.into()));
         self
     }
 
-    /// Adds a document that is no file: one that a program made, or has in memory. Its name stands in reports, and
-    /// its ending says what it is, as that of a file does.
+    /// Adds a document from memory. Diagnostics show `name`; its extension decides the format, as
+    /// it does for a file.
     ///
     /// ```
     /// use xdrgen_build::{Config, Module, Style};
     ///
-    /// let module = Module::new("a").text("a.x", "struct point { int x; int z; };\nstruct line { piont ends[2]; };\n");
+    /// let xdr = "struct point { int x; int z; };\nstruct line { piont ends[2]; };\n";
+    /// let module = Module::new("a").text("a.x", xdr);
     /// let compilation = Config::new().module(module).check();
     /// assert!(compilation.report(Style::Plain).contains("a.x:2:15"));
     /// ```
     #[must_use]
     pub fn text(mut self, name: impl Into<String>, content: impl Into<String>) -> Self {
-        self.documents.push(Source::Text { name: name.into(), content: content.into() });
+        self.documents.push(DocumentSource::Text {
+            name: name.into(),
+            content: content.into(),
+        });
         self
     }
 
-    /// Sees the names of another module.
+    /// Makes the names of another module visible in this one.
     #[must_use]
     pub fn uses(mut self, path: impl Into<String>) -> Self {
         self.uses.push(path.into());
         self
     }
 
-    /// Which forms of each type to emit: by default both.
+    /// Sets which shapes of each type to emit. The default is both.
     #[must_use]
     pub fn shapes(mut self, shapes: Shapes) -> Self {
         self.shapes = shapes;
         self
     }
 
-    /// Adds a prefix that Rust names go without. The first that fits counts.
+    /// Adds a prefix to strip from Rust names. The first prefix that matches is stripped.
     #[must_use]
     pub fn strip(mut self, prefix: impl Into<String>) -> Self {
         self.strip.push(prefix.into());
         self
     }
 
-    /// Adds typed contents of an opaque field.
+    /// Makes a field or an arm eligible for direct data placement, so that a transport may move its
+    /// bytes out of the message: an opaque or a string of variable length, named
+    /// `"struct.field"` or `"union.arm"` as in XDR. Its Rust type is `xdr::Item`.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let kv = Module::new("kv").text("kv.x", "struct pair { int key; opaque value<>; };");
+    /// let files = Config::new().module(kv.ddp("pair.value")).check().generate()?;
+    /// assert!(files[0].content.contains("pub value: xdr::Item<'a>"));
+    /// # Ok::<(), xdrgen_build::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ddp(mut self, part: impl Into<String>) -> Self {
+        self.ddp.push(Setting::new(part));
+        self
+    }
+
+    /// Sets the stubs to emit for each version of a program: a client, the traits of a service, or
+    /// both. The code needs the crate `oncrpc`, and no other.
+    #[must_use]
+    pub fn stubs(mut self, stubs: Stubs) -> Self {
+        self.stubs = stubs;
+        self
+    }
+
+    /// Marks a procedure, by its name in XDR, as one that may be executed twice without harm, so
+    /// that a client can send a call again after it has lost its connection. It needs
+    /// [`stubs`](Self::stubs).
+    #[must_use]
+    pub fn idempotent(mut self, procedure: impl Into<String>) -> Self {
+        self.idempotent.push(Setting::new(procedure));
+        self
+    }
+
+    /// Says by which argument the length of an item of the results is limited, so that a client has
+    /// memory for it: `reply_item("READ3resok.data", "READ3args.count")`. It needs
+    /// [`stubs`](Self::stubs).
+    #[must_use]
+    pub fn reply_item(mut self, item: impl Into<String>, argument: impl Into<String>) -> Self {
+        self.reply_items
+            .push((Setting::new(item), Setting::new(argument)));
+        self
+    }
+
+    /// Adds an overlay: typed contents for an opaque field.
     #[must_use]
     pub fn overlay(mut self, overlay: Overlay) -> Self {
         self.overlays.push(overlay);
@@ -172,17 +255,15 @@ impl Module {
     }
 }
 
-/// Where a document comes from.
+/// The origin of a document's content.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
-    /// A file.
+pub(crate) enum DocumentSource {
     File(PathBuf),
-    /// Memory.
     Text { name: String, content: String },
 }
 
-impl Source {
-    /// The file, if it is one.
+impl DocumentSource {
+    /// Returns the path of a document that is a file.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -191,23 +272,24 @@ impl Source {
     }
 }
 
-/// Typed contents of an opaque field, chosen by a code beside it, which XDR can't express.
+/// Assigns types to the contents of an opaque field, selected by a code field in the same struct.
+/// XDR itself cannot express this relation.
 ///
-/// It becomes an enum with a variant for each case, and `Unknown` for other codes.
+/// The emitter generates an enum with one variant for each case, and `Unknown` for other codes.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     /// The enum's name in Rust.
     pub name: String,
-    /// The struct with both fields, by its name in XDR.
+    /// The XDR name of the struct that contains both fields.
     pub carrier: String,
-    /// The field with the code.
+    /// The XDR name of the field that holds the code.
     pub code: String,
-    /// The opaque field.
+    /// The XDR name of the opaque field.
     pub data: String,
-    /// Whether no octets at all stand for the default value of what the code names.
+    /// Whether zero bytes stand for the default value of the content's type.
     pub empty_is_default: bool,
-    /// The prefixes that the variants' names go without.
+    /// The prefixes to strip from variant names.
     pub strip: Vec<String>,
-    /// Each known code, a constant's name, and the type of its content.
+    /// The name of each code's constant, and the XDR type of its content.
     pub cases: Vec<(String, String)>,
 }

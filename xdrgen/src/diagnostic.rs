@@ -1,24 +1,24 @@
-//! Typed diagnostics: what can be wrong, how serious it is, and what to do about it.
+//! Typed diagnostics: the code, the level, the message and the suggested fixes of each defect.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
-use crate::source::{Sources, Span};
+use crate::source::{SourceMap, Span};
 
-/// What happens when a lint fires.
+/// The effect of a lint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// The lint is not reported.
     Allow,
-    /// It is reported.
+    /// The lint is reported as a warning.
     Warn,
-    /// It is reported, and the compilation fails.
+    /// The lint is reported as an error, and the compilation fails.
     Deny,
 }
 
 impl Level {
-    /// Its name, as users write it.
+    /// Returns the name that users write.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,30 +31,30 @@ impl Level {
 
 macro_rules! codes {
     ($($variant:ident $name:literal $level:ident $doc:literal;)*) => {
-        /// Every kind of defect that the compiler reports, by name. Errors are always denied; the level of a lint can
-        /// be changed.
+        /// Names each kind of defect that the compiler reports. An error is always denied; the
+        /// level of a lint can be changed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = $doc] $variant,)*
         }
 
         impl Code {
-            /// All of them, in the order of this page.
+            /// All codes, in the order of this page.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Its name, as users write it: `swapped-typedef`.
+            /// Returns the name that users write, such as `swapped-typedef`.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it means, in a sentence.
+            /// Returns a one-sentence explanation.
             #[must_use]
             pub fn explanation(self) -> &'static str {
                 match self { $(Self::$variant => $doc,)* }
             }
 
-            /// The level where nothing else was asked for; `None` for an error, which has no other.
+            /// Returns the default level of a lint; `None` for an error.
             #[must_use]
             pub fn default_level(self) -> Option<Level> {
                 match self { $(Self::$variant => codes!(@level $level),)* }
@@ -71,58 +71,58 @@ codes! {
     // Reading.
     Unreadable "unreadable" error "A document or a configuration file can't be read.";
     Configuration "configuration" error "The manifest or a setting is wrong.";
-    NoXdr "no-xdr" error "A document has no XDR: no line of it begins with `///`.";
-    ErratumMismatch "erratum-mismatch" error "An erratum's old text is not on the line it names.";
+    NoXdr "no-xdr" error "A document contains no XDR: no line begins with `///`.";
+    ErratumMismatch "erratum-mismatch" error "The old text of an erratum is not on the line that the erratum names.";
     ErratumUseless "erratum-useless" error "An erratum silences no diagnostic.";
     // Syntax.
-    InvalidToken "invalid-token" error "A character or a number that XDR does not have.";
-    UnterminatedComment "unterminated-comment" error "A `/*` without its `*/`.";
+    InvalidToken "invalid-token" error "A character or a number is not valid in XDR.";
+    UnterminatedComment "unterminated-comment" error "A `/*` has no matching `*/`.";
     Syntax "syntax" error "The text does not follow the grammar of RFC 4506, section 6.3, or RFC 5531, section 12.";
-    SeveralDeclarations "several-declarations" error "A union's arm has more than one declaration.";
+    SeveralDeclarations "several-declarations" error "An arm of a union has more than one declaration.";
     // Names.
-    UndefinedType "undefined-type" error "A type that nothing defines.";
-    UndefinedConstant "undefined-constant" error "A constant that nothing defines.";
-    SwappedTypedef "swapped-typedef" error "A typedef whose new name and old type stand in each other's place.";
-    DuplicateDefinition "duplicate-definition" error "One name is defined twice.";
-    DuplicateField "duplicate-field" error "Two fields of a struct have one name.";
-    DuplicateArm "duplicate-arm" error "Two arms of a union have one name.";
-    DuplicateCase "duplicate-case" error "Two cases of a union have one value.";
-    DuplicateNumber "duplicate-number" error "Two programs, versions or procedures have one number.";
-    WrongKind "wrong-kind" error "A name stands for something else than is needed here, or `struct` names an enum.";
+    UndefinedType "undefined-type" error "A type is not defined.";
+    UndefinedConstant "undefined-constant" error "A constant is not defined.";
+    SwappedTypedef "swapped-typedef" error "The name and the type of a typedef are swapped.";
+    DuplicateDefinition "duplicate-definition" error "A name is defined twice.";
+    DuplicateField "duplicate-field" error "Two fields of a struct have the same name.";
+    DuplicateArm "duplicate-arm" error "Two arms of a union have the same name.";
+    DuplicateCase "duplicate-case" error "Two cases of a union have the same value.";
+    DuplicateNumber "duplicate-number" error "Two programs, versions or procedures have the same number.";
+    WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or `struct` before the name of an enum.";
     // Types and values.
-    RecursiveType "recursive-type" error "A type contains itself without an indirection, so no value of it ends.";
-    RecursiveConstant "recursive-constant" error "Constants whose values depend on each other.";
-    InvalidDiscriminant "invalid-discriminant" error "A union's discriminant is neither an integer, an enum nor a bool.";
-    ForeignCase "foreign-case" error "A case that the discriminant's type does not have.";
-    EmptyUnion "empty-union" error "A union without an arm.";
-    InvalidBound "invalid-bound" error "A length that is negative or over 32 bits.";
-    InvalidNumber "invalid-number" error "A program, version or procedure number that is negative or over 32 bits.";
-    OutOfRange "out-of-range" error "A value that its type can't hold.";
-    // Rust and overlays.
-    NameClash "name-clash" error "Two XDR names become one Rust name.";
-    OverlayCollision "overlay-collision" error "Two contents of an opaque field have one code.";
-    OverlayInvalid "overlay-invalid" error "An overlay names something that is not there or does not fit.";
-    // Lints: a draft against itself.
-    Consistency "consistency" warn "The copy of a definition in the text differs from the one that is compiled.";
-    TextSyntax "text-syntax" warn "The copy of a definition in the text does not follow the grammar.";
-    ProseName "prose-name" allow "A name in running text looks like one of the document's XDR, and is none.";
-    // Lints: beyond RFC 4506.
-    PreludeType "prelude-type" allow "A type that no document declares and the prelude supplies, as `uint32`.";
-    StructReference "struct-reference" allow "`struct T field` or `enum T field` where RFC 4506 has `T field`.";
-    TypedConstant "typed-constant" allow "`const uint32 A = 1;` where RFC 4506 has `const A = 1;`.";
-    BareUnsigned "bare-unsigned" allow "`unsigned` where RFC 4506 has `unsigned int`.";
-    CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) that XDR does not have.";
-    LineComment "line-comment" warn "A `//` comment.";
-    ImplicitEnumValue "implicit-enum-value" warn "An enum member without a value: one more than the one before.";
-    DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have one value.";
-    Passthrough "passthrough" allow "A `%` line, meant for the output of rpcgen; it is left out.";
-    Preprocessor "preprocessor" warn "A `#` line, meant for the C preprocessor: conditions are followed, constants taken, the rest left out.";
-    Namespace "namespace" warn "A `namespace`, as xdrpp and Stellar have it.";
-    Pragma "pragma" warn "A `pragma`, as Linux's xdrgen has it; it is left out.";
-    TrailingComma "trailing-comma" warn "A comma after the last member of a list.";
-    EmptyDeclaration "empty-declaration" warn "A `;` with nothing before it.";
-    EmptyBody "empty-body" warn "A struct without a field.";
-    MissingArms "missing-arms" allow "A union without a default that leaves out members of its enum.";
+    RecursiveType "recursive-type" error "A type contains itself without an indirection, so its values are infinite.";
+    RecursiveConstant "recursive-constant" error "The values of constants depend on each other.";
+    InvalidDiscriminant "invalid-discriminant" error "The discriminant of a union is not an integer, an enum or a bool.";
+    ForeignCase "foreign-case" error "The value of a case is not a value of the discriminant's type.";
+    EmptyUnion "empty-union" error "A union has no arms.";
+    InvalidBound "invalid-bound" error "A length is negative or does not fit in 32 bits.";
+    InvalidNumber "invalid-number" error "A program, version or procedure number is negative or does not fit in 32 bits.";
+    OutOfRange "out-of-range" error "A value is out of the range of its type.";
+    // Rust names and overlays.
+    NameClash "name-clash" error "Two XDR names map to the same Rust name.";
+    OverlayCollision "overlay-collision" error "Two cases of an overlay have the same code.";
+    OverlayInvalid "overlay-invalid" error "An overlay names an item that does not exist or has the wrong type.";
+    // Lints: contradictions within a draft.
+    Consistency "consistency" warn "The copy of a definition in running text differs from the compiled definition.";
+    TextSyntax "text-syntax" warn "The copy of a definition in running text does not follow the grammar.";
+    ProseName "prose-name" allow "A name in running text resembles an XDR name of the document but is not defined.";
+    // Lints: extensions of RFC 4506.
+    PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no document declares.";
+    StructReference "struct-reference" allow "`struct T field` or `enum T field` is used where RFC 4506 has `T field`.";
+    TypedConstant "typed-constant" allow "`const uint32 A = 1;` is used where RFC 4506 has `const A = 1;`.";
+    BareUnsigned "bare-unsigned" allow "`unsigned` is used where RFC 4506 has `unsigned int`.";
+    CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) is used that XDR does not have.";
+    LineComment "line-comment" warn "A `//` comment is used.";
+    ImplicitEnumValue "implicit-enum-value" warn "A member of an enum has no value: it is one more than the previous member.";
+    DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
+    Passthrough "passthrough" allow "A `%` line, which rpcgen copies to its output, is ignored.";
+    Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions are evaluated, constants are defined, other directives are ignored.";
+    Namespace "namespace" warn "A `namespace` is used, an extension of xdrpp.";
+    Pragma "pragma" warn "A `pragma`, an extension of Linux's xdrgen, is ignored.";
+    TrailingComma "trailing-comma" warn "A comma follows the last member of a list.";
+    EmptyDeclaration "empty-declaration" warn "A `;` follows nothing.";
+    EmptyBody "empty-body" warn "A struct has no fields.";
+    MissingArms "missing-arms" allow "A union without a default has no arm for some members of its enum.";
 }
 
 impl fmt::Display for Code {
@@ -135,31 +135,35 @@ impl FromStr for Code {
     type Err = UnknownCode;
 
     fn from_str(name: &str) -> Result<Self, UnknownCode> {
-        Self::ALL.iter().copied().find(|code| code.name() == name).ok_or_else(|| UnknownCode(name.to_owned()))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.name() == name)
+            .ok_or_else(|| UnknownCode(name.to_owned()))
     }
 }
 
-/// A name that no [`Code`] has.
+/// The error for a name that is not a [`Code`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCode(pub String);
 
 impl fmt::Display for UnknownCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no lint is called `{}`", self.0)
+        write!(f, "no diagnostic is named `{}`", self.0)
     }
 }
 
 impl std::error::Error for UnknownCode {}
 
-/// What is asked of each lint.
+/// The levels of all lints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Levels(BTreeMap<Code, Level>);
 
 impl Levels {
-    /// Sets a lint's level. An error's can't be set.
+    /// Sets the level of a lint.
     ///
     /// # Errors
-    /// The code is an error.
+    /// Returns [`NotALint`] if the code is an error.
     pub fn set(&mut self, code: Code, level: Level) -> Result<(), NotALint> {
         if code.default_level().is_none() {
             return Err(NotALint(code));
@@ -168,75 +172,87 @@ impl Levels {
         Ok(())
     }
 
-    /// The level that a code has now.
+    /// Returns the current level of a code.
     #[must_use]
-    pub fn of(&self, code: Code) -> Level {
+    pub fn get(&self, code: Code) -> Level {
         let default = code.default_level();
-        self.0.get(&code).copied().filter(|_| default.is_some()).or(default).unwrap_or(Level::Deny)
+        self.0
+            .get(&code)
+            .copied()
+            .filter(|_| default.is_some())
+            .or(default)
+            .unwrap_or(Level::Deny)
     }
 }
 
-/// The level of an error can't be changed.
+/// The error for an attempt to change the level of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotALint(pub Code);
 
 impl fmt::Display for NotALint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is an error, not a lint: its level can't be changed", self.0)
+        write!(
+            f,
+            "`{}` is an error, not a lint: its level can't be changed",
+            self.0
+        )
     }
 }
 
 impl std::error::Error for NotALint {}
 
-/// A remark that belongs to a diagnostic, at a place of its own where it has one.
+/// A remark on a diagnostic, with an optional span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Where, if anywhere.
+    /// The position, if the note has one.
     pub span: Option<Span>,
-    /// What.
+    /// The text.
     pub message: String,
 }
 
-/// A change that would likely mend the defect.
+/// A suggested change of the document that is likely to repair the defect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
-    /// What it does, as `swap the name and the type`.
+    /// The description of the change, such as `swap the name and the type`.
     pub message: String,
-    /// What is replaced.
+    /// The range to replace.
     pub span: Span,
-    /// By what.
+    /// The replacement.
     pub replacement: String,
 }
 
-/// One defect, at its place.
+/// A defect in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What kind.
+    /// The kind of defect.
     pub code: Code,
-    /// How serious. Set by [`Diagnostics::report`] from the levels.
+    /// The severity. [`Diagnostics::report`] sets it from the configured levels.
     pub level: Level,
-    /// What is wrong, in a sentence without a full stop.
+    /// The message: a sentence without a full stop.
     pub message: String,
-    /// Where; nowhere for what concerns a whole file.
+    /// The position; `None` if the defect concerns a whole file.
     pub span: Option<Span>,
-    /// What stands under the caret.
+    /// The text under the caret.
     pub label: String,
-    /// Remarks, as where the first of two stands.
+    /// Remarks, such as the position of the first of two definitions.
     pub notes: Vec<Note>,
-    /// Likely mends.
+    /// Suggested changes.
     pub fixes: Vec<Fix>,
 }
 
 impl Diagnostic {
-    /// A diagnostic at a place.
+    /// Creates a diagnostic with a span.
     #[must_use]
     pub fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
-        Self { span: Some(span), ..Self::nowhere(code, message) }
+        Self {
+            span: Some(span),
+            ..Self::without_span(code, message)
+        }
     }
 
-    /// A diagnostic without a place.
+    /// Creates a diagnostic without a span.
     #[must_use]
-    pub fn nowhere(code: Code, message: impl Into<String>) -> Self {
+    pub fn without_span(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
             level: code.default_level().unwrap_or(Level::Deny),
@@ -248,93 +264,119 @@ impl Diagnostic {
         }
     }
 
-    /// Says something under the caret.
+    /// Sets the text under the caret.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Adds a remark at a place.
+    /// Adds a remark with a span.
     #[must_use]
     pub fn note_at(mut self, span: Span, message: impl Into<String>) -> Self {
-        self.notes.push(Note { span: Some(span), message: message.into() });
+        self.notes.push(Note {
+            span: Some(span),
+            message: message.into(),
+        });
         self
     }
 
-    /// Adds a remark.
+    /// Adds a remark without a span.
     #[must_use]
     pub fn note(mut self, message: impl Into<String>) -> Self {
-        self.notes.push(Note { span: None, message: message.into() });
+        self.notes.push(Note {
+            span: None,
+            message: message.into(),
+        });
         self
     }
 
-    /// Adds a likely mend.
+    /// Adds a suggested change.
     #[must_use]
-    pub fn fix(mut self, span: Span, replacement: impl Into<String>, message: impl Into<String>) -> Self {
-        self.fixes.push(Fix { message: message.into(), span, replacement: replacement.into() });
+    pub fn fix(
+        mut self,
+        span: Span,
+        replacement: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        self.fixes.push(Fix {
+            message: message.into(),
+            span,
+            replacement: replacement.into(),
+        });
         self
     }
 
-    /// Whether the compilation fails for it.
+    /// Returns true if this diagnostic fails the compilation.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.level == Level::Deny
     }
 }
 
-/// Collects diagnostics under the levels that were asked for.
+/// Collects diagnostics and applies the configured levels.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     levels: Levels,
     list: Vec<Diagnostic>,
-    /// What was reported where: no place is told the same twice.
+    /// Diagnostics already reported, so that none is reported twice at one position.
     seen: HashSet<(Code, Option<Span>, String)>,
 }
 
 impl Diagnostics {
-    /// None yet.
+    /// Creates an empty collection.
     #[must_use]
     pub fn new(levels: Levels) -> Self {
-        Self { levels, ..Self::default() }
+        Self {
+            levels,
+            ..Self::default()
+        }
     }
 
-    /// Takes a diagnostic, at the level its code has now; one that is allowed is dropped.
+    /// Adds a diagnostic at the current level of its code. A diagnostic at [`Level::Allow`] is
+    /// dropped.
     pub fn report(&mut self, mut diagnostic: Diagnostic) {
-        diagnostic.level = self.levels.of(diagnostic.code);
+        diagnostic.level = self.levels.get(diagnostic.code);
         if diagnostic.level == Level::Allow {
             return;
         }
-        if self.seen.insert((diagnostic.code, diagnostic.span, diagnostic.message.clone())) {
+        if self
+            .seen
+            .insert((diagnostic.code, diagnostic.span, diagnostic.message.clone()))
+        {
             self.list.push(diagnostic);
         }
     }
 
-    /// Whether a lint is worth looking for.
+    /// Returns true if a lint is enabled, so that its check is worth running.
     #[must_use]
-    pub fn wants(&self, code: Code) -> bool {
-        self.levels.of(code) != Level::Allow
+    pub fn is_enabled(&self, code: Code) -> bool {
+        self.levels.get(code) != Level::Allow
     }
 
-    /// The levels in force.
+    /// Returns the configured levels.
     #[must_use]
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// Whether the compilation fails.
+    /// Returns true if a collected diagnostic is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(Diagnostic::is_error)
     }
 
-    /// All of them, sorted by document and place.
+    /// Returns all diagnostics, sorted by document and position.
     #[must_use]
-    pub fn into_sorted(self, sources: &Sources) -> Vec<Diagnostic> {
+    pub fn into_sorted(self, sources: &SourceMap) -> Vec<Diagnostic> {
         let mut list = self.list;
         list.sort_by_cached_key(|diagnostic| {
-            let place =
-                diagnostic.span.map(|span| (sources.text(span.text).document(), sources.document_range(span).start));
+            let place = diagnostic.span.map(|span| {
+                (
+                    sources.text(span.text).document(),
+                    sources.document_range(span).start,
+                )
+            });
             (place, diagnostic.code, diagnostic.message.clone())
         });
         list

@@ -1,6 +1,6 @@
-//! Corrections to published documents, as data: which line, the old text, the new text, and why.
+//! Corrections to published documents, as data.
 //!
-//! A published draft stays as it is. What is wrong in it is listed in a file of errata:
+//! A published draft is never edited. An errata file lists what is wrong in it:
 //!
 //! ```toml
 //! [[erratum]]
@@ -11,10 +11,10 @@
 //! reason = "The name and the type are swapped."
 //! ```
 //!
-//! `old` is part of that line's XDR, so without the draft's `///`. Where it has several lines, the first must be part
-//! of the line that `line` names, and each further one, trimmed, part of the text's next line. Where `new` has several
-//! lines, all of them stand at that line. Errata are applied in their order while XDR is extracted:
-//! see [`crate::extract::extract`].
+//! `old` is part of the XDR of that line, without the draft's `///`. If `old` has several lines,
+//! the first must be part of the line that `line` names; each further line, trimmed, must be part
+//! of the next line of the text. If `new` has several lines, all of them replace that one line.
+//! Errata are applied in file order during extraction: see [`crate::extract::extract`].
 
 use std::ops::Range;
 
@@ -22,22 +22,22 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::source::{Sources, Span, TextId, TextKind};
+use crate::source::{SourceMap, Span, TextId, TextKind};
 
-/// One correction.
+/// One correction to one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Erratum {
     /// The document's file name, without folders.
     pub document: String,
-    /// The line of the document, counted from one.
+    /// The line number in the document; the first line is 1.
     pub line: usize,
-    /// What stands there.
+    /// The text to replace.
     pub old: String,
-    /// What should.
+    /// The replacement.
     pub new: String,
-    /// Why.
+    /// Why the document is wrong.
     pub reason: String,
-    /// Where `old` stands in the file of errata; nowhere for an erratum that a program made.
+    /// The position of `old` in the errata file; `None` for an erratum that a program created.
     pub span: Option<Span>,
 }
 
@@ -48,7 +48,8 @@ struct File {
     erratum: Vec<Spanned<Entry>>,
 }
 
-/// An `[[erratum]]`. Every key is needed, and optional here so that all that are missing are reported.
+/// An `[[erratum]]` table. Every key is required; the fields are optional so that one run reports
+/// all missing keys.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -59,29 +60,40 @@ struct Entry {
     reason: Option<Spanned<String>>,
 }
 
-/// Reads a file of errata, whose content is `toml`, and reports what is wrong in it as [`Code::Configuration`]. An
-/// erratum that is wrong is left out.
-pub fn read(sources: &mut Sources, name: &str, toml: &str, diagnostics: &mut Diagnostics) -> Vec<Erratum> {
+/// Reads an errata file with the content `toml`. Reports defects as [`Code::Configuration`] and
+/// leaves out defective errata.
+pub fn read(
+    sources: &mut SourceMap,
+    name: &str,
+    toml: &str,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Erratum> {
     let document = sources.add_document(name, toml);
-    let text = sources.add_whole(document, TextKind::Other);
-    // The text and not the file: its line ends are single octets, so that offsets are those of the text.
+    let text = sources.add_document_text(document, TextKind::Other);
+    // The text and not the document is parsed: its lines end in one byte, so that offsets from
+    // `toml` are offsets of the text.
     match toml::from_str::<File>(sources.text(text).content()) {
         Ok(file) => {
             let mut reader = Reader { text, diagnostics };
-            file.erratum.into_iter().filter_map(|entry| reader.erratum(entry)).collect()
+            file.erratum
+                .into_iter()
+                .filter_map(|entry| reader.erratum(entry))
+                .collect()
         }
         Err(error) => {
             let message = error.message().to_owned();
             diagnostics.report(match error.span() {
-                Some(range) => Diagnostic::new(Code::Configuration, Span::new(text, range), message),
-                None => Diagnostic::nowhere(Code::Configuration, format!("{name}: {message}")),
+                Some(range) => {
+                    Diagnostic::new(Code::Configuration, Span::new(text, range), message)
+                }
+                None => Diagnostic::without_span(Code::Configuration, format!("{name}: {message}")),
             });
             Vec::new()
         }
     }
 }
 
-/// Turns entries into errata.
+/// Converts TOML entries to errata.
 struct Reader<'d> {
     text: TextId,
     diagnostics: &'d mut Diagnostics,
@@ -90,7 +102,13 @@ struct Reader<'d> {
 impl Reader<'_> {
     fn erratum(&mut self, entry: Spanned<Entry>) -> Option<Erratum> {
         let table = entry.span();
-        let Entry { document, line, old, new, reason } = entry.into_inner();
+        let Entry {
+            document,
+            line,
+            old,
+            new,
+            reason,
+        } = entry.into_inner();
         let document = self.required("document", document, &table);
         let line = self.required("line", line, &table);
         let old = self.required("old", old, &table);
@@ -109,7 +127,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A key's value; reports a key that is missing.
+    /// Returns the value of a key, and reports a missing key.
     fn required<T>(&mut self, key: &str, value: Option<T>, table: &Range<usize>) -> Option<T> {
         if value.is_none() {
             self.report(table.clone(), format!("the erratum has no `{key}`"));
@@ -117,7 +135,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Whether the values make sense; reports where they do not.
+    /// Returns true if the values are plausible, and reports each that is not.
     fn check(
         &mut self,
         document: &Spanned<String>,
@@ -132,9 +150,21 @@ impl Reader<'_> {
                 document.span(),
                 "`document` is a file name without folders",
             ),
-            (*line.get_ref() == 0, line.span(), "lines are counted from one"),
-            (old.get_ref().trim().is_empty(), old.span(), "`old` is empty"),
-            (old.get_ref() == new.get_ref(), new.span(), "`old` and `new` are the same"),
+            (
+                *line.get_ref() == 0,
+                line.span(),
+                "lines are counted from one",
+            ),
+            (
+                old.get_ref().trim().is_empty(),
+                old.span(),
+                "`old` is empty",
+            ),
+            (
+                old.get_ref() == new.get_ref(),
+                new.span(),
+                "`old` and `new` are the same",
+            ),
         ];
         let mut fine = true;
         for (_, span, message) in rules.into_iter().filter(|(broken, ..)| *broken) {
@@ -145,7 +175,11 @@ impl Reader<'_> {
     }
 
     fn report(&mut self, range: Range<usize>, message: String) {
-        self.diagnostics.report(Diagnostic::new(Code::Configuration, Span::new(self.text, range), message));
+        self.diagnostics.report(Diagnostic::new(
+            Code::Configuration,
+            Span::new(self.text, range),
+            message,
+        ));
     }
 }
 
@@ -154,8 +188,8 @@ mod tests {
     use super::*;
     use crate::diagnostic::Levels;
 
-    fn read_all(toml: &str) -> (Sources, Vec<Erratum>, Vec<Diagnostic>) {
-        let mut sources = Sources::new();
+    fn read_all(toml: &str) -> (SourceMap, Vec<Erratum>, Vec<Diagnostic>) {
+        let mut sources = SourceMap::new();
         let mut diagnostics = Diagnostics::new(Levels::default());
         let errata = read(&mut sources, "spec/errata.toml", toml, &mut diagnostics);
         let list = diagnostics.into_sorted(&sources);
@@ -174,15 +208,26 @@ mod tests {
     }
 
     #[test]
-    fn errata_know_where_they_stand() {
-        let toml =
-            "# a\r\n[[erratum]]\r\ndocument = \"d.txt\"\r\nline = 3\r\nold = \"a\"\r\nnew = 'b'\r\nreason = \"c\"\r\n";
+    fn errata_record_their_spans() {
+        let toml = "# a\r\n[[erratum]]\r\ndocument = \"d.txt\"\r\nline = 3\r\nold = \"a\"\r\nnew = 'b'\r\nreason = \"c\"\r\n";
         for toml in [toml.to_owned(), toml.replace('\r', "")] {
             let (sources, errata, list) = read_all(&toml);
             assert!(list.is_empty());
-            let [erratum] = errata.as_slice() else { panic!("{errata:?}") };
-            let Erratum { document, line, old, new, reason, span } = erratum;
-            assert_eq!((document.as_str(), *line, old.as_str(), new.as_str()), ("d.txt", 3, "a", "b"));
+            let [erratum] = errata.as_slice() else {
+                panic!("{errata:?}")
+            };
+            let Erratum {
+                document,
+                line,
+                old,
+                new,
+                reason,
+                span,
+            } = erratum;
+            assert_eq!(
+                (document.as_str(), *line, old.as_str(), new.as_str()),
+                ("d.txt", 3, "a", "b")
+            );
             assert_eq!(reason, "c");
             let span = span.expect("a span");
             assert_eq!(sources.locate(span).to_string(), "spec/errata.toml:5:7");
@@ -204,7 +249,11 @@ mod tests {
         assert_eq!(missing, [expected("line"), expected("old")]);
         let unknown = found(&entry.replace("reason", "cause"));
         assert_eq!((unknown[0].0, unknown[0].1), (6, 1));
-        assert!(unknown[0].2.contains("unknown field `cause`"), "{}", unknown[0].2);
+        assert!(
+            unknown[0].2.contains("unknown field `cause`"),
+            "{}",
+            unknown[0].2
+        );
         assert_eq!(found(&entry.replace("= 3", "= -3"))[0].0, 3);
         assert_eq!(found("[[erratum]\n")[0].0, 1);
         assert_eq!(found("[[errata]]\n")[0].0, 1);

@@ -1,20 +1,23 @@
-//! The one error of the builder: a report to be shown.
+//! The error type of the builder API.
 
 use std::fmt;
 use std::io;
 
 use crate::diagnostic::Diagnostic;
 use crate::report::{self, Style};
-use crate::source::Sources;
+use crate::source::SourceMap;
 
-/// A compilation failed. Both `Display` and `Debug` show the whole report, so that `main` of a build script may return
-/// it.
+/// A failed compilation. Both `Display` and `Debug` write the whole report, so that `main` of a
+/// build script may return this error.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(String);
 
 impl Error {
-    pub(crate) fn of(sources: &Sources, diagnostics: &[Diagnostic]) -> Self {
-        let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    pub(crate) fn of(sources: &SourceMap, diagnostics: &[Diagnostic]) -> Self {
+        let errors = diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.is_error())
+            .count();
         let report = report::human(sources, diagnostics, Style::Plain);
         let s = if errors == 1 { "" } else { "s" };
         Self(format!("{report}\n{errors} error{s}"))
@@ -33,7 +36,9 @@ impl Error {
     }
 
     pub(crate) fn emitted(message: &str) -> Self {
-        Self(format!("error: xdrgen-build emitted what is not Rust, which is a defect of xdrgen-build: {message}"))
+        Self(format!(
+            "error: xdrgen-build emitted invalid Rust (this is a bug in xdrgen-build): {message}"
+        ))
     }
 }
 

@@ -1,6 +1,8 @@
-//! What the emitters see: names resolved, values computed, sizes known, nothing left that could fail.
+//! The intermediate representation that the emitters read. Names are resolved, values computed and
+//! sizes known, so that emitting cannot fail.
 //!
-//! Types live in one arena, [`Schema::types`], and refer to each other by [`TypeId`]; a module lists what it defines.
+//! Types are in one arena, [`Schema::types`], and refer to each other by [`TypeId`]. A module lists
+//! the types that it defines.
 
 use crate::source::Span;
 
@@ -8,33 +10,54 @@ use crate::source::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(crate) u32);
 
-/// Identifies a [`Module`] of a [`Schema`].
+/// Identifies a [`ModuleDef`] of a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub(crate) u32);
 
-/// Everything that one compilation defines.
+/// All definitions of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    /// The modules, each after those it uses.
-    pub modules: Vec<Module>,
-    /// All types of all modules.
+    /// The modules, each after those that it uses.
+    pub modules: Vec<ModuleDef>,
+    /// The types of all modules.
     pub types: Vec<TypeDef>,
 }
 
 impl Schema {
-    /// The definition of a type.
+    /// Returns the definition of a type.
+    ///
+    /// # Panics
+    /// Panics if `id` is from another schema and out of range here.
     #[must_use]
     pub fn ty(&self, id: TypeId) -> &TypeDef {
         &self.types[id.0 as usize]
     }
 
-    /// The module of an identifier.
+    /// Returns a module.
+    ///
+    /// # Panics
+    /// Panics if `id` is from another schema and out of range here.
     #[must_use]
-    pub fn module(&self, id: ModuleId) -> &Module {
+    pub fn module(&self, id: ModuleId) -> &ModuleDef {
         &self.modules[id.0 as usize]
     }
 
-    /// Follows aliases to what a type really is. In a circle of aliases, which a check reports, it ends somewhere.
+    /// Returns true if a module has stubs. Then all modules use the runtime by way of `oncrpc`.
+    #[must_use]
+    pub fn has_stubs(&self) -> bool {
+        self.modules.iter().any(|module| module.stubs.any())
+    }
+
+    /// Returns the name of the type of a procedure's results that a service returns in either
+    /// shape; `None` if the results have no lifetime, so that one shape does for all.
+    pub(crate) fn results_type(&self, module: &ModuleDef, procedure: &Procedure) -> Option<String> {
+        let layout = self.layout_of(procedure.reply.as_ref()?);
+        let both = module.shapes == Shapes::Both && layout.lifetime;
+        both.then(|| format!("{}Results", procedure.rust))
+    }
+
+    /// Resolves aliases. The walk is bounded, so it terminates in a cycle of aliases, which a check
+    /// reports.
     #[must_use]
     pub fn resolve<'s>(&'s self, mut ty: &'s Type) -> &'s Type {
         for _ in 0..self.types.len() {
@@ -50,66 +73,85 @@ impl Schema {
     }
 }
 
-/// Which forms of each type are emitted.
+/// Selects the shapes of each type to emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shapes {
-    /// Types that own what they hold.
+    /// Types that own their content (`Vec`, `Box`).
     Owned,
-    /// Types that borrow from the buffer they were decoded from.
+    /// Types that borrow from the buffer that they are decoded from.
     Borrowed,
-    /// Borrowed types, and a module `owned` with those that own.
+    /// Borrowed types, and a module `owned` with owned types.
     #[default]
     Both,
 }
 
 impl Shapes {
-    /// Whether borrowed types are emitted.
+    /// Returns true if borrowed types are emitted.
     #[must_use]
     pub fn borrowed(self) -> bool {
         self != Self::Owned
     }
 
-    /// Whether owned types are emitted.
+    /// Returns true if owned types are emitted.
     #[must_use]
     pub fn owned(self) -> bool {
         self != Self::Borrowed
     }
 }
 
-/// A Rust module to be.
+/// A Rust module to generate.
 #[derive(Clone, Debug, Default)]
-pub struct Module {
-    /// Its path, as `["v2", "rtr"]`.
+pub struct ModuleDef {
+    /// The path, such as `["v2", "rtr"]`.
     pub path: Vec<String>,
-    /// The documents it was compiled from.
+    /// The titles of the documents that define it.
     pub documents: Vec<String>,
-    /// The licences that the documents ask to keep.
+    /// The licences that the documents require to be kept.
     pub licenses: Vec<String>,
-    /// Which forms are emitted.
+    /// The shapes to emit.
     pub shapes: Shapes,
-    /// The cargo feature that the module `owned` needs, where it has one.
+    /// The cargo feature that enables the module `owned`, if there is one.
     pub owned_feature: Option<String>,
-    /// The constants, in their order.
+    /// The constants, in document order.
     pub constants: Vec<Constant>,
-    /// The types, in their order.
+    /// The types, in document order.
     pub types: Vec<TypeId>,
-    /// The programs, in their order.
+    /// The programs, in document order.
     pub programs: Vec<Program>,
-    /// The overlays, in their order.
-    pub overlays: Vec<Overlay>,
+    /// The overlays, in configuration order.
+    pub overlays: Vec<OverlayDef>,
+    /// The stubs of each version of a program.
+    pub stubs: Stubs,
 }
 
-/// Where an item was defined, for its documentation.
+/// Selects the stubs to emit for each version of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stubs {
+    /// Whether there is a client.
+    pub client: bool,
+    /// Whether there are the traits of a service.
+    pub server: bool,
+}
+
+impl Stubs {
+    /// Returns true if there are any.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.client || self.server
+    }
+}
+
+/// The position at which an item is defined, for its documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// The document's title: its file name without the ending.
+    /// The document's title: its file name without the extension.
     pub document: String,
-    /// The section's number and title, where the document has headings.
+    /// The section's number and title, if the document has headings.
     pub section: Option<(String, String)>,
-    /// The page, where the document has page breaks.
+    /// The page, if the document has page breaks.
     pub page: Option<u32>,
-    /// The line, counted from one.
+    /// The line number; the first line is 1.
     pub line: usize,
     /// The definition as XDR.
     pub xdr: String,
@@ -118,40 +160,40 @@ pub struct Origin {
 /// A constant.
 #[derive(Clone, Debug)]
 pub struct Constant {
-    /// Its name in XDR.
+    /// The name in XDR.
     pub name: String,
-    /// Its name in Rust.
+    /// The name in Rust.
     pub rust: String,
-    /// Its type: one of the integers.
+    /// The type, an integer.
     pub ty: Primitive,
-    /// Its value, which the type holds.
+    /// The value, which is in the range of the type.
     pub value: i128,
-    /// Where its name stands.
+    /// The span of the name.
     pub span: Span,
-    /// Where it is defined.
+    /// The position of the definition.
     pub origin: Origin,
 }
 
-/// A type with a name.
+/// A named type.
 #[derive(Clone, Debug)]
 pub struct TypeDef {
     /// The module that defines it.
     pub module: ModuleId,
-    /// Its name in XDR; one made up of its parent's and its field's where it was written inline.
+    /// The name in XDR. For an inline definition, a name made of the parent's and the field's name.
     pub name: String,
-    /// Its name in Rust.
+    /// The name in Rust.
     pub rust: String,
-    /// Where its name stands.
+    /// The span of the name.
     pub span: Span,
-    /// Where it is defined.
+    /// The position of the definition.
     pub origin: Origin,
-    /// What it is.
+    /// The definition.
     pub kind: TypeDefKind,
-    /// Its sizes.
+    /// The sizes.
     pub layout: Layout,
 }
 
-/// What a type is.
+/// The definition of a named type.
 #[derive(Clone, Debug)]
 pub enum TypeDefKind {
     /// Another name for a type.
@@ -164,27 +206,33 @@ pub enum TypeDefKind {
     Union(Union),
 }
 
-/// Sizes and properties of a type, computed once for all.
+/// Sizes and properties of a type, computed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The fewest octets of XDR that a value takes.
+    /// The minimum encoded size, in bytes.
     pub min: u64,
-    /// The most; `None` is unbounded.
+    /// The maximum encoded size, in bytes; `None` if it is unbounded.
     pub max: Option<u64>,
-    /// It has a fixed size, every bit pattern of that size is a value, and it is made of runs of such: one bounds check
-    /// reads it.
+    /// The maximum encoded size, in bytes, without the content of items outside of sequences;
+    /// `None` if it is unbounded.
+    pub inline_max: Option<u64>,
+    /// Whether the type has a fixed encoded size and every bit pattern of that size is a valid
+    /// value, so that one bounds check is enough to decode it.
     pub plain: bool,
-    /// Its borrowed form has a lifetime.
+    /// Whether the borrowed shape has a lifetime.
     pub lifetime: bool,
-    /// Its owned and its borrowed form differ: it has a lifetime, or its owned form boxes something.
-    pub two_forms: bool,
-    /// It holds a floating-point number, so it has no `Eq`.
+    /// Whether the borrowed shape can be `Copy`: it contains no item outside of sequences.
+    pub copy: bool,
+    /// Whether the owned and the borrowed shape differ: because of a lifetime, or because the owned
+    /// shape boxes a part.
+    pub shapes_differ: bool,
+    /// Whether the type contains a floating-point number, so that it cannot implement `Eq`.
     pub float: bool,
-    /// No more than so many octets of memory does its owned form take, without what it owns on the heap.
+    /// The maximum size of the owned shape in memory, in bytes, without its heap allocations.
     pub memory: u64,
-    /// It contains itself, through an indirection.
+    /// Whether the type contains itself, through an indirection.
     pub recursive: bool,
-    /// How much code decodes a value with all that it contains: about so many branches.
+    /// The approximate number of branches in the code that decodes a value with all its parts.
     pub weight: u32,
 }
 
@@ -193,9 +241,11 @@ impl Default for Layout {
         Self {
             min: 0,
             max: Some(0),
+            inline_max: Some(0),
             plain: false,
             lifetime: false,
-            two_forms: false,
+            copy: true,
+            shapes_differ: false,
             float: false,
             memory: 0,
             recursive: false,
@@ -204,7 +254,7 @@ impl Default for Layout {
     }
 }
 
-/// A type that has no parts.
+/// A type without parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primitive {
     /// `int`
@@ -226,7 +276,7 @@ pub enum Primitive {
 }
 
 impl Primitive {
-    /// Its octets of XDR.
+    /// Returns the encoded size in bytes.
     #[must_use]
     pub fn size(self) -> u64 {
         match self {
@@ -236,7 +286,7 @@ impl Primitive {
         }
     }
 
-    /// The values an integer holds; `None` for other types.
+    /// Returns the range of an integer type; `None` for other types.
     #[must_use]
     pub fn range(self) -> Option<std::ops::RangeInclusive<i128>> {
         Some(match self {
@@ -260,52 +310,71 @@ pub enum Type {
     Opaque(Option<u32>),
     /// `string x<N>`
     String(Option<u32>),
+    /// An opaque or a string of variable length that a transport may move out of the message. Only
+    /// a field or the content of an arm has this type.
+    Item(Box<Type>),
     /// `T x[N]`
     Fixed(Box<Type>, u32),
     /// `T x<N>`
     Array(Box<Type>, Option<u32>),
     /// `T *x`
     Optional(Box<Type>),
-    /// `T *x` to a type that contains the one which holds it: boxed in the owned form, lazy in the borrowed.
+    /// `T *x`, where `T` contains the type with this field. Boxed in the owned shape, decoded on
+    /// access in the borrowed shape.
     Recursive(TypeId),
-    /// `T *x` to the head of a linked list: a sequence of these.
+    /// `T *x`, where `T` is the node of a linked list: a sequence of these elements.
     List(Box<Type>),
-    /// A type with a name.
+    /// A named type.
     Named(TypeId),
+}
+
+impl Type {
+    /// Returns the maximum length of an item's content, in bytes; `None` for another type.
+    #[must_use]
+    pub fn item_max(&self) -> Option<u32> {
+        match self {
+            Self::Item(content) => match **content {
+                Self::Opaque(max) | Self::String(max) => Some(max.unwrap_or(u32::MAX)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 /// A field of a struct.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name in XDR.
+    /// The name in XDR.
     pub name: String,
-    /// Its name in Rust.
+    /// The name in Rust.
     pub rust: String,
-    /// Where its name stands.
+    /// The span of the name.
     pub span: Span,
-    /// Its type.
+    /// The type.
     pub ty: Type,
 }
 
 /// An enum.
 #[derive(Clone, Debug, Default)]
 pub struct Enum {
-    /// The members with values of their own.
+    /// The members with distinct values.
     pub members: Vec<Member>,
-    /// Members whose value an earlier one has: (name in XDR, name in Rust, index of the earlier).
+    /// The members that repeat the value of an earlier member: (name in XDR, name in Rust, index of
+    /// the earlier member).
     pub aliases: Vec<(String, String, usize)>,
 }
 
 /// A member of an enum.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its name in XDR.
+    /// The name in XDR.
     pub name: String,
-    /// Its name in Rust.
+    /// The name in Rust.
     pub rust: String,
-    /// Where its name stands.
+    /// The span of the name.
     pub span: Span,
-    /// Its value.
+    /// The value.
     pub value: i32,
 }
 
@@ -329,107 +398,150 @@ pub struct Union {
     pub name: String,
     /// The discriminant's name in Rust.
     pub rust: String,
-    /// Its type.
+    /// The discriminant's type.
     pub discriminant: Discriminant,
-    /// One for each case, in their order: cases that share a declaration have one each.
+    /// The arms, one for each case, in document order. Cases that share a declaration have one arm
+    /// each.
     pub arms: Vec<Arm>,
-    /// `default`: its content, `None` is void.
+    /// The content of the `default` arm; `None` if there is no such arm.
     pub default: Option<Content>,
 }
 
-/// What an arm holds: its name in XDR and its type; `None` is void.
+/// The content of an arm: its name in XDR and its type; `None` is void.
 pub type Content = Option<(String, Type)>;
 
-/// A case of a union.
+/// An arm for one case of a union.
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// The case as it was written: a constant's name or a number.
+    /// The case as written: the name of a constant, or a number.
     pub case: String,
     /// The variant's name in Rust.
     pub rust: String,
-    /// Where the case stands.
+    /// The span of the case.
     pub span: Span,
-    /// The discriminant's value, as the 32 bits that travel.
+    /// The encoded value of the discriminant.
     pub value: u32,
-    /// What it holds.
+    /// The content.
     pub content: Content,
 }
 
 /// A program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its name in XDR.
+    /// The name in XDR.
     pub name: String,
-    /// Its module's name in Rust.
+    /// The module's name in Rust.
     pub rust: String,
-    /// Its number.
+    /// The program number.
     pub number: u32,
-    /// Its versions.
+    /// The versions.
     pub versions: Vec<Version>,
-    /// Where it is defined.
+    /// The position of the definition.
     pub origin: Origin,
 }
 
 /// A version of a program.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// Its name in XDR.
+    /// The name in XDR.
     pub name: String,
-    /// Its module's name in Rust.
+    /// The module's name in Rust.
     pub rust: String,
-    /// Its number.
+    /// The version number.
     pub number: u32,
-    /// Its procedures.
+    /// The procedures.
     pub procedures: Vec<Procedure>,
 }
 
 /// A procedure of a version.
 #[derive(Clone, Debug)]
 pub struct Procedure {
-    /// Its name in XDR.
+    /// The name in XDR.
     pub name: String,
-    /// Its type's name in Rust.
+    /// The type's name in Rust.
     pub rust: String,
-    /// Where its name stands.
+    /// The name of the method in Rust.
+    pub method: String,
+    /// The span of the name.
     pub span: Span,
-    /// Its number.
+    /// The procedure number.
     pub number: u32,
-    /// What it takes.
+    /// The types of the arguments.
     pub arguments: Vec<Type>,
-    /// What it returns; none is void.
+    /// The type of the reply; `None` is void.
     pub reply: Option<Type>,
-    /// Where it is defined.
+    /// Whether a call may be executed twice without harm.
+    pub idempotent: bool,
+    /// The items of the reply, in the order of XDR, without those in sequences.
+    pub reply_items: Vec<ReplyItem>,
+    /// The position of the definition.
     pub origin: Origin,
 }
 
-/// Typed contents of an opaque field, chosen by a code beside it.
+/// An item of a procedure's reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyItem {
+    /// The limits of its length: of each arm of a union that has the item, one.
+    pub limits: Vec<ItemLimit>,
+}
+
+impl ReplyItem {
+    /// Adds the limits of an item of another arm.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let new = other.limits.into_iter();
+        let new: Vec<_> = new.filter(|limit| !self.limits.contains(limit)).collect();
+        self.limits.extend(new);
+    }
+}
+
+/// A limit of an item's length: the lower of both, if there are both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemLimit {
+    /// The bound in XDR, in bytes.
+    pub max: Option<u32>,
+    /// The argument that says how long the item may be.
+    pub argument: Option<Argument>,
+}
+
+/// An argument that is an unsigned number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// The index of the argument that contains it.
+    pub index: usize,
+    /// The names in Rust of the fields that lead to it.
+    pub fields: Vec<String>,
+    /// Whether it has 64 bits.
+    pub wide: bool,
+}
+
+/// Typed contents of an opaque field, selected by a code field in the same struct.
 #[derive(Clone, Debug)]
-pub struct Overlay {
+pub struct OverlayDef {
     /// The enum's name in Rust.
     pub rust: String,
-    /// Where it was asked for, in a manifest.
+    /// The span of the overlay in the manifest.
     pub span: Option<Span>,
-    /// The struct that has both fields.
+    /// The struct that contains both fields.
     pub carrier: TypeId,
-    /// The index of the field with the code.
+    /// The index of the code field.
     pub code: usize,
     /// The index of the opaque field.
     pub data: usize,
-    /// Whether no octets at all stand for the default value of what the code names.
+    /// Whether zero bytes stand for the default value of the content's type.
     pub empty_is_default: bool,
-    /// The known contents.
+    /// The known cases.
     pub cases: Vec<OverlayCase>,
 }
 
-/// A known content.
+/// A known case of an overlay.
 #[derive(Clone, Debug)]
 pub struct OverlayCase {
-    /// The constant that is its code.
+    /// The constant whose value is the code.
     pub constant: String,
     /// The variant's name in Rust.
     pub rust: String,
     /// The code.
     pub code: u32,
-    /// The content's type.
+    /// The type of the content.
     pub ty: Type,
 }

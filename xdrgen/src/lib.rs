@@ -1,8 +1,8 @@
-//! Compiles XDR into Rust types and codecs, in a build script: from Internet-Drafts and RFCs as published, or from `.x`
-//! files.
+//! Compiles XDR into Rust types and codecs in a build script, from Internet-Drafts and RFCs as
+//! published or from `.x` files.
 //!
-//! XDR is RFC 4506's language, with RFC 5531's programs, and with what real files use beyond them, each as a lint of
-//! its own ([`Code`]). This is a `build.rs`:
+//! The input language is XDR (RFC 4506) with programs (RFC 5531). Extensions that real files use
+//! are accepted, each with a lint of its own ([`Code`]). A `build.rs` looks like this:
 //!
 //! ```no_run
 //! use xdrgen_build::{Config, Module};
@@ -15,45 +15,48 @@
 //! }
 //! ```
 //!
-//! and this, in a crate that depends on `xdrgen-runtime`, takes in what it generates:
+//! The crate depends on `xdrgen-runtime` and includes the generated code:
 //!
 //! ```text
 //! include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 //! ```
 //!
-//! # What to call
+//! # Entry points
 //!
-//! - In a build script: [`compile`] for one module without settings; [`Config`], [`Module`] and [`Overlay`] for all
-//!   others; [`Config::from_manifest`] where the settings are a file, which the command `xdrgen` reads too. Then
-//!   [`Config::compile`], once.
-//! - In a tool: [`Config::check`], then of the [`Compilation`] its diagnostics, its report, or the files it generates.
-//!   [`report`] shows diagnostics for people, in a line, and as JSON.
-//! - To look at octets, or to hold generated code against something else: [`value::decode`] makes a tree of them by the schema
-//!   alone, and [`value::encode`] makes octets of it again.
+//! - In a build script: [`compile`] for one module without settings; [`Config`], [`Module`] and
+//!   [`Overlay`] otherwise; [`Config::from_manifest`] for settings in a file, which the command
+//!   `xdrgen` reads too. [`Config::compile`] runs the compilation.
+//! - In a tool: [`Config::check`] returns a [`Compilation`] with diagnostics, a report, and the
+//!   files to generate. [`report`] renders diagnostics for people, on one line, and as JSON.
+//! - To inspect bytes, or to compare generated code with an independent decoder: [`value::decode`]
+//!   decodes bytes into a tree according to the schema, and [`value::encode`] encodes the tree.
 //!
-//! # What it does
+//! # Phases
 //!
 //! ```text
 //! draft -> extract -> errata -> parse -> check -> IR -> emit -> format
 //! ```
 //!
-//! 1. [`extract`] takes the XDR out of a document: the lines that begin with `///`, and their copies in running text.
-//! 2. [`errata`] corrects it, from a list, where a document as published is wrong.
-//! 3. [`parse`] makes an [`ast`] of it, and goes on after each error.
-//! 4. The checks find what a name means, what a constant is worth, and what contradicts what, within a document and
-//!    between its copies; what is left is [`ir`], a schema.
-//! 5. The schema is emitted as tokens, in one shape or both, and formatted.
+//! 1. [`extract`] takes the XDR out of a document: the lines that begin with `///`, and the copies
+//!    of definitions in running text.
+//! 2. [`errata`] corrects the XDR where a published document is wrong.
+//! 3. [`parse`] builds an [`ast`] and recovers after each error.
+//! 4. The checks resolve names, evaluate constants, and compare a document with the copies in its
+//!    text. The result is a schema in [`ir`].
+//! 5. The emitter turns the schema into tokens, in one shape or both, and formats them.
 //!
-//! Every token knows the line and column of the document that it comes from ([`source`]), and so does every
-//! [`diagnostic`].
+//! Every token has a [`source::Span`], which maps to a line and column of the document. Every
+//! [`diagnostic`] has one too, except those that concern a whole file.
 //!
-//! # What it never does
+//! # Guarantees
 //!
-//! - It changes no document, and writes nothing but Rust files, into the folder it was told or `OUT_DIR`.
-//! - It stops at no first error: one run reports every defect of every document.
-//! - It panics on no input, and contains no `unsafe` code.
+//! - It modifies no document. It writes only Rust files, into the configured folder or `OUT_DIR`.
+//! - One run reports the defects of all documents; it does not stop at the first.
+//! - It does not panic on any input, and contains no `unsafe` code.
 //! - It runs no other program: no preprocessor, no shell, no rustfmt.
-//! - Its output names no crate but `xdrgen-runtime`, and depends on nothing but the documents and the settings.
+//! - Generated code depends on no crate except `xdrgen-runtime`; with stubs, on none except `oncrpc`,
+//!   which contains the runtime.
+//! - The output is a function of the documents and the settings.
 #![forbid(unsafe_code)]
 
 pub mod ast;
@@ -84,28 +87,42 @@ pub use compilation::{Compilation, is_module_name, useless_errata};
 pub use config::{Config, Module, Overlay};
 pub use diagnostic::{Code, Diagnostic, Level, Levels};
 pub use error::Error;
-pub use ir::{Schema, Shapes};
+pub use ir::{Schema, Shapes, Stubs};
 pub use prelude::Prelude;
-pub use render::{GeneratedFile, TREE};
+pub use render::{GeneratedFile, ROOT_FILE};
 pub use report::Style;
 
-/// The XDR of one document, without markers, as it was published.
+/// Returns the XDR of one document as published, without markers.
 ///
 /// # Errors
-/// The document can't be read, or has no XDR.
+/// Returns a report if the document cannot be read or has no XDR.
 pub fn extract_file(path: impl AsRef<std::path::Path>) -> Result<String, Error> {
     compilation::extract(path.as_ref())
 }
 
-/// The contract between generated code and `xdrgen-runtime` that this compiler emits for.
+/// The version of the contract between generated code and `xdrgen-runtime`. Generated code checks
+/// it at compile time.
 pub const RUNTIME_ABI: u32 = 1;
 
-/// Compiles documents into one module, in both shapes, with all preludes.
+/// Compiles documents into one module, with both shapes and all preludes. Use it in a build script.
+///
+/// ```no_run
+/// fn main() -> Result<(), xdrgen_build::Error> {
+///     xdrgen_build::compile("nfs4", ["spec/rfc7863.txt"])
+/// }
+/// ```
 ///
 /// # Errors
 /// As [`Config::compile`].
-pub fn compile<P: Into<PathBuf>>(module: &str, documents: impl IntoIterator<Item = P>) -> Result<(), Error> {
-    let module = documents.into_iter().fold(Module::new(module), |module, document| module.document(document));
+pub fn compile<P: Into<PathBuf>>(
+    module: &str,
+    documents: impl IntoIterator<Item = P>,
+) -> Result<(), Error> {
+    let module = documents
+        .into_iter()
+        .fold(Module::new(module), |module, document| {
+            module.document(document)
+        });
     Config::new().module(module).compile()
 }
 

@@ -1,5 +1,5 @@
-//! The manifest, `xdrgen.toml`: which documents make which modules, and how. It says what [`crate::Config`] does in
-//! code, so that a build script and the command read the same.
+//! Reads the manifest, `xdrgen.toml`, into a [`crate::Config`]. A build script and the command
+//! `xdrgen` share it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{Config, Module, Overlay, Source};
+use crate::config::{Config, DocumentSource, Module, Overlay, Setting};
 use crate::diagnostic::{Code, Diagnostic, Level};
 use crate::error::Error;
-use crate::ir::Shapes;
+use crate::ir::{Shapes, Stubs};
 use crate::prelude::Prelude;
-use crate::source::{Sources, Span, TextKind};
+use crate::source::{SourceMap, Span, TextKind};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,7 +49,22 @@ struct ModuleTable {
     #[serde(default)]
     strip: Vec<String>,
     #[serde(default)]
+    stubs: Option<Spanned<Vec<StubName>>>,
+    #[serde(default)]
+    ddp: Vec<Spanned<String>>,
+    #[serde(default)]
+    idempotent: Vec<Spanned<String>>,
+    #[serde(default)]
+    reply_items: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
     overlay: Vec<OverlayTable>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StubName {
+    Client,
+    Server,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,56 +82,102 @@ struct OverlayTable {
 }
 
 impl Config {
-    /// What a manifest says. The paths in it are relative to it.
+    /// Reads a manifest. Paths in it are relative to the manifest's folder.
     ///
     /// # Errors
-    /// The manifest can't be read or is wrong; the error shows where.
+    /// Returns a report if the manifest cannot be read or is invalid.
     pub fn from_manifest(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.to_string_lossy();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::unreadable(&name, &error))?;
-        let mut sources = Sources::new();
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Error::unreadable(&name, &error))?;
+        let mut sources = SourceMap::new();
         read(&mut sources, &name, &text).map_err(|diagnostic| Error::of(&sources, &[*diagnostic]))
     }
 }
 
-/// Reads a manifest's text; `name` is its path, and what it names lies beside it.
+/// Parses a manifest's text. `name` is the path of the manifest; relative paths start in its
+/// folder.
 ///
 /// # Errors
-/// What is wrong, at its line.
-fn read(sources: &mut Sources, name: &str, text: &str) -> Result<Config, Box<Diagnostic>> {
+/// Returns a diagnostic at the first defect.
+fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<Diagnostic>> {
     let document = sources.add_document(name, text);
-    let whole = sources.add_whole(document, TextKind::Other);
+    let whole = sources.add_document_text(document, TextKind::Other);
     let at = |range: Option<std::ops::Range<usize>>| Span::new(whole, range.unwrap_or(0..0));
     let fault = |span, message: &str| Box::new(Diagnostic::new(Code::Configuration, span, message));
-    let manifest: Manifest = toml::from_str(text).map_err(|error| fault(at(error.span()), error.message()))?;
+    let manifest: Manifest =
+        toml::from_str(text).map_err(|error| fault(at(error.span()), error.message()))?;
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let beside = |file: &String| folder.join(file);
-    let mut config = Config::bare();
+    let mut config = Config::empty();
     config.manifest = Some(name.into());
     config.prelude = manifest.prelude;
     config.owned_feature = manifest.owned_feature;
     config.errata = manifest.errata.iter().map(beside).collect();
     for (lint, level) in &manifest.lints {
-        let place = text.find(lint.as_str()).map(|start| start..start + lint.len());
-        let code = Code::from_str(lint).map_err(|error| fault(at(place.clone()), &error.to_string()))?;
-        config.levels.set(code, Level::from(*level)).map_err(|error| fault(at(place), &error.to_string()))?;
+        let range = text
+            .find(lint.as_str())
+            .map(|start| start..start + lint.len());
+        let code =
+            Code::from_str(lint).map_err(|error| fault(at(range.clone()), &error.to_string()))?;
+        config
+            .levels
+            .set(code, Level::from(*level))
+            .map_err(|error| fault(at(range), &error.to_string()))?;
     }
-    config.modules = manifest.module.into_iter().map(|table| module(table, &beside)).collect();
+    config.modules = manifest
+        .module
+        .into_iter()
+        .map(|table| module(table, &beside))
+        .collect();
     Ok(config)
 }
 
 fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -> Module {
-    let place = table.path.span();
+    let range = table.path.span();
     let mut module = Module::new(table.path.into_inner());
-    module.place = Some(place);
-    module.overlay_places = table.overlay.iter().map(|overlay| overlay.name.span()).collect();
-    module.documents = table.documents.iter().map(beside).map(Source::File).collect();
+    module.path_range = Some(range);
+    module.overlay_ranges = table
+        .overlay
+        .iter()
+        .map(|overlay| overlay.name.span())
+        .collect();
+    module.documents = table
+        .documents
+        .iter()
+        .map(beside)
+        .map(DocumentSource::File)
+        .collect();
     module.uses = table.uses;
     module.shapes = table.shapes;
     module.strip = table.strip;
+    module.ddp = table.ddp.into_iter().map(setting).collect();
+    module.idempotent = table.idempotent.into_iter().map(setting).collect();
+    let rules = table.reply_items.into_iter();
+    module.reply_items = rules
+        .map(|(item, argument)| (setting(item), setting(argument)))
+        .collect();
+    module.stubs_range = table.stubs.as_ref().map(Spanned::span);
+    if let Some(names) = table.stubs.map(Spanned::into_inner) {
+        module.stubs = Stubs {
+            client: names.contains(&StubName::Client),
+            server: names.contains(&StubName::Server),
+        };
+    }
     module.overlays = table.overlay.into_iter().map(overlay).collect();
     module
+}
+
+/// Returns a setting with the range of its text, without the quotes around it.
+fn setting(text: Spanned<String>) -> Setting {
+    let (range, text) = (text.span(), text.into_inner());
+    let quotes = range.len().saturating_sub(text.len()) / 2;
+    let range = range.start + quotes..range.end - quotes;
+    Setting {
+        text,
+        range: Some(range),
+    }
 }
 
 fn overlay(table: OverlayTable) -> Overlay {

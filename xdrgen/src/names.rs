@@ -1,29 +1,47 @@
-//! XDR names as Rust names them.
+//! Converts XDR names to Rust names.
 
-/// `rpcrdma2_xprt_hdr` as `Rpcrdma2XprtHdr`, `COMPOUND4res` as `Compound4res`.
+/// Converts to camel case: `rpcrdma2_xprt_hdr` to `Rpcrdma2XprtHdr`, `COMPOUND4res` to
+/// `Compound4res`.
 pub(crate) fn camel(name: &str) -> String {
-    name.split('_').flat_map(words).map(|word| capitalize(&word)).collect()
+    name.split('_')
+        .flat_map(words)
+        .map(|word| capitalize(&word))
+        .collect()
 }
 
-/// `rdma_xid` as `rdma_xid`, `minorVersion` as `minor_version`; keywords escaped.
+/// Converts to snake case and escapes keywords: `minorVersion` to `minor_version`.
 pub(crate) fn snake(name: &str) -> String {
-    let parts: Vec<String> = name.split('_').filter(|part| !part.is_empty()).flat_map(words).collect();
+    let parts: Vec<String> = name
+        .split('_')
+        .filter(|part| !part.is_empty())
+        .flat_map(words)
+        .collect();
     escape(parts.join("_").to_lowercase())
 }
 
-/// A program's or a version's name, which is a module's: one that none of the modules around it has.
+/// Converts the name of a program or a version to a module name that no enclosing generated module
+/// has.
 pub(crate) fn module_name(name: &str) -> String {
     let rust = snake(name);
-    if ["xdr", "owned"].contains(&rust.as_str()) { format!("{rust}_") } else { rust }
+    if ["xdr", "owned"].contains(&rust.as_str()) {
+        format!("{rust}_")
+    } else {
+        rust
+    }
 }
 
-/// `ROPT_CONNPROP` as it is, `maxName` as `MAX_NAME`.
+/// Converts to upper case: keeps `ROPT_CONNPROP`, turns `maxName` into `MAX_NAME`.
 pub(crate) fn screaming(name: &str) -> String {
-    let shouted = name.chars().any(|c| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase);
-    if shouted { name.to_owned() } else { snake(name).trim_start_matches("r#").to_uppercase() }
+    let is_upper =
+        name.chars().any(|c| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase);
+    if is_upper {
+        name.to_owned()
+    } else {
+        snake(name).trim_start_matches("r#").to_uppercase()
+    }
 }
 
-/// A type's or a variant's name: what is left of `name` without the first of `prefixes` that it begins with.
+/// Converts a type's or a variant's name, after it strips the first of `prefixes` that matches.
 pub(crate) fn type_name(name: &str, prefixes: &[String]) -> String {
     let rust = camel(strip(name, prefixes));
     match rust.chars().next() {
@@ -34,31 +52,45 @@ pub(crate) fn type_name(name: &str, prefixes: &[String]) -> String {
     }
 }
 
-/// A field's name, likewise.
+/// Converts a field's name, after it strips the first of `prefixes` that matches.
 pub(crate) fn field_name(name: &str, prefixes: &[String]) -> String {
     snake(strip(name, prefixes))
 }
 
-/// `name` without the first of `prefixes` it begins with, if a name is left.
+/// Strips the first of `prefixes` that matches, if the rest is a name.
 pub(crate) fn strip<'a>(name: &'a str, prefixes: &[String]) -> &'a str {
-    let rest = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix.as_str())).unwrap_or(name);
-    if rest.starts_with(|first: char| first.is_ascii_alphabetic()) { rest } else { name }
+    let rest = prefixes
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix.as_str()))
+        .unwrap_or(name);
+    if rest.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        rest
+    } else {
+        name
+    }
 }
 
-/// The prefix, up to and with an underscore, that all of two or more names share and that leaves each a name.
+/// Returns the longest common prefix, ending in an underscore, of two or more names whose rest is a
+/// name.
 pub(crate) fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
     let [first, _, ..] = names else {
         return "";
     };
     let fits = |prefix: &str| {
         names.iter().all(|name| {
-            name.strip_prefix(prefix).is_some_and(|left| left.starts_with(|c: char| c.is_ascii_alphabetic()))
+            name.strip_prefix(prefix)
+                .is_some_and(|left| left.starts_with(|c: char| c.is_ascii_alphabetic()))
         })
     };
-    first.rmatch_indices('_').map(|(at, _)| &first[..=at]).find(|prefix| fits(prefix)).unwrap_or("")
+    first
+        .rmatch_indices('_')
+        .map(|(at, _)| &first[..=at])
+        .find(|prefix| fits(prefix))
+        .unwrap_or("")
 }
 
-/// Splits at the borders of case: `minorVersion` into `minor`, `Version`; `SSLError` into `SSL`, `Error`.
+/// Splits a name at changes of case: `minorVersion` into `minor`, `Version`; `SSLError` into `SSL`,
+/// `Error`.
 fn words(part: &str) -> Vec<String> {
     let chars: Vec<char> = part.chars().collect();
     let mut words = Vec::new();
@@ -66,10 +98,11 @@ fn words(part: &str) -> Vec<String> {
     for (at, &c) in chars.iter().enumerate() {
         let before = at.checked_sub(1).map(|at| chars[at]);
         let after = chars.get(at + 1).copied();
-        let rises = c.is_uppercase() && before.is_some_and(char::is_lowercase);
-        let run_ends =
-            c.is_uppercase() && before.is_some_and(char::is_uppercase) && after.is_some_and(char::is_lowercase);
-        if (rises || run_ends) && !word.is_empty() {
+        let starts_word = c.is_uppercase() && before.is_some_and(char::is_lowercase);
+        let ends_acronym = c.is_uppercase()
+            && before.is_some_and(char::is_uppercase)
+            && after.is_some_and(char::is_lowercase);
+        if (starts_word || ends_acronym) && !word.is_empty() {
             words.push(std::mem::take(&mut word));
         }
         word.push(c);
@@ -79,14 +112,22 @@ fn words(part: &str) -> Vec<String> {
 }
 
 fn capitalize(word: &str) -> String {
-    let shouting = !word.chars().any(char::is_lowercase) || word.chars().filter(|c| c.is_uppercase()).count() > 1;
+    let is_upper = !word.chars().any(char::is_lowercase)
+        || word.chars().filter(|c| c.is_uppercase()).count() > 1;
     let mut chars = word.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    let rest: String = if shouting { chars.as_str().to_lowercase() } else { chars.as_str().to_owned() };
+    let first = chars
+        .next()
+        .map(|c| c.to_uppercase().to_string())
+        .unwrap_or_default();
+    let rest: String = if is_upper {
+        chars.as_str().to_lowercase()
+    } else {
+        chars.as_str().to_owned()
+    };
     first + &rest
 }
 
-/// A name that is a keyword of Rust, as a raw identifier; the few that can't be raw get an underscore.
+/// Escapes a Rust keyword as a raw identifier. Keywords that cannot be raw get an underscore.
 fn escape(name: String) -> String {
     match name.as_str() {
         "" => "unnamed".to_owned(),
@@ -99,10 +140,11 @@ fn escape(name: String) -> String {
 
 /// The Rust Reference, "Keywords": strict, reserved, and those of later editions.
 const KEYWORDS: &[&str] = &[
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
-    "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
-    "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof",
-    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
+    "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return",
+    "static", "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use",
+    "virtual", "where", "while", "yield",
 ];
 
 #[cfg(test)]
@@ -146,8 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn members_lose_what_they_share() {
-        assert_eq!(common_prefix(&["BKREQSUP_NONE", "BKREQSUP_INLINE"]), "BKREQSUP_");
+    fn members_lose_their_common_prefix() {
+        assert_eq!(
+            common_prefix(&["BKREQSUP_NONE", "BKREQSUP_INLINE"]),
+            "BKREQSUP_"
+        );
         assert_eq!(common_prefix(&["NFS4_OK", "NFS4ERR_PERM"]), "");
         assert_eq!(common_prefix(&["A_1", "A_B"]), "", "a digit is no name");
         assert_eq!(common_prefix(&["ONLY_ONE"]), "");

@@ -1,68 +1,102 @@
-//! Tokens as a formatted file, with a header that says where it comes from.
+//! Formats emitted tokens as files, each with a header that names its documents.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proc_macro2::TokenStream;
 
-use crate::emit::{self, File, Unit};
-use crate::ir::{Module, Schema, Shapes};
+use crate::emit::{self, OutputFile, Unit};
+use crate::ir::{ModuleDef, Schema, Shapes};
 
-/// A file to be written.
+/// A Rust file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedFile {
-    /// Its name, without folders: `v2.rtr.rs`.
+    /// The file name, without folders, such as `v2.rtr.rs`.
     pub name: String,
-    /// Its content.
+    /// The content.
     pub content: String,
 }
 
-/// The name of the file that has all modules, each from its own file, as a tree.
-pub const TREE: &str = "xdrgen.rs";
+/// The name of the file that includes the files of all modules, as a tree of modules.
+pub const ROOT_FILE: &str = "xdrgen.rs";
 
-/// One file for each module, one for its owned forms where it has both, and [`TREE`]. Returns what syn says where
-/// emitted tokens are not Rust: a defect of ours.
+/// Renders one file for each module, one for its owned shape if it has both shapes, and
+/// [`ROOT_FILE`].
+///
+/// # Errors
+/// Returns syn's message if emitted tokens are not valid Rust, which is a bug in this crate.
 pub(crate) fn files(schema: &Schema) -> Result<Vec<GeneratedFile>, String> {
     let files = emit::files(schema);
-    let units = |at: usize| emit::units(schema, files[at]).into_iter().map(move |unit| (at, unit));
+    let units = |at: usize| {
+        emit::units(schema, files[at])
+            .into_iter()
+            .map(move |unit| (at, unit))
+    };
     let units: Vec<(usize, Unit)> = (0..files.len()).flat_map(units).collect();
     let chunks = format_all(schema, &files, &units)?;
-    let mut contents: Vec<String> = files.iter().map(|file| header(schema.module(file.module))).collect();
+    let mut contents: Vec<String> = files
+        .iter()
+        .map(|file| header(schema.module(file.module)))
+        .collect();
     for (file, text) in chunks {
         contents[file].push_str(&text);
     }
     let named = files.iter().zip(contents);
     let mut generated: Vec<GeneratedFile> = named
-        .map(|(file, content)| GeneratedFile { name: file_name(schema.module(file.module), file.twins), content })
+        .map(|(file, content)| GeneratedFile {
+            name: file_name(schema.module(file.module), file.owned),
+            content,
+        })
         .collect();
-    generated.push(GeneratedFile { name: TREE.to_owned(), content: tree(schema) });
+    generated.push(GeneratedFile {
+        name: ROOT_FILE.to_owned(),
+        content: tree(schema),
+    });
     Ok(generated)
 }
 
-/// The name of a module's file, or of that with its owned forms.
-fn file_name(module: &Module, twins: bool) -> String {
-    format!("{}{}.rs", module.path.join("."), if twins { ".owned" } else { "" })
+/// Returns the file name of a module, or of its owned shape.
+fn file_name(module: &ModuleDef, owned: bool) -> String {
+    format!(
+        "{}{}.rs",
+        module.path.join("."),
+        if owned { ".owned" } else { "" }
+    )
 }
 
-/// So many units are emitted and formatted at once.
+/// The number of units that are emitted and formatted together.
 const CHUNK: usize = 8;
 
-/// Each chunk of units as text, with the file it belongs to, in order. Formatting takes nearly all of a compilation's
-/// time, so it is spread over the processor's cores.
-fn format_all(schema: &Schema, files: &[File], units: &[(usize, Unit)]) -> Result<Vec<(usize, String)>, String> {
-    let by_file = units.chunk_by(|a, b| a.0 == b.0).flat_map(|units| units.chunks(CHUNK));
+/// Formats the units in chunks, and returns the text of each chunk with the index of its file, in
+/// order. Formatting takes most of a compilation's time, so all cores of the processor share it.
+fn format_all(
+    schema: &Schema,
+    files: &[OutputFile],
+    units: &[(usize, Unit)],
+) -> Result<Vec<(usize, String)>, String> {
+    let by_file = units
+        .chunk_by(|a, b| a.0 == b.0)
+        .flat_map(|units| units.chunks(CHUNK));
     let chunks: Vec<&[(usize, Unit)]> = by_file.collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(chunk) = chunks.get(place) else { break done };
-            let tokens = chunk.iter().map(|(file, unit)| emit::unit(schema, files[*file], *unit)).collect();
+            let Some(chunk) = chunks.get(place) else {
+                break done;
+            };
+            let tokens = chunk
+                .iter()
+                .map(|(file, unit)| emit::unit(schema, files[*file], *unit))
+                .collect();
             done.push((place, format(tokens).map(|text| (chunk[0].0, text))));
         }
     };
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chunks.len()).max(1);
+    let workers = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(chunks.len())
+        .max(1);
     let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
         let mut all = work();
@@ -83,9 +117,12 @@ fn format(tokens: TokenStream) -> Result<String, String> {
     Ok(prettyplease::unparse(&file))
 }
 
-/// Where a file comes from, and the licences of the documents.
-fn header(module: &Module) -> String {
-    let mut header = format!("// @generated by xdrgen-build {} from\n", env!("CARGO_PKG_VERSION"));
+/// Returns the header of a file: its documents and their licences.
+fn header(module: &ModuleDef) -> String {
+    let mut header = format!(
+        "// @generated by xdrgen-build {} from\n",
+        env!("CARGO_PKG_VERSION")
+    );
     for document in &module.documents {
         let _ = writeln!(header, "//   {document}");
     }
@@ -99,9 +136,10 @@ fn header(module: &Module) -> String {
     header
 }
 
-/// The tree of modules, each including its file, which stands beside.
+/// Renders the tree of modules. Each includes a file in the same folder.
 fn tree(schema: &Schema) -> String {
-    let mut text = String::from("// @generated by xdrgen-build: the modules, each from its own file\n\n");
+    let mut text =
+        String::from("// @generated by xdrgen-build: includes the file of each module\n\n");
     branch(schema, &[], &mut text);
     text
 }
@@ -109,7 +147,11 @@ fn tree(schema: &Schema) -> String {
 fn branch(schema: &Schema, above: &[String], text: &mut String) {
     let depth = above.len();
     let mut done: Vec<&String> = Vec::new();
-    for module in schema.modules.iter().filter(|module| module.path.starts_with(above) && module.path.len() > depth) {
+    for module in schema
+        .modules
+        .iter()
+        .filter(|module| module.path.starts_with(above) && module.path.len() > depth)
+    {
         let name = &module.path[depth];
         if done.contains(&name) {
             continue;
@@ -119,9 +161,16 @@ fn branch(schema: &Schema, above: &[String], text: &mut String) {
         let indent = "    ".repeat(depth);
         let here = schema.modules.iter().find(|other| other.path == path);
         if let Some(here) = here {
-            let _ = writeln!(text, "{indent}/// The XDR of {}.", here.documents.join(", "));
+            let _ = writeln!(
+                text,
+                "{indent}/// Generated from {}.",
+                here.documents.join(", ")
+            );
         }
-        let _ = writeln!(text, "{indent}#[allow(clippy::all, clippy::pedantic, missing_docs)]");
+        let _ = writeln!(
+            text,
+            "{indent}#[allow(clippy::all, clippy::pedantic, missing_docs)]"
+        );
         let _ = writeln!(text, "{indent}pub mod {name} {{");
         if let Some(here) = here {
             include(here, &format!("{indent}    "), text);
@@ -131,13 +180,15 @@ fn branch(schema: &Schema, above: &[String], text: &mut String) {
     }
 }
 
-/// The lines that include a module's files.
-fn include(module: &Module, indent: &str, text: &mut String) {
+/// Writes the lines that include a module's files.
+fn include(module: &ModuleDef, indent: &str, text: &mut String) {
     let file = file_name(module, false);
     let _ = writeln!(text, "{indent}include!(\"{file}\");");
     if module.shapes == Shapes::Both {
-        let _ =
-            writeln!(text, "{indent}/// The types of the module around this one, in forms that own what they hold.");
+        let _ = writeln!(
+            text,
+            "{indent}/// The owned shapes of the types in the parent module."
+        );
         if let Some(feature) = &module.owned_feature {
             let _ = writeln!(text, "{indent}#[cfg(feature = \"{feature}\")]");
         }

@@ -1,157 +1,179 @@
-//! Documents, the XDR texts extracted from them, and positions in both.
+//! The source map: documents, the XDR texts extracted from them, and positions in both.
 //!
-//! A [`Document`] is a file as published. A [`Text`] is XDR taken out of it: its lines without their markers, with
-//! errata applied. Every token is a [`Span`] of a text, and [`Sources::locate`] maps it back to the document's own
-//! line, column, page and section.
+//! A [`Document`] is a file as published. A [`Text`] is XDR extracted from it: its lines without
+//! their markers, with errata applied. Every token has a [`Span`] in a text. [`SourceMap::locate`]
+//! maps a span to the line, column, page and section of the document.
 
 use std::ops::Range;
 
 use crate::outline::{Section, outline};
 
-/// Identifies a [`Document`] of a [`Sources`].
+/// Identifies a [`Document`] of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentId(u32);
 
-/// Identifies a [`Text`] of a [`Sources`].
+/// Identifies a [`Text`] of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TextId(u32);
 
-/// A range of octets of one text.
+/// A byte range in one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
-    /// The text it is in.
+    /// The text that contains the range.
     pub text: TextId,
-    /// The first octet.
+    /// The offset of the first byte.
     pub start: u32,
-    /// One past the last octet.
+    /// The offset one past the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// The span of a text's octets `range`.
+    /// Creates a span for the bytes `range` of a text.
     #[must_use]
     pub fn new(text: TextId, range: Range<usize>) -> Self {
         let clip = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        Self { text, start: clip(range.start), end: clip(range.end) }
+        Self {
+            text,
+            start: clip(range.start),
+            end: clip(range.end),
+        }
     }
 
-    /// From the start of `self` to the end of `other`, both of one text.
+    /// Returns the smallest span that contains `self` and `other`. Both are in one text.
     #[must_use]
     pub fn to(self, other: Self) -> Self {
-        Self { text: self.text, start: self.start.min(other.start), end: self.end.max(other.end) }
+        Self {
+            text: self.text,
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        }
     }
 
-    /// The octets as a range.
+    /// Returns the byte range.
     #[must_use]
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// A file as published: never changed, only read.
+/// A file as published. It is never modified.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
     text: String,
     line_starts: Vec<usize>,
-    /// The first line of each page and its number, ascending; empty where the file has no page breaks.
+    /// The first line and the number of each page, ascending; empty if the file has no page breaks.
     pages: Vec<(usize, u32)>,
-    /// The section headings, in their order.
+    /// The section headings, in document order.
     sections: Vec<Section>,
 }
 
 impl Document {
-    /// The name it was given: its path, as the user wrote it.
+    /// Returns the path or name that the user gave.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file's own name, without folders.
+    /// Returns the file name without folders.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name)
     }
 
-    /// The file name without folders and without a `.txt`, `.x`, `.xml` or `.md` ending.
+    /// Returns the file name without folders and without a `.txt`, `.x`, `.xml` or `.md` extension.
     #[must_use]
     pub fn title(&self) -> &str {
         let file = self.file_name();
-        [".txt", ".x", ".xml", ".md"].iter().find_map(|end| file.strip_suffix(end)).unwrap_or(file)
+        [".txt", ".x", ".xml", ".md"]
+            .iter()
+            .find_map(|end| file.strip_suffix(end))
+            .unwrap_or(file)
     }
 
-    /// The whole content.
+    /// Returns the whole content.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many lines it has.
+    /// Returns the number of lines.
     #[must_use]
     pub fn line_count(&self) -> usize {
         self.line_starts.len()
     }
 
-    /// The content of line `line`, counted from one, without its line end; empty where there is no such line.
+    /// Returns the content of a line without its line end. The first line is 1. Returns an empty
+    /// string if there is no such line.
     #[must_use]
     pub fn line(&self, line: usize) -> &str {
         let range = self.line_range(line);
         self.text[range].trim_end_matches(['\n', '\r'])
     }
 
-    /// The octets of line `line`, counted from one, with its line end.
+    /// Returns the byte range of a line, with its line end. The first line is 1.
     #[must_use]
     pub fn line_range(&self, line: usize) -> Range<usize> {
         let end = self.text.len();
-        let start = line.checked_sub(1).and_then(|at| self.line_starts.get(at)).copied().unwrap_or(end);
+        let start = line
+            .checked_sub(1)
+            .and_then(|at| self.line_starts.get(at))
+            .copied()
+            .unwrap_or(end);
         start..self.line_starts.get(line).copied().unwrap_or(end)
     }
 
-    /// The page that line `line` is on, where the file has page breaks.
+    /// Returns the page that contains a line, if the file has page breaks.
     #[must_use]
     pub fn page(&self, line: usize) -> Option<u32> {
         let after = self.pages.partition_point(|(first, _)| *first <= line);
         after.checked_sub(1).map(|at| self.pages[at].1)
     }
 
-    /// The section that line `line` is in.
+    /// Returns the section that contains a line.
     #[must_use]
     pub fn section(&self, line: usize) -> Option<&Section> {
-        let after = self.sections.partition_point(|section| section.line <= line);
+        let after = self
+            .sections
+            .partition_point(|section| section.line <= line);
         after.checked_sub(1).map(|at| &self.sections[at])
     }
 
-    /// The line, counted from one, and the octet within it, for an octet of the document.
+    /// Converts a byte offset to a line number, starting at 1, and a byte offset within that line.
     #[must_use]
     pub fn line_of(&self, offset: usize) -> (usize, usize) {
-        let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
+        let line = self
+            .line_starts
+            .partition_point(|start| *start <= offset)
+            .max(1);
         (line, offset - self.line_starts[line - 1])
     }
 }
 
-/// One line of a [`Text`]: where it stands in the text and in its document.
+/// The position of one line of a [`Text`] in the text and in its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TextLine {
-    /// The first octet in the text.
+    /// The offset of the line's first byte in the text.
     start: usize,
-    /// The line of the document, counted from one.
+    /// The line number in the document; the first line is 1.
     document_line: usize,
-    /// The octet within the document's line at which the content begins.
+    /// The byte offset, in the document's line, at which the content begins.
     column: usize,
 }
 
-/// What XDR text is, and so how its defects count.
+/// The role of a text. It decides which diagnostics apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
-    /// The definitions that are compiled: the `///` lines of a draft, or a whole `.x` file.
+    /// Definitions to compile: the `///` lines of a draft, or a whole `.x` file.
     Xdr,
-    /// A copy in running text, between `<CODE BEGINS>` and `<CODE ENDS>`: compared, not compiled.
+    /// A copy of definitions in running text, between `<CODE BEGINS>` and `<CODE ENDS>`. It is
+    /// compared with the definitions and not compiled.
     Copy,
-    /// Not XDR: a manifest, a list of errata.
+    /// Text that is not XDR: a manifest or an errata file.
     Other,
 }
 
-/// XDR taken out of a document, line by line.
+/// XDR extracted from a document, line by line.
 #[derive(Clone, Debug)]
 pub struct Text {
     document: DocumentId,
@@ -161,41 +183,54 @@ pub struct Text {
 }
 
 impl Text {
-    /// An empty text of `document`.
+    /// Creates an empty text of `document`.
     #[must_use]
     pub fn new(document: DocumentId, kind: TextKind) -> Self {
-        Self { document, kind, content: String::new(), lines: Vec::new() }
+        Self {
+            document,
+            kind,
+            content: String::new(),
+            lines: Vec::new(),
+        }
     }
 
-    /// Appends one line of XDR, `content` without line end, which stands on `document_line` (counted from one) from
-    /// the octet `column` of that line on. Several lines may stand on one line of the document: an erratum's.
+    /// Appends one line of XDR. `content` has no line end. It stands on line `document_line`
+    /// (starting at 1) from the byte `column` of that line. Several lines may have one document
+    /// line, because an erratum may replace one line by several.
     pub fn push_line(&mut self, content: &str, document_line: usize, column: usize) {
-        self.lines.push(TextLine { start: self.content.len(), document_line, column });
+        self.lines.push(TextLine {
+            start: self.content.len(),
+            document_line,
+            column,
+        });
         self.content.push_str(content);
         self.content.push('\n');
     }
 
-    /// The document it was taken from.
+    /// Returns the document that the text was extracted from.
     #[must_use]
     pub fn document(&self) -> DocumentId {
         self.document
     }
 
-    /// What it is.
+    /// Returns the role of the text.
     #[must_use]
     pub fn kind(&self) -> TextKind {
         self.kind
     }
 
-    /// The XDR.
+    /// Returns the XDR.
     #[must_use]
     pub fn content(&self) -> &str {
         &self.content
     }
 
-    /// Each line as (document line, content).
+    /// Returns each line as (document line, content).
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.lines.iter().zip(self.content.lines()).map(|(line, content)| (line.document_line, content))
+        self.lines
+            .iter()
+            .zip(self.content.lines())
+            .map(|(line, content)| (line.document_line, content))
     }
 
     fn line_at(&self, offset: usize) -> Option<&TextLine> {
@@ -204,18 +239,18 @@ impl Text {
     }
 }
 
-/// A place in a document, for people.
+/// A position in a document, in the terms a person uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location<'s> {
     /// The document's name.
     pub document: &'s str,
-    /// The line, counted from one.
+    /// The line number, starting at 1.
     pub line: usize,
-    /// The column in characters, counted from one.
+    /// The column in characters, starting at 1.
     pub column: usize,
-    /// The page, where the file has page breaks.
+    /// The page number, if the file has page breaks.
     pub page: Option<u32>,
-    /// The section's number and title, where the file has headings.
+    /// The section, if the file has headings.
     pub section: Option<&'s Section>,
 }
 
@@ -225,28 +260,37 @@ impl std::fmt::Display for Location<'_> {
     }
 }
 
-/// All documents and texts of a compilation.
+/// The documents and texts of a compilation.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct SourceMap {
     documents: Vec<Document>,
     texts: Vec<Text>,
 }
 
-impl Sources {
-    /// No documents.
+impl SourceMap {
+    /// Creates an empty source map.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a document. Pages and sections are found here, once: see [`crate::outline`].
+    /// Adds a document and computes its [`crate::outline`].
     pub fn add_document(&mut self, name: impl Into<String>, text: impl Into<String>) -> DocumentId {
         let text = text.into();
         let mut line_starts = vec![0];
-        line_starts.extend(text.match_indices('\n').map(|(at, _)| at + 1).filter(|at| *at < text.len()));
+        line_starts.extend(
+            text.match_indices('\n')
+                .map(|(at, _)| at + 1)
+                .filter(|at| *at < text.len()),
+        );
         let outline = outline(&text);
-        let document =
-            Document { name: name.into(), text, line_starts, pages: outline.pages, sections: outline.sections };
+        let document = Document {
+            name: name.into(),
+            text,
+            line_starts,
+            pages: outline.pages,
+            sections: outline.sections,
+        };
         self.documents.push(document);
         DocumentId(index(self.documents.len() - 1))
     }
@@ -257,8 +301,8 @@ impl Sources {
         TextId(index(self.texts.len() - 1))
     }
 
-    /// Adds a text that is the whole of a document, line by line.
-    pub fn add_whole(&mut self, document: DocumentId, kind: TextKind) -> TextId {
+    /// Adds a text that consists of all lines of a document.
+    pub fn add_document_text(&mut self, document: DocumentId, kind: TextKind) -> TextId {
         let mut text = Text::new(document, kind);
         for (at, line) in self.document(document).text().lines().enumerate() {
             text.push_line(line, at + 1, 0);
@@ -266,41 +310,53 @@ impl Sources {
         self.add_text(text)
     }
 
-    /// The document of an identifier that this `Sources` gave.
+    /// Returns the document with an identifier from this source map.
+    ///
+    /// # Panics
+    /// Panics if `id` is from another source map and out of range here.
     #[must_use]
     pub fn document(&self, id: DocumentId) -> &Document {
         &self.documents[id.0 as usize]
     }
 
-    /// All documents.
+    /// Returns all documents.
     pub fn documents(&self) -> impl Iterator<Item = (DocumentId, &Document)> {
-        self.documents.iter().enumerate().map(|(at, document)| (DocumentId(index(at)), document))
+        self.documents
+            .iter()
+            .enumerate()
+            .map(|(at, document)| (DocumentId(index(at)), document))
     }
 
-    /// The text of an identifier that this `Sources` gave.
+    /// Returns the text with an identifier from this source map.
+    ///
+    /// # Panics
+    /// Panics if `id` is from another source map and out of range here.
     #[must_use]
     pub fn text(&self, id: TextId) -> &Text {
         &self.texts[id.0 as usize]
     }
 
-    /// The characters of a span.
+    /// Returns the characters of a span; empty if the span is out of range.
     #[must_use]
     pub fn slice(&self, span: Span) -> &str {
-        self.text(span.text).content.get(span.range()).unwrap_or_default()
+        self.text(span.text)
+            .content
+            .get(span.range())
+            .unwrap_or_default()
     }
 
-    /// The document a span is in.
+    /// Returns the document that contains a span.
     #[must_use]
     pub fn document_of(&self, span: Span) -> &Document {
         self.document(self.text(span.text).document)
     }
 
-    /// Where a span begins, in the document's own terms.
+    /// Returns the position in the document at which a span begins.
     #[must_use]
     pub fn locate(&self, span: Span) -> Location<'_> {
         let document = self.document_of(span);
-        let (line, octet) = document.line_of(self.document_range(span).start);
-        let before = document.line(line).get(..octet).unwrap_or_default();
+        let (line, byte) = document.line_of(self.document_range(span).start);
+        let before = document.line(line).get(..byte).unwrap_or_default();
         Location {
             document: document.name(),
             line,
@@ -310,19 +366,21 @@ impl Sources {
         }
     }
 
-    /// The octets of the document that a span stands for. On a line that an erratum changed it is clipped to the line.
+    /// Maps a span to a byte range of the document. On a line that an erratum changed, the range is
+    /// clipped to the line.
     #[must_use]
     pub fn document_range(&self, span: Span) -> Range<usize> {
         let text = self.text(span.text);
         let document = self.document(text.document);
-        let start = place(text, document, span.start as usize);
-        let end = place(text, document, (span.end as usize).max(span.start as usize));
+        let start = document_offset(text, document, span.start as usize);
+        let end = document_offset(text, document, (span.end as usize).max(span.start as usize));
         start..end.max(start)
     }
 }
 
-/// The octet of the document for an octet of the text, clipped to its line and to a character boundary.
-fn place(text: &Text, document: &Document, offset: usize) -> usize {
+/// Maps a byte offset of the text to one of the document, clipped to the line and to a character
+/// boundary.
+fn document_offset(text: &Text, document: &Document, offset: usize) -> usize {
     let Some(line) = text.line_at(offset) else {
         return 0;
     };

@@ -1,14 +1,18 @@
-//! What users read: one snapshot for each kind of diagnostic, the levels, JSON; and that nothing makes it panic.
+//! Tests the output for users: a snapshot for each code, the levels, JSON, and that no input causes
+//! a panic.
 
 mod common;
 
 use common::{Folder, check, check_with};
-use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Module, Style, report, useless_errata};
+use xdrgen_build::{
+    Code, Compilation, Config, Diagnostic, Level, Module, Style, report, useless_errata,
+};
 
-/// The least that shows a kind of diagnostic: files, of which those that end in `.x` or `.txt` are compiled together.
+/// A minimal example of a diagnostic: files, of which those with the extension `.x` or `.txt` are
+/// compiled together.
 type Example = &'static [(&'static str, &'static str)];
 
-/// A draft of two pages, with a defect that has a mend, and one that has a second place.
+/// A draft of two pages, with one defect that has a fix and one that has a note.
 const DRAFT: &str = "\
 1.  Introduction
 
@@ -51,11 +55,14 @@ data = \"body\"
 cases = [[\"POINT\", \"point\"], [\"LINE\", \"line\"]]
 ";
 
-/// An example for each kind. Adding a [`Code`] without one makes a test fail.
+/// Returns the example for a code. A test fails for a [`Code`] without an example.
 fn example(code: Code) -> Option<Example> {
     Some(match code {
         Code::Unreadable => &[("missing.x", "")],
-        Code::Configuration => &[("xdrgen.toml", "[lints]\nconsistency = \"deny\"\nundefined-type = \"warn\"\n")],
+        Code::Configuration => &[(
+            "xdrgen.toml",
+            "[lints]\nconsistency = \"deny\"\nundefined-type = \"warn\"\n",
+        )],
         Code::NoXdr => &[("draft-a-00.txt", "1.  Introduction\n\n   Nothing here.\n")],
         Code::ErratumMismatch => &[
             ("draft-a-00.txt", "1.  XDR\n\n   /// const A = 1;\n"),
@@ -99,7 +106,12 @@ fn example(code: Code) -> Option<Example> {
             "draft-a-00.txt",
             "1.  A\n\n   A peer sends ROPT_CONNPR first.\n\n2.  XDR\n\n   /// const ROPT_CONNPROP = 1;\n",
         )],
-        code => return syntax(code).or_else(|| names(code)).or_else(|| values(code)).or_else(|| extension(code)),
+        code => {
+            return syntax(code)
+                .or_else(|| names(code))
+                .or_else(|| values(code))
+                .or_else(|| extension(code));
+        }
     })
 }
 
@@ -109,9 +121,10 @@ fn syntax(code: Code) -> Option<Example> {
         Code::InvalidToken => &[("a.x", "const MODE = 0894;\n")],
         Code::UnterminatedComment => &[("a.x", "/* the mode\nconst MODE = 1;\n")],
         Code::Syntax => &[("a.x", "struct point {\n    int x\n    int y;\n};\n")],
-        Code::SeveralDeclarations => {
-            &[("a.x", "union result switch (int status) {\ncase 0:\n    int x;\n    int y;\ndefault:\n    void;\n};\n")]
-        }
+        Code::SeveralDeclarations => &[(
+            "a.x",
+            "union result switch (int status) {\ncase 0:\n    int x;\n    int y;\ndefault:\n    void;\n};\n",
+        )],
         _ => return None,
     })
 }
@@ -119,14 +132,20 @@ fn syntax(code: Code) -> Option<Example> {
 /// Examples of names.
 fn names(code: Code) -> Option<Example> {
     Some(match code {
-        Code::UndefinedType => &[("a.x", "struct point { int x; };\nstruct line { piont ends[2]; };\n")],
+        Code::UndefinedType => &[(
+            "a.x",
+            "struct point { int x; };\nstruct line { piont ends[2]; };\n",
+        )],
         Code::UndefinedConstant => &[("a.x", "const LIMIT = 16;\ntypedef opaque name<LIMTI>;\n")],
         Code::SwappedTypedef => &[("a.x", "typedef propid          uint32;\n")],
-        Code::DuplicateDefinition => &[("a.x", "enum color { RED = 1 };\nenum light { RED = 1 };\n")],
-        Code::DuplicateField => &[("a.x", "struct point {\n    int x;\n    int x;\n};\n")],
-        Code::DuplicateArm => {
-            &[("a.x", "union result switch (int status) {\ncase 0:\n    int value;\ncase 1:\n    hyper value;\n};\n")]
+        Code::DuplicateDefinition => {
+            &[("a.x", "enum color { RED = 1 };\nenum light { RED = 1 };\n")]
         }
+        Code::DuplicateField => &[("a.x", "struct point {\n    int x;\n    int x;\n};\n")],
+        Code::DuplicateArm => &[(
+            "a.x",
+            "union result switch (int status) {\ncase 0:\n    int value;\ncase 1:\n    hyper value;\n};\n",
+        )],
         Code::DuplicateCase => &[(
             "a.x",
             "enum color { RED = 1, BLUE = 2 };\nunion paint switch (color which) {\ncase RED:\n    void;\n\
@@ -137,7 +156,10 @@ fn names(code: Code) -> Option<Example> {
             "program PING_PROG {\n    version PING_VERS {\n        void PING_NULL(void) = 0;\n        int PING_BACK(int) = 0;\n    \
              } = 1;\n} = 200000;\n",
         )],
-        Code::WrongKind => &[("a.x", "enum color { RED = 1 };\nstruct paint { struct color which; };\n")],
+        Code::WrongKind => &[(
+            "a.x",
+            "enum color { RED = 1 };\nstruct paint { struct color which; };\n",
+        )],
         Code::NameClash => &[("a.x", "struct point { int read_count; int readCount; };\n")],
         _ => return None,
     })
@@ -146,38 +168,49 @@ fn names(code: Code) -> Option<Example> {
 /// Examples of types and values.
 fn values(code: Code) -> Option<Example> {
     Some(match code {
-        Code::RecursiveType => {
-            &[("a.x", "struct tree {\n    int value;\n    branch left;\n};\nstruct branch {\n    tree top;\n};\n")]
-        }
+        Code::RecursiveType => &[(
+            "a.x",
+            "struct tree {\n    int value;\n    branch left;\n};\nstruct branch {\n    tree top;\n};\n",
+        )],
         Code::RecursiveConstant => &[("a.x", "const FIRST = LAST;\nconst LAST = FIRST;\n")],
-        Code::InvalidDiscriminant => {
-            &[("a.x", "union result switch (hyper status) {\ncase 0:\n    void;\ndefault:\n    int error;\n};\n")]
-        }
+        Code::InvalidDiscriminant => &[(
+            "a.x",
+            "union result switch (hyper status) {\ncase 0:\n    void;\ndefault:\n    int error;\n};\n",
+        )],
         Code::ForeignCase => &[(
             "a.x",
             "enum color { RED = 1, BLUE = 2 };\nenum light { REDD = 1 };\nunion paint switch (color which) {\n\
              case REDD:\n    void;\ndefault:\n    int shade;\n};\n",
         )],
-        Code::EmptyUnion => &[("a.x", "union result switch (int status) {\ndefault:\n    void;\n};\n")],
+        Code::EmptyUnion => &[(
+            "a.x",
+            "union result switch (int status) {\ndefault:\n    void;\n};\n",
+        )],
         Code::InvalidBound => &[("a.x", "const LIMIT = -1;\ntypedef opaque name<LIMIT>;\n")],
         Code::InvalidNumber => &[(
             "a.x",
             "program PING {\n    version ONE {\n        void NULL(void) = 0;\n    } = 1;\n} = 0x100000000;\n",
         )],
-        Code::OutOfRange => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 0x80000000\n};\n")],
+        Code::OutOfRange => &[(
+            "a.x",
+            "enum color {\n    RED = 1,\n    BLUE = 0x80000000\n};\n",
+        )],
         _ => return None,
     })
 }
 
-/// Examples of what goes beyond RFC 4506.
+/// Examples of extensions of RFC 4506.
 fn extension(code: Code) -> Option<Example> {
     Some(match code {
         Code::PreludeType => &[("a.x", "struct point { uint32 x; };\n")],
-        Code::StructReference => &[("a.x", "struct point { int x; };\nstruct line { struct point ends[2]; };\n")],
+        Code::StructReference => &[(
+            "a.x",
+            "struct point { int x; };\nstruct line { struct point ends[2]; };\n",
+        )],
         Code::TypedConstant => &[("a.x", "const uint32 LIMIT = 16;\n")],
         Code::BareUnsigned => &[("a.x", "struct point { unsigned x; };\n")],
         Code::CInteger => &[("a.x", "struct point { long x; };\n")],
-        Code::LineComment => &[("a.x", "const LIMIT = 16; // octets\n")],
+        Code::LineComment => &[("a.x", "const LIMIT = 16; // bytes\n")],
         Code::ImplicitEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE\n};\n")],
         Code::DuplicateEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 1\n};\n")],
         Code::Passthrough => &[("a.x", "%#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],
@@ -195,21 +228,32 @@ fn extension(code: Code) -> Option<Example> {
     })
 }
 
-/// Compiles an example with a lint switched on; the report of one that can't even be configured is the error.
+/// Compiles an example with its lint enabled. Returns the error as the report if the configuration
+/// fails.
 fn reported(code: Code, files: Example) -> (String, Vec<Code>) {
     let mut folder = Folder::new();
-    for (name, content) in files.iter().filter(|(name, _)| !name.starts_with("missing")) {
+    for (name, content) in files
+        .iter()
+        .filter(|(name, _)| !name.starts_with("missing"))
+    {
         folder = folder.with(name, content);
     }
     let is_document = |name: &str| name.ends_with(".x") || name.ends_with(".txt");
     let mut config = if files.iter().any(|(name, _)| *name == "xdrgen.toml") {
         match Config::from_manifest(folder.path("xdrgen.toml")) {
             Ok(config) => config,
-            Err(error) => return (folder.relative(&error.to_string()), vec![Code::Configuration]),
+            Err(error) => {
+                return (
+                    folder.relative(&error.to_string()),
+                    vec![Code::Configuration],
+                );
+            }
         }
     } else {
         let documents = files.iter().filter(|(name, _)| is_document(name));
-        Config::new().module(documents.fold(Module::new("a"), |module, (name, _)| module.document(folder.path(name))))
+        Config::new().module(documents.fold(Module::new("a"), |module, (name, _)| {
+            module.document(folder.path(name))
+        }))
     };
     if files.iter().any(|(name, _)| *name == "errata.toml") {
         config = config.errata(folder.path("errata.toml"));
@@ -217,21 +261,37 @@ fn reported(code: Code, files: Example) -> (String, Vec<Code>) {
     if code.default_level() == Some(Level::Allow) {
         config = config.lint(code, Level::Warn).expect("a lint");
     }
-    let compilation = if code == Code::ErratumUseless { useless_errata(&config) } else { config.check() };
-    let codes = compilation.diagnostics().iter().map(|found| found.code).collect();
+    let compilation = if code == Code::ErratumUseless {
+        useless_errata(&config)
+    } else {
+        config.check()
+    };
+    let codes = compilation
+        .diagnostics()
+        .iter()
+        .map(|found| found.code)
+        .collect();
     (folder.relative(&compilation.report(Style::Plain)), codes)
 }
 
 #[test]
 fn each_code_has_an_example() {
-    let without: Vec<&Code> = Code::ALL.iter().filter(|code| example(**code).is_none()).collect();
-    assert!(without.is_empty(), "add an example to this file for {without:?}");
+    let without: Vec<&Code> = Code::ALL
+        .iter()
+        .filter(|code| example(**code).is_none())
+        .collect();
+    assert!(
+        without.is_empty(),
+        "add an example to this file for {without:?}"
+    );
 }
 
 #[test]
 fn each_code_as_it_is_reported() {
     for code in Code::ALL {
-        let Some(files) = example(*code) else { continue };
+        let Some(files) = example(*code) else {
+            continue;
+        };
         let (report, codes) = reported(*code, files);
         assert_eq!(codes, [*code], "the example shows nothing else\n{report}");
         insta::assert_snapshot!(code.name(), report);
@@ -242,24 +302,49 @@ fn each_code_as_it_is_reported() {
 fn names_and_levels_of_codes() {
     for code in Code::ALL {
         assert_eq!(code.name().parse(), Ok(*code));
-        assert!(code.name().chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{code}");
+        assert!(
+            code.name()
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c == '-'),
+            "{code}"
+        );
         assert!(code.explanation().ends_with('.'), "{code}");
         let lint = code.default_level().is_some();
-        assert_eq!(Config::new().lint(*code, Level::Warn).is_ok(), lint, "{code}");
+        assert_eq!(
+            Config::new().lint(*code, Level::Warn).is_ok(),
+            lint,
+            "{code}"
+        );
     }
     let error = "consistencies".parse::<Code>().expect_err("no such lint");
-    assert_eq!(error.to_string(), "no lint is called `consistencies`");
-    let error = Config::new().lint(Code::Syntax, Level::Allow).expect_err("an error");
-    assert_eq!(error.to_string(), "`syntax` is an error, not a lint: its level can't be changed");
+    assert_eq!(error.to_string(), "no diagnostic is named `consistencies`");
+    let error = Config::new()
+        .lint(Code::Syntax, Level::Allow)
+        .expect_err("an error");
+    assert_eq!(
+        error.to_string(),
+        "`syntax` is an error, not a lint: its level can't be changed"
+    );
 }
 
 #[test]
 fn each_lint_has_each_level() {
-    for code in Code::ALL.iter().filter(|code| code.default_level().is_some()) {
-        let Some(files) = example(*code) else { continue };
+    for code in Code::ALL
+        .iter()
+        .filter(|code| code.default_level().is_some())
+    {
+        let Some(files) = example(*code) else {
+            continue;
+        };
         let with = |level| {
-            let module = files.iter().fold(Module::new("a"), |module, (name, text)| module.text(*name, *text));
-            Config::new().lint(*code, level).expect("a lint").module(module).check()
+            let module = files.iter().fold(Module::new("a"), |module, (name, text)| {
+                module.text(*name, *text)
+            });
+            Config::new()
+                .lint(*code, level)
+                .expect("a lint")
+                .module(module)
+                .check()
         };
         let (allowed, warned, denied) = (with(Level::Allow), with(Level::Warn), with(Level::Deny));
         assert!(allowed.diagnostics().is_empty(), "{code}");
@@ -267,51 +352,86 @@ fn each_lint_has_each_level() {
         assert!(!warned.has_errors() && warned.generate().is_ok(), "{code}");
         assert!(denied.has_errors() && denied.generate().is_err(), "{code}");
         let level = |compilation: &Compilation| compilation.diagnostics()[0].level;
-        assert_eq!((level(&warned), level(&denied)), (Level::Warn, Level::Deny), "{code}");
-        assert!(denied.report(Style::Plain).starts_with(&format!("error[{code}]: ")));
-        assert!(warned.report(Style::Plain).starts_with(&format!("warning[{code}]: ")));
+        assert_eq!(
+            (level(&warned), level(&denied)),
+            (Level::Warn, Level::Deny),
+            "{code}"
+        );
+        assert!(
+            denied
+                .report(Style::Plain)
+                .starts_with(&format!("error[{code}]: "))
+        );
+        assert!(
+            warned
+                .report(Style::Plain)
+                .starts_with(&format!("warning[{code}]: "))
+        );
     }
 }
 
 #[test]
 fn json_of_a_draft() {
-    let compilation = Config::new().module(Module::new("a").text("draft-a-00.txt", DRAFT)).check();
-    insta::assert_snapshot!("json", report::json(compilation.sources(), compilation.diagnostics()));
+    let compilation = Config::new()
+        .module(Module::new("a").text("draft-a-00.txt", DRAFT))
+        .check();
+    insta::assert_snapshot!(
+        "json",
+        report::json(compilation.sources(), compilation.diagnostics())
+    );
 }
 
 #[test]
-fn a_line_for_each() {
+fn short_format() {
     let compilation = check("struct a { b c; };\nconst A = 09;\n");
-    let lines: Vec<String> =
-        compilation.diagnostics().iter().map(|found| report::short(compilation.sources(), found)).collect();
+    let lines: Vec<String> = compilation
+        .diagnostics()
+        .iter()
+        .map(|found| report::short(compilation.sources(), found))
+        .collect();
     let expected = [
-        "a.x:1:12: error[undefined-type]: no type is called `b`",
+        "a.x:1:12: error[undefined-type]: no type is named `b`",
         "a.x:2:11: error[invalid-token]: `09` is not a number",
     ];
     assert_eq!(lines, expected);
 }
 
-/// Checks a text as XDR and as a draft, and renders all that is found.
-fn survives(text: &str) -> usize {
-    let marked: String = text.lines().map(|line| format!("   /// {line}\n")).collect();
+/// Checks a text as XDR and as a draft, and renders all diagnostics.
+fn check_all_formats(text: &str) -> usize {
+    let marked: String = text
+        .lines()
+        .map(|line| format!("   /// {line}\n"))
+        .collect();
     let copied = format!("<CODE BEGINS>\n{text}\n<CODE ENDS>\n/// const A = 1;\n");
-    let found = [("a.x", text), ("a.txt", text), ("b.txt", &*marked), ("c.txt", &*copied)].map(|(name, text)| {
-        let config = Config::new().lint(Code::ProseName, Level::Warn).expect("a lint");
-        rendered(&config.module(Module::new("a").text(name, text)).check())
+    let found = [
+        ("a.x", text),
+        ("a.txt", text),
+        ("b.txt", &*marked),
+        ("c.txt", &*copied),
+    ]
+    .map(|(name, text)| {
+        let config = Config::new()
+            .lint(Code::ProseName, Level::Warn)
+            .expect("a lint");
+        render_all(&config.module(Module::new("a").text(name, text)).check())
     });
     found.iter().sum()
 }
 
-fn rendered(compilation: &Compilation) -> usize {
-    let (sources, found): (_, Vec<Diagnostic>) = (compilation.sources(), compilation.diagnostics().to_vec());
+fn render_all(compilation: &Compilation) -> usize {
+    let (sources, found): (_, Vec<Diagnostic>) =
+        (compilation.sources(), compilation.diagnostics().to_vec());
     assert_eq!(report::json(sources, &found).lines().count(), found.len());
-    assert_eq!(compilation.report(Style::Plain).is_empty(), found.is_empty());
+    assert_eq!(
+        compilation.report(Style::Plain).is_empty(),
+        found.is_empty()
+    );
     let _ = compilation.generate();
     found.len()
 }
 
 #[test]
-fn odd_texts() {
+fn unusual_texts() {
     for text in [
         "",
         "\n",
@@ -339,61 +459,88 @@ fn odd_texts() {
         "typedef a a; typedef b c; typedef c b; struct d { d e[d]; };",
         "<CODE BEGINS>\n<CODE BEGINS>\n/// <CODE ENDS>\n<CODE ENDS>\n///\n////////\n/// @@FILE x\n",
     ] {
-        survives(text);
-        survives(&text.replace('\n', "\r\n"));
-        survives(&text.replace('\n', "\r"));
+        check_all_formats(text);
+        check_all_formats(&text.replace('\n', "\r\n"));
+        check_all_formats(&text.replace('\n', "\r"));
     }
 }
 
 #[test]
-fn lines_that_end_as_elsewhere() {
+fn line_ends_of_other_systems() {
     let xdr = "struct a {\n\tint b;\n\tc d;\n};\n";
     let places = |text: &str| {
         let compilation = check(text);
         let found = compilation.diagnostics().iter();
-        found.map(|found| report::short(compilation.sources(), found)).collect::<Vec<_>>()
+        found
+            .map(|found| report::short(compilation.sources(), found))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(places(xdr), ["a.x:3:2: error[undefined-type]: no type is called `c`"]);
+    assert_eq!(
+        places(xdr),
+        ["a.x:3:2: error[undefined-type]: no type is named `c`"]
+    );
     assert_eq!(places(&xdr.replace('\n', "\r\n")), places(xdr));
 }
 
 #[test]
-fn what_is_no_utf_8() {
+fn invalid_utf_8() {
     let folder = Folder::new()
         .with("a.x", b"/* \xe9\xff */\nstruct a { none b; };\n")
         .with("b.txt", b"\xe9\xff\n   /// const A = none;\n \xfe\n")
         .with("c.x", [0xff; 1000]);
-    let check = |name: &str| Config::new().module(Module::new("a").document(folder.path(name))).check();
+    let check = |name: &str| {
+        Config::new()
+            .module(Module::new("a").document(folder.path(name)))
+            .check()
+    };
     let lines = |compilation: &Compilation| {
         let found = compilation.diagnostics().iter();
-        found.map(|found| compilation.sources().locate(found.span.expect("a place")).line).collect::<Vec<_>>()
+        found
+            .map(|found| {
+                compilation
+                    .sources()
+                    .locate(found.span.expect("a span"))
+                    .line
+            })
+            .collect::<Vec<_>>()
     };
     assert_eq!(lines(&check("a.x")), [2]);
     assert_eq!(lines(&check("b.txt")), [2]);
-    assert!(rendered(&check("c.x")) > 0);
+    assert!(render_all(&check("c.x")) > 0);
 }
 
 #[test]
 fn long_texts() {
     let line = "?!$ garbage )( 1 2 3 @@@ lorem { ipsum;\n";
-    // Ten megabytes, none of it XDR.
-    let compilation =
-        Config::new().module(Module::new("a").text("a.txt", line.repeat(10_000_000 / line.len()))).check();
-    assert_eq!(rendered(&compilation), 1);
-    let comment = format!("/*\n{}*/\nconst A = none;\n", line.repeat(10_000_000 / line.len()));
-    assert_eq!(rendered(&check(&comment)), 1);
-    // So much that each line has its defects.
+    // Ten megabytes without XDR.
+    let compilation = Config::new()
+        .module(Module::new("a").text("a.txt", line.repeat(10_000_000 / line.len())))
+        .check();
+    assert_eq!(render_all(&compilation), 1);
+    let comment = format!(
+        "/*\n{}*/\nconst A = none;\n",
+        line.repeat(10_000_000 / line.len())
+    );
+    assert_eq!(render_all(&check(&comment)), 1);
+    // Many lines, each with defects.
     let text = line.repeat(5_000);
     assert!(check(&text).diagnostics().len() >= 5_000);
     let marked = format!("/// {line}").repeat(5_000);
-    assert!(Config::new().module(Module::new("a").text("a.txt", marked)).check().diagnostics().len() >= 5_000);
+    assert!(
+        Config::new()
+            .module(Module::new("a").text("a.txt", marked))
+            .check()
+            .diagnostics()
+            .len()
+            >= 5_000
+    );
     assert_eq!(check(&"x".repeat(5_000_000)).diagnostics().len(), 1);
     check(&"{".repeat(100_000));
     check(&"struct a { ".repeat(20_000));
     check(&"union a switch (int b) { case 1: ".repeat(20_000));
 }
 
-/// Numbered items joined.
+/// Concatenates numbered items.
 fn chain(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect()
 }
@@ -403,22 +550,48 @@ fn long_chains() {
     const LINKS: usize = 100_000;
     const LESS: usize = 20_000;
     let constants = chain(LINKS, |at| format!("const C{} = C{at};\n", at + 1));
-    assert!(check(&format!("{constants}const C0 = 1;\n")).diagnostics().is_empty());
+    assert!(
+        check(&format!("{constants}const C0 = 1;\n"))
+            .diagnostics()
+            .is_empty()
+    );
     let typedefs = chain(LINKS, |at| format!("typedef t{at} t{};\n", at + 1));
-    assert!(check(&format!("{typedefs}typedef int t0;\n")).diagnostics().is_empty());
+    assert!(
+        check(&format!("{typedefs}typedef int t0;\n"))
+            .diagnostics()
+            .is_empty()
+    );
     for reversed in [false, true] {
         let order = |at: usize| if reversed { LESS - 1 - at } else { at };
-        let constants = chain(LESS, |at| format!("const C{} = C{};\n", order(at) + 1, order(at)));
-        assert!(check(&format!("{constants}const C0 = 1;\n")).diagnostics().is_empty());
-        let typedefs = chain(LESS, |at| format!("typedef t{} t{};\n", order(at), order(at) + 1));
-        assert!(check(&format!("{typedefs}typedef int t0;\n")).diagnostics().is_empty());
+        let constants = chain(LESS, |at| {
+            format!("const C{} = C{};\n", order(at) + 1, order(at))
+        });
+        assert!(
+            check(&format!("{constants}const C0 = 1;\n"))
+                .diagnostics()
+                .is_empty()
+        );
+        let typedefs = chain(LESS, |at| {
+            format!("typedef t{} t{};\n", order(at), order(at) + 1)
+        });
+        assert!(
+            check(&format!("{typedefs}typedef int t0;\n"))
+                .diagnostics()
+                .is_empty()
+        );
     }
     let structs = chain(LESS, |at| format!("struct s{} {{ s{at} a; }};\n", at + 1));
-    assert!(check(&format!("{structs}struct s0 {{ int b; }};\n")).diagnostics().is_empty());
-    // And those that end in themselves, or in nothing.
+    assert!(
+        check(&format!("{structs}struct s0 {{ int b; }};\n"))
+            .diagnostics()
+            .is_empty()
+    );
+    // Chains that end in a cycle or in an undefined name.
     let circle = chain(LESS, |at| format!("const C{at} = C{};\n", (at + 1) % LESS));
     assert_eq!(check(&circle).diagnostics().len(), 1);
-    let circle = chain(LESS, |at| format!("struct s{at} {{ s{} a; }};\n", (at + 1) % LESS));
+    let circle = chain(LESS, |at| {
+        format!("struct s{at} {{ s{} a; }};\n", (at + 1) % LESS)
+    });
     assert_eq!(check(&circle).diagnostics().len(), 1);
     let undefined = chain(5_000, |at| format!("typedef none{at} t{at};\n"));
     assert_eq!(check(&undefined).diagnostics().len(), 5_000);
@@ -428,12 +601,24 @@ fn long_chains() {
 fn wide_definitions() {
     let members = chain(30_000, |at| format!("M{at} = {at},\n"));
     assert!(
-        check_with(&format!("enum e {{ {members} LAST = -1 }};"), Code::MissingArms, Level::Warn)
+        check_with(
+            &format!("enum e {{ {members} LAST = -1 }};"),
+            Code::MissingArms,
+            Level::Warn
+        )
+        .diagnostics()
+        .is_empty()
+    );
+    let fields = chain(30_000, |at| format!("int f{at};\n"));
+    assert!(
+        check(&format!("struct s {{ {fields} }};"))
             .diagnostics()
             .is_empty()
     );
-    let fields = chain(30_000, |at| format!("int f{at};\n"));
-    assert!(check(&format!("struct s {{ {fields} }};")).diagnostics().is_empty());
     let arms = chain(30_000, |at| format!("case {at}: int a{at};\n"));
-    assert!(check(&format!("union u switch (int d) {{ {arms} }};")).diagnostics().is_empty());
+    assert!(
+        check(&format!("union u switch (int d) {{ {arms} }};"))
+            .diagnostics()
+            .is_empty()
+    );
 }

@@ -1,1 +1,1 @@
-//! Nothing: the tests are all there is.
+//! Empty: this package contains only tests.

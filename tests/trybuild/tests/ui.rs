@@ -1,7 +1,8 @@
-//! What users of generated types must not be able to do: each case in `ui/` is refused by the compiler, for the reason
-//! that stands beside it.
+//! Tests that incorrect uses of generated types do not compile: each case in `ui/` fails with the
+//! error beside it.
 //!
-//! rustc's words change between its releases: bless them with `TRYBUILD=overwrite`, and read the difference.
+//! The wording of rustc changes between releases: update the files with `TRYBUILD=overwrite` and
+//! review the difference.
 
 #[test]
 fn misuse_does_not_compile() {

@@ -1,5 +1,5 @@
-//! A bounded opaque, string or array is made by what checks its length: nothing else makes one, and nothing makes it
-//! longer. (That the check refuses what is too long is tested where programs run.)
+//! Only constructors that check the length create a bounded opaque, string or array, and nothing
+//! extends one. (Other tests check the errors at run time.)
 
 use xdrgen_fixtures::kinds::{self, owned};
 use xdrgen_runtime::{Array, ArrayBuf, Text};

@@ -1,14 +1,14 @@
-//! What checks a length when it is made can't be made without: its field is private.
+//! A type whose constructor checks a length cannot be built from its field, which is private.
 
 use xdrgen_fixtures::kinds;
 use xdrgen_runtime::{Opaque, Text};
 
 fn opaque() -> kinds::Handle<'static> {
-    Opaque { octets: &[0; 65] }
+    Opaque { bytes: &[0; 65] }
 }
 
 fn text() -> kinds::Name<'static> {
-    Text { octets: b"nine char" }
+    Text { bytes: b"nine char" }
 }
 
 fn main() {

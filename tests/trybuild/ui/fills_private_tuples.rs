@@ -1,4 +1,4 @@
-//! What checks a length when it is made can't be made without: its constructor is private.
+//! A type whose constructor checks a length cannot be built as a tuple: its field is private.
 
 use xdrgen_fixtures::kinds::owned;
 use xdrgen_runtime::{ArrayBuf, OpaqueBuf, TextBuf};

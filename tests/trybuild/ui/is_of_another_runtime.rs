@@ -1,4 +1,4 @@
-//! Generated code says which runtime it was generated for.
+//! Generated code checks the version of the runtime.
 
 const _: () = xdrgen_runtime::assert_abi(0);
 

@@ -1,4 +1,4 @@
-//! A union's variant comes with its content, and with no other's.
+//! A union's variant has its own content and no other.
 
 use rpcrdma_proto::v1::{Body, Error, Errvers, Header};
 

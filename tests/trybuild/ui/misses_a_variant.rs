@@ -1,4 +1,4 @@
-//! Enums, unions and typed contents are closed: a match names every variant.
+//! Enums, unions and overlays are exhaustive: a match names every variant.
 
 use rpcrdma_proto::v2::properties::{OptInfo, Property};
 use rpcrdma_proto::v2::{Body, Errcode};

@@ -1,4 +1,4 @@
-//! An owned value is no borrowed one, and the other way about only by a conversion.
+//! An owned value is not a borrowed value; only a conversion leads from one to the other.
 
 use rpcrdma_proto::{rpc, v2};
 use xdrgen_runtime::Decode;

@@ -1,4 +1,4 @@
-//! A borrowed value, an element of it, and what a buffer was lent for, live no longer than the octets.
+//! A borrowed value, an element of it, and a value borrowed in a buffer do not outlive the bytes.
 
 use rpcrdma_proto::v2::{self, XprtHdr};
 use xdrgen_fixtures::kinds;
@@ -9,24 +9,24 @@ fn received() -> Vec<u8> {
 }
 
 fn header() -> Result<XprtHdr<'static>> {
-    let octets = received();
-    XprtHdr::from_bytes(&octets)
+    let bytes = received();
+    XprtHdr::from_bytes(&bytes)
 }
 
 fn element() -> Option<v2::WriteChunk<'static>> {
-    let octets = received();
-    let lists = v2::ChunkLists::from_bytes(&octets).ok()?;
+    let bytes = received();
+    let lists = v2::ChunkLists::from_bytes(&bytes).ok()?;
     lists.writes.iter().next()
 }
 
 fn reused() {
-    let mut octets = received();
-    let header = XprtHdr::from_bytes(&octets).unwrap();
-    octets.clear();
+    let mut bytes = received();
+    let header = XprtHdr::from_bytes(&bytes).unwrap();
+    bytes.clear();
     drop(header.body);
 }
 
-fn lent(list: &kinds::owned::Lists) -> usize {
+fn borrowed_in(list: &kinds::owned::Lists) -> usize {
     let borrowed = {
         let mut buf = Vec::new();
         list.borrow_in(&mut buf).unwrap()
@@ -35,5 +35,5 @@ fn lent(list: &kinds::owned::Lists) -> usize {
 }
 
 fn main() {
-    let _ = (header(), element(), reused(), lent);
+    let _ = (header(), element(), reused(), borrowed_in);
 }

@@ -1,4 +1,4 @@
-//! From the command line to what is compiled.
+//! Builds the configuration from the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -7,33 +7,37 @@ use xdrgen_build::{Code, Config, Level, Module, Prelude, Shapes};
 use crate::Failure;
 use crate::args::{Input, Lints};
 
-/// What `generate` says of names and shapes.
+/// The options of `generate` for names and shapes.
 pub(crate) struct Naming {
     pub(crate) shape: Option<Shapes>,
     pub(crate) module: Option<String>,
     pub(crate) strip: Vec<String>,
 }
 
-/// What to compile.
+/// Returns the configuration for the inputs.
 pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
     let config = match manifest(input)? {
         Some(path) => {
-            if naming
-                .is_some_and(|naming| naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty())
-            {
+            if naming.is_some_and(|naming| {
+                naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty()
+            }) {
                 return Err(Failure::Usage(
-                    "--shape, --module and --strip are for documents; a manifest says so itself".into(),
+                    "--shape, --module and --strip need documents; a manifest has settings of its own".into(),
                 ));
             }
             let config = Config::from_manifest(path).map_err(Failure::Report)?;
-            if input.settings.no_errata { config.without_errata() } else { config }
+            if input.settings.no_errata {
+                config.without_errata()
+            } else {
+                config
+            }
         }
         None => documents(input, naming)?,
     };
     levels(config, &input.lints)
 }
 
-/// The manifest, where it is the manifest that is asked for.
+/// Returns the manifest, if the inputs select one.
 fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
     if let Some(path) = &input.settings.manifest {
         return Ok(Some(path.clone()));
@@ -46,38 +50,52 @@ fn manifest(input: &Input) -> Result<Option<PathBuf>, Failure> {
     if !input.paths.is_empty() {
         return Ok(None);
     }
-    let usual = ["xdrgen.toml", "spec/xdrgen.toml"].map(Path::new);
-    match usual.into_iter().find(|path| path.is_file()) {
+    let default_paths = ["xdrgen.toml", "spec/xdrgen.toml"].map(Path::new);
+    match default_paths.into_iter().find(|path| path.is_file()) {
         Some(path) => Ok(Some(path.to_owned())),
-        None => Err(Failure::Usage("name documents or --manifest: there is no xdrgen.toml here or in spec/".into())),
+        None => Err(Failure::Usage(
+            "there is no xdrgen.toml here or in spec/; name documents or --manifest".into(),
+        )),
     }
 }
 
-/// The manifest of a folder of documents.
+/// Returns the manifest in a folder.
 fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
     let path = folder.join("xdrgen.toml");
     if !path.is_file() {
-        return Err(Failure::Usage(format!("the folder `{}` has no xdrgen.toml: name documents", folder.display())));
+        return Err(Failure::Usage(format!(
+            "the folder `{}` has no xdrgen.toml; name documents",
+            folder.display()
+        )));
     }
     if !input.settings.errata.is_empty() || !input.settings.prelude.is_empty() {
-        return Err(Failure::Usage("--errata and --prelude are for documents; a manifest says so itself".into()));
+        return Err(Failure::Usage(
+            "--errata and --prelude need documents; a manifest has settings of its own".into(),
+        ));
     }
     Ok(path)
 }
 
-/// All documents as one module.
+/// Returns a configuration with all documents in one module.
 fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
     if input.settings.no_errata {
         return Err(Failure::Usage(
-            "--no-errata is for a manifest; documents have the errata that --errata names".into(),
+            "--no-errata needs a manifest; documents have only the errata that --errata names"
+                .into(),
         ));
     }
     let name = naming.as_ref().and_then(|naming| naming.module.clone());
     let mut module = Module::new(name.unwrap_or_else(|| module_name(&input.paths[0])));
-    module = input.paths.iter().fold(module, |module, path| module.document(path));
+    module = input
+        .paths
+        .iter()
+        .fold(module, |module, path| module.document(path));
     if let Some(naming) = naming {
         module = module.shapes(naming.shape.unwrap_or_default());
-        module = naming.strip.into_iter().fold(module, |module, prefix| module.strip(prefix));
+        module = naming
+            .strip
+            .into_iter()
+            .fold(module, |module, prefix| module.strip(prefix));
     }
     let mut config = Config::new();
     let mut preludes = Vec::new();
@@ -90,20 +108,34 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
                 config = config.module(Module::new(&file).document(name));
                 module = module.uses(file);
             }
-            None => return Err(Failure::Usage(format!("`{name}` is neither `ietf`, `c`, `rpc`, `none` nor a file"))),
+            None => {
+                return Err(Failure::Usage(format!(
+                    "`{name}` is not `ietf`, `c`, `rpc`, `none` or a file"
+                )));
+            }
         }
     }
     if !input.settings.prelude.is_empty() {
         config = config.prelude(&preludes);
     }
-    config = input.settings.errata.iter().fold(config, |config, path| config.errata(path));
+    config = input
+        .settings
+        .errata
+        .iter()
+        .fold(config, |config, path| config.errata(path));
     Ok(config.module(module))
 }
 
-/// A file's name as one of a module: `draft-x-01.txt` as `draft_x_01`.
+/// Converts a file name to a module name: `draft-x-01.txt` to `draft_x_01`.
 fn module_name(path: &Path) -> String {
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let stem = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().to_lowercase())
+        .unwrap_or_default();
+    let name: String = stem
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
     if xdrgen_build::is_module_name(&name) && !["xdrgen", "owned"].contains(&name.as_str()) {
         name
     } else {
@@ -112,11 +144,16 @@ fn module_name(path: &Path) -> String {
 }
 
 fn levels(mut config: Config, lints: &Lints) -> Result<Config, Failure> {
-    let wanted: [(&[Code], Level); 3] =
-        [(&lints.allow, Level::Allow), (&lints.warn, Level::Warn), (&lints.deny, Level::Deny)];
-    for (codes, level) in wanted {
+    let settings: [(&[Code], Level); 3] = [
+        (&lints.allow, Level::Allow),
+        (&lints.warn, Level::Warn),
+        (&lints.deny, Level::Deny),
+    ];
+    for (codes, level) in settings {
         for code in codes {
-            config = config.lint(*code, level).map_err(|error| Failure::Usage(error.to_string()))?;
+            config = config
+                .lint(*code, level)
+                .map_err(|error| Failure::Usage(error.to_string()))?;
         }
     }
     Ok(config)

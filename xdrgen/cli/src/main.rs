@@ -1,4 +1,4 @@
-//! The command `xdrgen`: a thin front for the library `xdrgen-build`.
+//! The command `xdrgen`: a thin front end of the library `xdrgen-build`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Style, report, useless_errata};
 
-use args::{Cli, Command, Format};
+use args::{Cli, Command, ReportFormat};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -27,8 +27,10 @@ fn main() -> ExitCode {
             eprintln!("{report}");
             ExitCode::FAILURE
         }
-        // Whoever read our output has seen enough.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        // The reader closed the pipe, as `head` does.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
         Err(Failure::Output(error)) => {
             eprintln!("error: the output can't be written: {error}");
             ExitCode::FAILURE
@@ -36,13 +38,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why a command did not do its work.
+/// The reason for a failure.
 pub(crate) enum Failure {
-    /// It was called wrongly.
+    /// Invalid arguments.
     Usage(String),
-    /// Nobody takes its output.
+    /// The output cannot be written.
     Output(io::Error),
-    /// Something is wrong, and this says it in full.
+    /// A report of defects.
     Report(xdrgen_build::Error),
 }
 
@@ -59,13 +61,23 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
             let config = input::config(&input, None)?;
             let compilation = useless_errata(&config);
             print(&compilation, format)?;
-            if format == Format::Human && compilation.diagnostics().is_empty() {
+            if format == ReportFormat::Human && compilation.diagnostics().is_empty() {
                 writeln!(io::stdout(), "{}", clean(&config))?;
             }
             Ok(status(&compilation))
         }
-        Command::Generate { input, output, shape, module, strip } => {
-            let naming = input::Naming { shape: shape.map(Into::into), module, strip };
+        Command::Generate {
+            input,
+            output,
+            shape,
+            module,
+            strip,
+        } => {
+            let naming = input::Naming {
+                shape: shape.map(Into::into),
+                module,
+                strip,
+            };
             generate(&input::config(&input, Some(naming))?, &output)
         }
         Command::Decode(arguments) => decode::run(arguments),
@@ -85,59 +97,90 @@ fn extract(files: &[std::path::PathBuf]) -> Result<ExitCode, Failure> {
             }
         }
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn generate(config: &Config, output: &std::path::Path) -> Result<ExitCode, Failure> {
     let compilation = config.check();
-    print_to(&mut io::stderr().lock(), &compilation, Format::Human, io::stderr().is_terminal())?;
+    print_to(
+        &mut io::stderr().lock(),
+        &compilation,
+        ReportFormat::Human,
+        io::stderr().is_terminal(),
+    )?;
     if !compilation.has_errors() {
         compilation.write(output).map_err(Failure::Report)?;
     }
     Ok(status(&compilation))
 }
 
-fn print(compilation: &Compilation, format: Format) -> Result<(), Failure> {
+fn print(compilation: &Compilation, format: ReportFormat) -> Result<(), Failure> {
     let coloured = io::stdout().is_terminal();
     print_to(&mut io::stdout().lock(), compilation, format, coloured)
 }
 
-fn print_to(out: &mut impl Write, compilation: &Compilation, format: Format, coloured: bool) -> Result<(), Failure> {
+fn print_to(
+    out: &mut impl Write,
+    compilation: &Compilation,
+    format: ReportFormat,
+    coloured: bool,
+) -> Result<(), Failure> {
     let (sources, found) = (compilation.sources(), compilation.diagnostics());
     match format {
-        Format::Human => {
-            let style = if coloured { Style::Coloured } else { Style::Plain };
+        ReportFormat::Human => {
+            let style = if coloured {
+                Style::Coloured
+            } else {
+                Style::Plain
+            };
             out.write_all(report::human(sources, found, style).as_bytes())?;
             if !found.is_empty() {
                 writeln!(out, "\n{}", summary(found))?;
             }
         }
-        Format::Short => {
+        ReportFormat::Short => {
             for diagnostic in found {
                 writeln!(out, "{}", report::short(sources, diagnostic))?;
             }
         }
-        Format::Json => out.write_all(report::json(sources, found).as_bytes())?,
+        ReportFormat::Json => out.write_all(report::json(sources, found).as_bytes())?,
     }
     Ok(())
 }
 
-/// `6 documents: no defects`
+/// Returns `6 documents: no defects`.
 fn clean(config: &Config) -> String {
     let documents = config.document_count();
     let s = if documents == 1 { "" } else { "s" };
     format!("{documents} document{s}: no defects")
 }
 
-/// `3 errors, 1 warning`
+/// Returns `3 errors, 1 warning`.
 fn summary(found: &[Diagnostic]) -> String {
-    let errors = found.iter().filter(|diagnostic| diagnostic.is_error()).count();
-    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-    format!("{}, {}", count(errors, "error"), count(found.len() - errors, "warning"))
+    let errors = found
+        .iter()
+        .filter(|diagnostic| diagnostic.is_error())
+        .count();
+    let count = |number: usize, what: &str| {
+        format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    };
+    format!(
+        "{}, {}",
+        count(errors, "error"),
+        count(found.len() - errors, "warning")
+    )
 }
 
 fn status(compilation: &Compilation) -> ExitCode {
-    if compilation.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if compilation.has_errors() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn lints() -> Result<ExitCode, Failure> {

@@ -6,31 +6,32 @@ use crate::sequence::{Iter, Repr, sequence, skip_elements};
 use crate::wire::array_max;
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
-/// `T name<MAX>`: a variable-length array of at most `MAX` elements, borrowed (RFC 4506, section 4.13).
+/// `T name<MAX>`: a variable-length array of at most `MAX` elements, borrowed (RFC 4506, section
+/// 4.13).
 ///
-/// Either octets of input, validated once and decoded when its elements are taken, or a slice of the caller's. The two
-/// compare equal if their elements do.
+/// It refers either to bytes of the input, which are validated once and decoded on access, or to a
+/// slice of the caller. Two arrays are equal if their elements are.
 ///
 /// ```
 /// use xdrgen_runtime::{Array, Decode, Encode};
 ///
-/// let octets = [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8];
-/// let array = Array::<u32, 4>::from_bytes(&octets)?;
+/// let bytes = [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8];
+/// let array = Array::<u32, 4>::from_bytes(&bytes)?;
 /// assert_eq!(array.iter().sum::<u32>(), 15);
 /// assert_eq!(array.get(1), Some(8));
 ///
 /// let mut buf = [0; 12];
 /// Array::from(&[7u32, 8]).encode_to_slice(&mut buf)?;
-/// assert_eq!(buf, octets);
+/// assert_eq!(buf, bytes);
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub struct Array<'a, T, const MAX: u32 = { u32::MAX }>(Repr<'a, T>);
 
 impl<'a, T, const MAX: u32> Array<'a, T, MAX> {
-    /// An array of these elements.
+    /// Creates an array from a slice.
     ///
     /// # Errors
-    /// [`TooLong`] if they are more than `MAX`.
+    /// Returns [`TooLong`] if there are more than `MAX` elements.
     #[inline]
     pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
         match TooLong::check(items.len(), MAX) {
@@ -41,14 +42,15 @@ impl<'a, T, const MAX: u32> Array<'a, T, MAX> {
 }
 
 impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
-    /// The elements.
+    /// Returns an iterator over the elements.
     #[inline]
     pub fn iter(&self) -> Iter<'a, T> {
         self.0.iter(0)
     }
 
-    /// The element at `i` from 0. At once if it is of a slice or its type is [`PLAIN`](Wire::PLAIN); otherwise the
-    /// elements before it are walked through, so that [`iter`](Self::iter) is the way to visit them all.
+    /// Returns the element at index `i`. This takes constant time for a slice and for a
+    /// [`PLAIN`](Wire::PLAIN) type. Otherwise it walks through the elements before it; use
+    /// [`iter`](Self::iter) to visit all elements.
     #[inline]
     pub fn get(&self, i: usize) -> Option<T> {
         match self.0 {
@@ -58,7 +60,9 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
                 if T::PLAIN {
                     d.advance(i.checked_mul(T::MIN)?).ok()?;
                 } else {
-                    (0..i).try_for_each(|_| T::skip(&mut d, &mut NoTrace)).ok()?;
+                    (0..i)
+                        .try_for_each(|_| T::skip(&mut d, &mut NoTrace))
+                        .ok()?;
                 }
                 T::decode(&mut d).ok()
             }
@@ -66,8 +70,9 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
         }
     }
 
-    /// Copies the elements to the beginning of `out`, as many as it has room for, and returns how many. Elements of fixed
-    /// size are copied in a loop that the compiler can vectorize, where [`iter`](Self::iter) takes them one by one.
+    /// Copies elements to the start of `out`, up to its length, and returns their number. For
+    /// elements of a fixed size the compiler can vectorize the loop, which it cannot for
+    /// [`iter`](Self::iter).
     ///
     /// ```
     /// use xdrgen_runtime::{Array, Decode};
@@ -81,33 +86,36 @@ impl<'a, T: Decode<'a> + Clone, const MAX: u32> Array<'a, T, MAX> {
     #[inline]
     pub fn copy_to_slice(&self, out: &mut [T]) -> usize {
         let count = self.len().min(out.len());
-        let mut slots = Slots(out.get_mut(..count).unwrap_or_default());
+        let mut slots = SliceFiller(out.get_mut(..count).unwrap_or_default());
         match self.0 {
             Repr::Slice(items) => slots.extend(items.iter().take(count).cloned()),
             Repr::Wire { bytes, .. } => {
-                // No more than 32 bits can count, since the array's own count has them.
-                let wanted = u32::try_from(count).unwrap_or(u32::MAX);
-                let copied = T::decode_all(&mut Decoder::validated(bytes), wanted, &mut slots);
-                debug_assert!(copied.is_ok(), "skip accepted what decode refuses");
+                // `count` fits in 32 bits, because the array's own count does.
+                let limit = u32::try_from(count).unwrap_or(u32::MAX);
+                let copied = T::decode_all(&mut Decoder::validated(bytes), limit, &mut slots);
+                debug_assert!(copied.is_ok(), "skip accepted input that decode rejects");
             }
         }
         count - slots.0.len()
     }
 }
 
-/// Fills places of a slice, one after the other.
-struct Slots<'o, T>(&'o mut [T]);
+/// Fills a slice from its start.
+struct SliceFiller<'o, T>(&'o mut [T]);
 
-impl<T> Extend<T> for Slots<'_, T> {
+impl<T> Extend<T> for SliceFiller<'_, T> {
     #[inline(always)]
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         let items = items.into_iter();
         let slots = mem::take(&mut self.0);
         let (least, most) = items.size_hint();
         if most == Some(least) && least <= slots.len() {
-            // Of a known number, in a loop that the compiler can vectorize.
+            // The number of items is known, so the compiler can vectorize the loop.
             let (filled, free) = slots.split_at_mut(least);
-            filled.iter_mut().zip(items).for_each(|(slot, item)| *slot = item);
+            filled
+                .iter_mut()
+                .zip(items)
+                .for_each(|(slot, item)| *slot = item);
             self.0 = free;
         } else {
             let mut free = slots.iter_mut();
@@ -145,7 +153,7 @@ impl<'a, T: Decode<'a>, const MAX: u32> Decode<'a> for Array<'a, T, MAX> {
         let count = d.length(MAX)?;
         let start = d.remaining();
         skip_elements::<T, _>(d, count, &mut NoTrace)?;
-        let bytes = d.passed_since(start);
+        let bytes = d.consumed_since(start);
         Ok(Self(Repr::Wire { bytes, count }))
     }
 

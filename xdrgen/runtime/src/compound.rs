@@ -5,7 +5,7 @@ use core::array;
 use crate::wire::{add, padding, times};
 use crate::{Decode, Decoder, Encode, Result, Sink, Trace, Wire};
 
-/// RFC 4506, section 4.4.
+/// A boolean (RFC 4506, section 4.4).
 impl Wire for bool {
     const MIN: usize = 4;
     const MAX: Option<usize> = Some(4);
@@ -33,7 +33,7 @@ impl Encode for bool {
 
 macro_rules! tuples {
     ($(($($name:ident $at:tt),+);)*) => {$(
-        /// A structure without names (RFC 4506, section 4.14).
+        /// A structure without field names (RFC 4506, section 4.14).
         impl<$($name: Wire),+> Wire for ($($name,)+) {
             const MIN: usize = 0usize$(.saturating_add($name::MIN))+;
             const MAX: Option<usize> = {
@@ -52,7 +52,7 @@ macro_rules! tuples {
 
             #[inline]
             fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
-                if Self::PLAIN && !Tr::WALKS {
+                if Self::PLAIN && !Tr::VISITS_PLAIN {
                     return d.advance(Self::MIN);
                 }
                 $($name::skip(d, trace)?;)+
@@ -90,9 +90,9 @@ impl<const N: usize> Wire for [u8; N] {
 impl<'a, const N: usize> Decode<'a> for [u8; N] {
     #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        let octets = *d.fixed()?;
+        let bytes = *d.fixed()?;
         d.padding_of(N)?;
-        Ok(octets)
+        Ok(bytes)
     }
 
     #[inline]
@@ -125,7 +125,8 @@ impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
         });
         match failure {
             Some(error) => Err(error),
-            // An item is `None` only if a failure was kept. `array::try_from_fn` would say so in types; it is not stable.
+            // An item is `None` only after a failure. `array::try_from_fn` would express this in
+            // types, but is not stable.
             None => Ok(items.map(|item| match item {
                 Some(item) => item,
                 None => unreachable!(),
@@ -135,7 +136,7 @@ impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
 
     #[inline]
     fn skip<Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<()> {
-        if Self::PLAIN && !Tr::WALKS {
+        if Self::PLAIN && !Tr::VISITS_PLAIN {
             return d.advance(Self::MIN);
         }
         for i in (0u32..).take(N) {
@@ -164,7 +165,11 @@ impl<T: Wire> Wire for Option<T> {
 impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
     #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        if d.bool()? { T::decode(d).map(Some) } else { Ok(None) }
+        if d.bool()? {
+            T::decode(d).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     #[inline]
@@ -188,66 +193,77 @@ impl<T: Encode> Encode for Option<T> {
 mod tests {
     use super::*;
     use crate::ErrorKind::*;
-    use crate::testing::{explain, octets_of, refused, round_trip, same_verdicts, xdr_like};
+    use crate::testing::{
+        assert_consistent, assert_rejected, assert_round_trip, encoded, explain, xdr_like,
+    };
     use proptest::prelude::*;
 
     #[test]
     fn sizes() {
-        assert_eq!((<[u8; 5]>::MIN, <[u8; 5]>::MAX, <[u8; 5]>::PLAIN), (8, Some(8), false));
+        assert_eq!(
+            (<[u8; 5]>::MIN, <[u8; 5]>::MAX, <[u8; 5]>::PLAIN),
+            (8, Some(8), false)
+        );
         const { assert!(<[u8; 8]>::PLAIN && <[u64; 3]>::PLAIN && <(u32, [u8; 4])>::PLAIN) };
         const { assert!(!<[bool; 3]>::PLAIN && !<(u32, bool)>::PLAIN && !<Option<u32>>::PLAIN) };
         assert_eq!((<[u64; 3]>::MIN, <[u64; 3]>::MAX), (24, Some(24)));
         assert_eq!((<Option<u64>>::MIN, <Option<u64>>::MAX), (4, Some(12)));
-        assert_eq!((<(u32, Option<u32>)>::MIN, <(u32, Option<u32>)>::MAX), (8, Some(12)));
+        assert_eq!(
+            (<(u32, Option<u32>)>::MIN, <(u32, Option<u32>)>::MAX),
+            (8, Some(12))
+        );
         assert_eq!(<(u32, &[u8])>::MAX, None);
     }
 
     #[test]
     fn booleans_are_zero_or_one() {
-        assert_eq!(octets_of(&[true, false]), [0, 0, 0, 1, 0, 0, 0, 0]);
-        refused::<bool>(&[0, 0, 0, 2], InvalidBool, 0);
-        refused::<[bool; 2]>(&[0, 0, 0, 1, 1, 0, 0, 0], InvalidBool, 4);
-        refused::<Option<u32>>(&[0, 0, 0, 3, 0, 0, 0, 0], InvalidBool, 0);
+        assert_eq!(encoded(&[true, false]), [0, 0, 0, 1, 0, 0, 0, 0]);
+        assert_rejected::<bool>(&[0, 0, 0, 2], InvalidBool, 0);
+        assert_rejected::<[bool; 2]>(&[0, 0, 0, 1, 1, 0, 0, 0], InvalidBool, 4);
+        assert_rejected::<Option<u32>>(&[0, 0, 0, 3, 0, 0, 0, 0], InvalidBool, 0);
     }
 
     #[test]
     fn opaque_padding_must_be_there_and_zero() {
-        assert_eq!(octets_of(&[1u8, 2, 3, 4, 5]), [1, 2, 3, 4, 5, 0, 0, 0]);
-        refused::<[u8; 5]>(&[1, 2, 3, 4, 5, 0, 0], UnexpectedEnd, 5);
-        refused::<[u8; 5]>(&[1, 2, 3, 4], UnexpectedEnd, 0);
+        assert_eq!(encoded(&[1u8, 2, 3, 4, 5]), [1, 2, 3, 4, 5, 0, 0, 0]);
+        assert_rejected::<[u8; 5]>(&[1, 2, 3, 4, 5, 0, 0], UnexpectedEnd, 5);
+        assert_rejected::<[u8; 5]>(&[1, 2, 3, 4], UnexpectedEnd, 0);
         for at in 5..8 {
-            let mut octets = [1, 2, 3, 4, 5, 0, 0, 0];
-            octets[at] = 1;
-            refused::<[u8; 5]>(&octets, InvalidPadding, 5);
+            let mut bytes = [1, 2, 3, 4, 5, 0, 0, 0];
+            bytes[at] = 1;
+            assert_rejected::<[u8; 5]>(&bytes, InvalidPadding, 5);
         }
-        refused::<[u8; 5]>(&[0; 9], TrailingBytes, 8);
+        assert_rejected::<[u8; 5]>(&[0; 9], TrailingBytes, 8);
     }
 
     #[test]
     fn arrays_fail_at_the_element() {
-        refused::<[u32; 3]>(&[0; 11], UnexpectedEnd, 8);
-        assert_eq!(explain::<[u32; 3]>(&[0; 11]), "[2]: unexpected end of input at octet 8");
+        assert_rejected::<[u32; 3]>(&[0; 11], UnexpectedEnd, 8);
+        assert_eq!(
+            explain::<[u32; 3]>(&[0; 11]),
+            "[2]: unexpected end of input at byte 8"
+        );
         assert_eq!(<[u32; 0]>::from_bytes(&[]), Ok([]));
-        refused::<(u32, u64)>(&[0; 11], UnexpectedEnd, 4);
+        assert_rejected::<(u32, u64)>(&[0; 11], UnexpectedEnd, 4);
     }
 
     proptest! {
         #[test]
         fn round_trips(a: [u8; 7], b: [u64; 3], c: Option<(u32, bool)>, d: [Option<i64>; 2], e: (u32,)) {
-            round_trip(&a);
-            round_trip(&b);
-            round_trip(&c);
-            round_trip(&d);
-            round_trip(&e);
-            round_trip(&(e, c, a, true, 5u32, 6u64, (), 7i32));
+            assert_round_trip(&a);
+            assert_round_trip(&b);
+            assert_round_trip(&c);
+            assert_round_trip(&d);
+            assert_round_trip(&e);
+            assert_round_trip(&(e, c, a, true, 5u32, 6u64, (), 7i32));
         }
 
         #[test]
-        fn skip_accepts_what_decode_accepts(octets in xdr_like()) {
-            same_verdicts::<bool>(&octets);
-            same_verdicts::<[u8; 3]>(&octets);
-            same_verdicts::<[Option<(u32, [u8; 2])>; 2]>(&octets);
-            same_verdicts::<(bool, [u32; 2], Option<Option<bool>>)>(&octets);
+        fn skip_accepts_what_decode_accepts(bytes in xdr_like()) {
+            assert_consistent::<bool>(&bytes);
+            assert_consistent::<[u8; 3]>(&bytes);
+            assert_consistent::<[Option<(u32, [u8; 2])>; 2]>(&bytes);
+            assert_consistent::<(bool, [u32; 2], Option<Option<bool>>)>(&bytes);
         }
     }
 }

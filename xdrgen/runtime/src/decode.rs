@@ -1,100 +1,105 @@
-//! The trait of what can be decoded.
+//! The trait of decodable types.
 
 use crate::{Decoder, Explanation, Limits, Path, Result, Trace, Wire};
 
-/// A type which can be decoded from XDR, borrowing from the octets where it has a lifetime.
+/// A type that can be decoded from XDR. It borrows from the input if it has a lifetime.
 ///
 /// ```
 /// use xdrgen_runtime::{Decode, Limits, Text};
 ///
-/// let octets = [0, 0, 0, 1, 0, 0, 0, 2, b'h', b'i', 0, 0, 99];
-/// let (value, payload) = <Option<Text<'_, 8>>>::from_prefix(&octets)?;
+/// let bytes = [0, 0, 0, 1, 0, 0, 0, 2, b'h', b'i', 0, 0, 99];
+/// let (value, payload) = <Option<Text<'_, 8>>>::from_prefix(&bytes)?;
 /// assert_eq!(value.map(|t| t.as_bytes()), Some(&b"hi"[..]));
 /// assert_eq!(payload, [99]);
 ///
 /// let explanation = <[bool; 2]>::explain(&[0, 0, 0, 1, 0, 0, 0, 9], &Limits::DEFAULT);
 /// let explanation = explanation.map(|e| e.to_string());
-/// assert_eq!(explanation.as_deref(), Some("[1]: boolean is neither 0 nor 1 at octet 4"));
+/// assert_eq!(explanation.as_deref(), Some("[1]: boolean is neither 0 nor 1 at byte 4"));
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub trait Decode<'a>: Wire + Sized {
-    /// Decodes a value from where the decoder stands.
+    /// Decodes a value at the decoder's position.
     ///
     /// # Errors
-    /// Any kind of [`ErrorKind`](crate::ErrorKind) which is not about encoding.
+    /// Returns any [`ErrorKind`](crate::ErrorKind) that does not concern encoding.
     fn decode(d: &mut Decoder<'a>) -> Result<Self>;
 
-    /// Passes a value without building it, and accepts exactly what [`decode`](Self::decode) accepts: lazy sequences
-    /// rely on that. A [`PLAIN`](Wire::PLAIN) type advances by its length.
+    /// Advances past a value without building it. It must accept exactly the input that
+    /// [`decode`](Self::decode) accepts, because lazy sequences rely on that. A
+    /// [`PLAIN`](Wire::PLAIN) type advances by its length.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
     fn skip<T: Trace>(d: &mut Decoder<'a>, trace: &mut T) -> Result<()>;
 
-    /// Decodes `count` elements of an array, one after the other, into `items`. What they cost of the budgets has been
-    /// charged, but for [`Decoder::pay`], which this calls. Types of fixed size do it under one bounds check, which leaves
-    /// the compiler a loop it can vectorize.
+    /// Decodes `count` consecutive elements of an array into `items`. The caller has charged the
+    /// elements and reserved their bytes; this method calls [`Decoder::release_bytes`]. Types of a
+    /// fixed size implement it with one bounds check, so that the compiler can vectorize the loop.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
     #[inline(always)]
     fn decode_all(d: &mut Decoder<'a>, count: u32, items: &mut impl Extend<Self>) -> Result<()> {
         for _ in 0..count {
-            d.pay(Self::MIN);
+            d.release_bytes(Self::MIN);
             items.extend(Some(d.element::<Self, _>(Self::decode)?));
         }
         Ok(())
     }
 
-    /// Decodes the whole of `bytes`, with [`Limits::DEFAULT`].
+    /// Decodes all of `bytes`, with [`Limits::DEFAULT`].
     ///
     /// # Errors
-    /// `TrailingBytes` if the value ends before the input; those of [`decode`](Self::decode).
+    /// Returns `TrailingBytes` if the value ends before the input, and the errors of
+    /// [`decode`](Self::decode).
     #[inline(always)]
     fn from_bytes(bytes: &'a [u8]) -> Result<Self> {
         Self::from_bytes_with(bytes, &Limits::DEFAULT)
     }
 
-    /// Decodes the whole of `bytes`, with the limits given.
+    /// Decodes all of `bytes`, within `limits`.
     ///
     /// # Errors
     /// As [`from_bytes`](Self::from_bytes).
     #[inline(always)]
     fn from_bytes_with(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
-        limits.admit(bytes)?;
+        limits.check_len(bytes)?;
         let mut d = Decoder::within(bytes, limits);
         let value = Self::decode(&mut d)?;
         d.finish()?;
         Ok(value)
     }
 
-    /// Decodes the beginning of `bytes`, with [`Limits::DEFAULT`], and returns the rest: a header before a payload.
+    /// Decodes a value at the start of `bytes`, such as a header before a payload, with
+    /// [`Limits::DEFAULT`]. Returns the value and the rest of `bytes`.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode).
+    /// As [`decode`](Self::decode).
     #[inline(always)]
     fn from_prefix(bytes: &'a [u8]) -> Result<(Self, &'a [u8])> {
         Self::from_prefix_with(bytes, &Limits::DEFAULT)
     }
 
-    /// Decodes the beginning of `bytes`, with the limits given, and returns the rest.
+    /// Decodes a value at the start of `bytes`, within `limits`. Returns the value and the rest of
+    /// `bytes`.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode).
+    /// As [`decode`](Self::decode).
     #[inline(always)]
     fn from_prefix_with(bytes: &'a [u8], limits: &Limits) -> Result<(Self, &'a [u8])> {
-        limits.admit(bytes)?;
+        limits.check_len(bytes)?;
         let mut d = Decoder::within(bytes, limits);
         let value = Self::decode(&mut d)?;
         Ok((value, d.remaining()))
     }
 
-    /// Why [`from_bytes_with`](Self::from_bytes_with) fails, with the path of the field; `None` if it does not fail.
+    /// Returns the reason why [`from_bytes_with`](Self::from_bytes_with) fails, with the path of
+    /// the field. Returns `None` if it does not fail.
     ///
-    /// A second pass, for when the first has failed and someone will read why. It names the first wrong item in the
-    /// order of the octets, so its offset may lie after that of the error which it explains, and what it names
-    /// may be another fault: decoding gives up on a whole run of fields, or an owned form on a count, as soon as input is
-    /// known to be too short for all of it.
+    /// This is a second pass over the input, for a message that a person reads. It finds the first
+    /// wrong item in input order. Its offset may be greater than that of the error of the first
+    /// pass, and its kind may differ: decoding rejects a whole run of fields, or the count of an
+    /// owned sequence, as soon as the input is too short for all of it.
     #[cold]
     fn explain(bytes: &'a [u8], limits: &Limits) -> Option<Explanation> {
         let mut path = Path::new();
@@ -104,6 +109,22 @@ pub trait Decode<'a>: Wire + Sized {
         });
         Some(Explanation::new(path, walk.err()?))
     }
+}
+
+/// Skips one field and reports its name to the trace. Generated code calls it for each field.
+///
+/// # Errors
+/// As [`Decode::skip`].
+#[inline(always)]
+pub fn field<'a, D: Decode<'a>, T: Trace>(
+    name: &'static str,
+    decoder: &mut Decoder<'a>,
+    trace: &mut T,
+) -> Result<()> {
+    trace.enter(name);
+    D::skip(decoder, trace)?;
+    trace.leave();
+    Ok(())
 }
 
 #[cfg(test)]

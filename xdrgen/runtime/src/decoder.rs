@@ -1,12 +1,19 @@
-//! The decoder: a cursor over octets which checks everything it passes.
+//! The decoder: a cursor over the input that checks every item.
 
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Limits, Result, Wire, vector};
+use crate::{Error, ErrorKind, Fixed, Item, Limits, Result, Wire, vector};
 
-/// A cursor over the octets of one input.
+/// The items of a message that are not in its stream, if there are any.
+#[cfg(feature = "alloc")]
+pub(crate) type Items<'a> = Option<&'a crate::ItemList<'a>>;
+/// Without an allocator there are no such items.
+#[cfg(not(feature = "alloc"))]
+pub(crate) type Items<'a> = core::marker::PhantomData<&'a ()>;
+
+/// A cursor over the bytes of one input.
 ///
-/// Every method either moves past what it returns, or fails with the offset of the item which was wrong. After an error
-/// the decoder is spent: where it stands and what is left of its budgets is unspecified (but never unsound).
+/// Each method either advances past the item that it returns, or fails with the offset of the wrong
+/// item. After an error the position and the remaining budgets are unspecified (but never unsound).
 ///
 /// ```
 /// use xdrgen_runtime::{Decoder, ErrorKind};
@@ -19,62 +26,86 @@ use crate::{Error, ErrorKind, Fixed, Limits, Result, Wire, vector};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
-    /// What has not been passed.
+    /// The input that remains.
     rest: &'a [u8],
-    /// Octets of the whole input.
+    /// The length of the whole input in bytes.
     len: usize,
-    /// Levels which may still be entered.
+    /// The number of levels that may still be entered.
     depth: u32,
-    /// Elements which may still come.
+    /// The number of elements that may still be decoded.
     elements: u32,
-    /// Octets which the elements still to come of sequences already begun need at least.
-    owed: usize,
+    /// The minimum number of bytes for the elements, not yet begun, of open sequences.
+    reserved: usize,
+    items: Items<'a>,
 }
 
-/// Beginning and ending.
+/// Construction and end.
 impl<'a> Decoder<'a> {
-    /// A decoder with [`Limits::DEFAULT`]. Never fails: an input too long for offsets of 32 bits is decoded all the same,
-    /// with offsets in errors told as `u32::MAX` from there on; [`Decoder::with_limits`] refuses it.
+    /// Creates a decoder with [`Limits::DEFAULT`]. It accepts input that is too long for 32-bit
+    /// offsets; errors beyond `u32::MAX` have the offset `u32::MAX`. [`Decoder::with_limits`]
+    /// rejects such input.
     #[inline(always)]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::budgeted(bytes, Limits::DEFAULT.depth, Limits::DEFAULT.elements)
     }
 
-    /// A decoder with the limits given.
+    /// Creates a decoder with limits.
     ///
     /// # Errors
-    /// `SizeLimit` if `bytes` is longer than [`Limits::octets`], at the first octet too many.
+    /// Returns `SizeLimit`, with the offset of the first excess byte, if `bytes` is longer than
+    /// [`Limits::bytes`].
     #[inline]
     pub fn with_limits(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
-        limits.admit(bytes)?;
+        limits.check_len(bytes)?;
         Ok(Self::within(bytes, limits))
     }
 
-    /// A decoder of octets which the limits have admitted. No result: one would take the decoder through memory.
+    /// Creates a decoder of input whose length was checked. It returns no `Result`, which would
+    /// move the decoder through memory.
     #[inline(always)]
     pub(crate) fn within(bytes: &'a [u8], limits: &Limits) -> Self {
         Self::budgeted(bytes, limits.depth, limits.elements)
     }
 
-    /// A decoder of octets which have been validated within the limits of their time: budgets would only be charged for
-    /// the same again, starting higher than then, and so can't run out.
+    /// Creates a decoder of validated input. The validation charged the same elements and levels
+    /// against lower budgets, so these budgets cannot run out.
     #[inline(always)]
     pub(crate) fn validated(bytes: &'a [u8]) -> Self {
         Self::budgeted(bytes, u32::MAX, u32::MAX)
     }
 
-    #[inline(always)]
-    fn budgeted(bytes: &'a [u8], depth: u32, elements: u32) -> Self {
-        Self { rest: bytes, len: bytes.len(), depth, elements, owed: 0 }
+    /// Creates a decoder of a message of which some items are not in the stream.
+    ///
+    /// # Errors
+    /// Returns `SizeLimit`, with the offset of the first excess byte, if the stream is longer than
+    /// [`Limits::bytes`].
+    #[cfg(feature = "alloc")]
+    #[inline]
+    pub fn with_items(items: &'a crate::ItemList<'a>, limits: &Limits) -> Result<Self> {
+        let mut decoder = Self::with_limits(items.stream(), limits)?;
+        decoder.items = Some(items);
+        Ok(decoder)
     }
 
-    /// Octets passed so far.
+    #[inline(always)]
+    fn budgeted(bytes: &'a [u8], depth: u32, elements: u32) -> Self {
+        Self {
+            rest: bytes,
+            len: bytes.len(),
+            depth,
+            elements,
+            reserved: 0,
+            items: Items::default(),
+        }
+    }
+
+    /// Returns the number of bytes consumed.
     #[inline(always)]
     pub fn offset(&self) -> usize {
         self.len - self.rest.len()
     }
 
-    /// Octets not passed yet.
+    /// Returns the bytes that remain.
     #[inline(always)]
     pub fn remaining(&self) -> &'a [u8] {
         self.rest
@@ -83,7 +114,7 @@ impl<'a> Decoder<'a> {
     /// Ends the decode.
     ///
     /// # Errors
-    /// `TrailingBytes` if any octets remain, at the first of them.
+    /// Returns `TrailingBytes`, with the offset of the first, if bytes remain.
     #[inline(always)]
     pub fn finish(self) -> Result<()> {
         if self.rest.is_empty() {
@@ -95,10 +126,10 @@ impl<'a> Decoder<'a> {
 
 /// Items.
 impl<'a> Decoder<'a> {
-    /// The next `N` octets.
+    /// Decodes `N` bytes.
     ///
     /// # Errors
-    /// `UnexpectedEnd`.
+    /// Returns `UnexpectedEnd` if the input is too short.
     #[inline(always)]
     pub fn fixed<const N: usize>(&mut self) -> Result<&'a [u8; N]> {
         match self.rest.split_first_chunk() {
@@ -110,10 +141,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The next `n` octets, without padding.
+    /// Decodes `n` bytes without padding.
     ///
     /// # Errors
-    /// `UnexpectedEnd`.
+    /// Returns `UnexpectedEnd` if the input is too short.
     #[inline(always)]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.rest.split_at_checked(n) {
@@ -125,19 +156,21 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Passes `n` octets.
+    /// Advances by `n` bytes.
     ///
     /// # Errors
-    /// `UnexpectedEnd`.
+    /// Returns `UnexpectedEnd` if the input is too short.
     #[inline(always)]
     pub fn advance(&mut self, n: usize) -> Result<()> {
         self.take(n).map(|_| ())
     }
 
-    /// The next `n` octets, and past their padding (RFC 4506, sections 3 and 4.9).
+    /// Decodes `n` bytes and their padding (RFC 4506, sections 3 and 4.9). Returns the bytes
+    /// without the padding.
     ///
     /// # Errors
-    /// `UnexpectedEnd`; `InvalidPadding` at the padding, if any of it is not zero.
+    /// Returns `UnexpectedEnd` if the input is too short, and `InvalidPadding` if the padding is
+    /// not zero.
     #[inline(always)]
     pub fn padded(&mut self, n: usize) -> Result<&'a [u8]> {
         let body = self.take(n)?;
@@ -145,20 +178,58 @@ impl<'a> Decoder<'a> {
         Ok(body)
     }
 
-    /// The padding of an item of `n` octets which has just been passed.
+    /// Decodes an item of at most `max` bytes, wherever a transport has put its bytes.
+    ///
+    /// # Errors
+    /// Returns `TooLong` if the length exceeds `max`, `UnexpectedEnd` if the input, or what the
+    /// transport received for the item, is too short, and `InvalidPadding` if the padding is not
+    /// zero.
+    pub fn item(&mut self, max: u32) -> Result<Item<'a>> {
+        let len = self.length(max)?;
+        #[cfg(feature = "alloc")]
+        if let Some(items) = self.items {
+            return match items.find(self.rest, len) {
+                Some(found) => found.map_err(|kind| self.error_before(kind, 4)),
+                None => self
+                    .padded(len as usize)
+                    .map(|bytes| items.in_stream(bytes)),
+            };
+        }
+        self.padded(len as usize).map(Item::from)
+    }
+
+    /// Advances past an item of at most `max` bytes. It accepts what [`item`](Self::item) accepts,
+    /// except for an item that is not in the stream: what is advanced past is decoded later, from
+    /// the stream alone.
+    ///
+    /// # Errors
+    /// As [`item`](Self::item), and `UnexpectedEnd` if the item is not in the stream.
+    pub fn skip_item(&mut self, max: u32) -> Result<()> {
+        let len = self.length(max)?;
+        #[cfg(feature = "alloc")]
+        if self
+            .items
+            .is_some_and(|items| items.find(self.rest, len).is_some())
+        {
+            return Err(self.error_before(ErrorKind::UnexpectedEnd, 4));
+        }
+        self.padded(len as usize).map(|_| ())
+    }
+
+    /// Decodes the padding of an item of `n` bytes.
     #[inline(always)]
     pub(crate) fn padding_of(&mut self, n: usize) -> Result<()> {
         let zeros = self.take(padding(n))?;
-        if zeros.iter().any(|&octet| octet != 0) {
+        if zeros.iter().any(|&byte| byte != 0) {
             return Err(self.error_before(ErrorKind::InvalidPadding, zeros.len()));
         }
         Ok(())
     }
 
-    /// A count or length, which stands before a variable-length item (RFC 4506, sections 4.10 to 4.13).
+    /// Decodes the count or length of a variable-length item (RFC 4506, sections 4.10 to 4.13).
     ///
     /// # Errors
-    /// `TooLong` at the count, if it exceeds `max`; `UnexpectedEnd`.
+    /// Returns `TooLong` if the count exceeds `max`, and `UnexpectedEnd` if the input is too short.
     #[inline(always)]
     pub fn length(&mut self, max: u32) -> Result<u32> {
         let count = self.u32()?;
@@ -168,10 +239,11 @@ impl<'a> Decoder<'a> {
         Ok(count)
     }
 
-    /// A boolean (RFC 4506, section 4.4).
+    /// Decodes a boolean (RFC 4506, section 4.4).
     ///
     /// # Errors
-    /// `InvalidBool`, if it is neither 0 nor 1; `UnexpectedEnd`.
+    /// Returns `InvalidBool` if it is neither 0 nor 1, and `UnexpectedEnd` if the input is too
+    /// short.
     #[inline(always)]
     pub fn bool(&mut self) -> Result<bool> {
         match self.u32()? {
@@ -181,15 +253,16 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The octets passed since those which remained were `before`; none, if these are of another input.
+    /// Returns the bytes consumed since `before` remained. Returns none if `before` is from another
+    /// input.
     #[inline(always)]
-    pub fn passed_since(&self, before: &'a [u8]) -> &'a [u8] {
+    pub fn consumed_since(&self, before: &'a [u8]) -> &'a [u8] {
         let passed = before.len().saturating_sub(self.rest.len());
         before.get(..passed).unwrap_or_default()
     }
 }
 
-/// Numbers, big-endian.
+/// Big-endian numbers.
 macro_rules! numbers {
     ($($name:ident $what:literal $section:literal;)*) => {
         /// Numbers.
@@ -197,10 +270,10 @@ macro_rules! numbers {
             #[doc = concat!($what, " (RFC 4506, section ", $section, ").")]
             ///
             /// # Errors
-            /// `UnexpectedEnd`.
+            /// Returns `UnexpectedEnd` if the input is too short.
             #[inline(always)]
             pub fn $name(&mut self) -> Result<$name> {
-                self.fixed().map(|octets| $name::from_be_bytes(*octets))
+                self.fixed().map(|bytes| $name::from_be_bytes(*bytes))
             }
         )*}
     };
@@ -214,17 +287,17 @@ numbers! {
     f64 "A double; a NaN keeps its bits" "4.7";
 }
 
-/// The most elements of an array whose elements may take no octets at all.
-const MOST_WITHOUT_OCTETS: u32 = 1 << 16;
+/// The maximum number of elements of an array whose elements have an encoded size of zero.
+const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
 
 /// Budgets.
 impl Decoder<'_> {
     /// Charges `count` elements of a variable-length sequence.
     ///
     /// # Errors
-    /// `ElementLimit`, if there would be more than [`Limits::elements`].
+    /// Returns `ElementLimit` if the total exceeds [`Limits::elements`].
     #[inline(always)]
-    pub fn elements(&mut self, count: u32) -> Result<()> {
+    pub fn charge_elements(&mut self, count: u32) -> Result<()> {
         match self.elements.checked_sub(count) {
             Some(left) => {
                 self.elements = left;
@@ -234,20 +307,20 @@ impl Decoder<'_> {
         }
     }
 
-    /// Charges the elements of an array. Of elements without octets no input has to pay for a claimed number, so they have
-    /// a bound of their own.
+    /// Charges the elements of an array. Elements with an encoded size of zero have a separate
+    /// maximum, because the input's length does not bound their number.
     #[inline(always)]
-    pub(crate) fn array_of<T: Wire>(&mut self, count: u32) -> Result<()> {
-        if T::MIN == 0 && count > MOST_WITHOUT_OCTETS {
+    pub(crate) fn charge_array<T: Wire>(&mut self, count: u32) -> Result<()> {
+        if T::MIN == 0 && count > MAX_EMPTY_ELEMENTS {
             return Err(self.error(ErrorKind::ElementLimit));
         }
-        self.elements(count)
+        self.charge_elements(count)
     }
 
     /// Runs `f` one level deeper.
     ///
     /// # Errors
-    /// `DepthLimit`, if more than [`Limits::depth`] levels would be open; those of `f`.
+    /// Returns `DepthLimit` if more than [`Limits::depth`] levels are open, and the errors of `f`.
     #[inline(always)]
     pub fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let before = self.depth;
@@ -260,78 +333,90 @@ impl Decoder<'_> {
         value
     }
 
-    /// Runs `f` on one element of a variable-length sequence, one level deeper unless elements are plain: a type may hold
-    /// a sequence of itself without any box, and plain elements hold nothing.
+    /// Runs `f` on one element of a variable-length sequence. An element that is not plain is a
+    /// level: a type may contain a sequence of itself without a box.
     #[inline(always)]
-    pub(crate) fn element<W: Wire, T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn element<W: Wire, T>(
+        &mut self,
+        f: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         if W::PLAIN { f(self) } else { self.nested(f) }
     }
 
-    /// Begins an owned sequence of `count` elements with at least `min` octets each; call [`pay`](Self::pay) before each.
+    /// Reserves bytes for an owned sequence of `count` elements of at least `min` bytes each. Call
+    /// [`release_bytes`](Self::release_bytes) before each element.
     ///
-    /// Memory for `count` elements may be reserved if this succeeds. That is what makes one exact allocation for each
-    /// sequence safe: `owed` is what the elements not yet begun, of all open sequences, need at least. It never exceeds
-    /// the input, because only octets which remain and are not owed already can be added to it. So the elements reserved
-    /// and not begun are at most `owed / min`, those begun have had their `min` octets paid for by input that they pass,
-    /// and everything held at any time is at most twice the input, times the greatest ratio of a type's size in memory
-    /// to its `MIN`. Counts nested in counts can't multiply: the inner ones must fit in what the outer ones leave.
+    /// If this succeeds, memory for `count` elements may be allocated at once. The argument:
+    /// `reserved` is the minimum number of bytes for the elements, not yet begun, of all open
+    /// sequences. It never exceeds the input that remains, because a reservation succeeds only
+    /// within the remaining bytes that are not yet reserved. The elements allocated and not begun
+    /// are therefore at most `reserved / min`, and the elements that are begun consume at least
+    /// `min` bytes each. All memory held at any time is at most twice the input, times the maximum
+    /// ratio of a type's size in memory to its `MIN`. Nested counts cannot multiply: an inner
+    /// reservation must fit in the bytes that the outer ones leave.
     ///
     /// # Errors
-    /// `UnexpectedEnd` where the first element would begin, if the octets which remain and are not owed to other
-    /// elements are fewer than `count * min`.
+    /// Returns `UnexpectedEnd`, with the offset of the first element, if fewer than `count * min`
+    /// unreserved bytes remain.
     #[inline]
-    pub fn owe(&mut self, count: u32, min: usize) -> Result<()> {
-        let free = self.rest.len().saturating_sub(self.owed);
+    pub fn reserve_bytes(&mut self, count: u32, min: usize) -> Result<()> {
+        let free = self.rest.len().saturating_sub(self.reserved);
         match (count as usize).checked_mul(min) {
-            Some(octets) if octets <= free => {
-                self.owed = self.owed.saturating_add(octets);
+            Some(bytes) if bytes <= free => {
+                self.reserved = self.reserved.saturating_add(bytes);
                 Ok(())
             }
             _ => Err(self.error(ErrorKind::UnexpectedEnd)),
         }
     }
 
-    /// Decodes `count` elements of a fixed size; for [`Decode::decode_all`](crate::Decode::decode_all) of such types.
+    /// Decodes `count` elements of a fixed size, for
+    /// [`Decode::decode_all`](crate::Decode::decode_all).
     ///
     /// # Errors
-    /// `UnexpectedEnd`.
+    /// Returns `UnexpectedEnd` if the input is too short.
     #[inline(always)]
-    pub fn fixed_all<const N: usize, T: Fixed<N>>(&mut self, count: u32, items: &mut impl Extend<T>) -> Result<()> {
-        const { assert!(N > 0, "elements without octets") };
-        // A product beyond `usize` is beyond any input, too.
-        let octets = (count as usize).saturating_mul(N);
-        self.pay(octets);
-        let elements = self.take(octets)?.as_chunks().0;
-        vector::over::<N, _>(
-            octets,
+    pub fn fixed_all<const N: usize, T: Fixed<N>>(
+        &mut self,
+        count: u32,
+        items: &mut impl Extend<T>,
+    ) -> Result<()> {
+        const { assert!(N > 0, "elements without bytes") };
+        // A product that overflows `usize` exceeds any input.
+        let bytes = (count as usize).saturating_mul(N);
+        self.release_bytes(bytes);
+        let elements = self.take(bytes)?.as_chunks().0;
+        vector::run_vectorized::<N, _>(
+            bytes,
             #[inline(always)]
             || items.extend(elements.iter().map(T::read)),
         );
         Ok(())
     }
 
-    /// Begins an element of a sequence which [`owe`](Self::owe) began with the same `min`: its octets are no longer owed.
+    /// Releases the bytes of one element that [`reserve_bytes`](Self::reserve_bytes) reserved with
+    /// the same `min`.
     #[inline(always)]
-    pub fn pay(&mut self, min: usize) {
-        self.owed = self.owed.saturating_sub(min);
+    pub fn release_bytes(&mut self, min: usize) {
+        self.reserved = self.reserved.saturating_sub(min);
     }
 }
 
 /// Errors.
 impl Decoder<'_> {
-    /// An error here: at the next octet.
+    /// Returns an error at the next byte.
     #[inline(always)]
     pub fn error(&self, kind: ErrorKind) -> Error {
         Error::at(kind, self.offset())
     }
 
-    /// An error at the item of `octets` octets which has just been passed.
+    /// Returns an error at the start of the item of `bytes` bytes that was just consumed.
     #[inline(always)]
-    pub fn error_before(&self, kind: ErrorKind, octets: usize) -> Error {
-        Error::at(kind, self.offset().saturating_sub(octets))
+    pub fn error_before(&self, kind: ErrorKind, bytes: usize) -> Error {
+        Error::at(kind, self.offset().saturating_sub(bytes))
     }
 
-    /// An error at `offset` octets from the beginning of the input.
+    /// Returns an error at an offset from the start of the input.
     #[inline(always)]
     pub fn error_at(&self, kind: ErrorKind, offset: usize) -> Error {
         Error::at(kind, offset)

@@ -1,9 +1,9 @@
-//! Encoding: one code path for the size, for the octets and for a gather list.
+//! Encoding: one code path computes the size, the bytes and the gather list.
 
-use crate::gather::Tally;
-use crate::{Counter, Encoder, Gather, Gathered, Kept, Needs, Result, Sink};
+use crate::gather::GatherCounter;
+use crate::{Counter, Encoder, GatherEncoder, GatherEntry, GatherList, GatherSize, Result, Sink};
 
-/// A type which can be encoded as XDR.
+/// A type that can be encoded as XDR.
 ///
 /// ```
 /// use xdrgen_runtime::Encode;
@@ -16,14 +16,16 @@ use crate::{Counter, Encoder, Gather, Gathered, Kept, Needs, Result, Sink};
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub trait Encode {
-    /// Encodes the value to `sink`, which may keep references into it; what is made up on the way goes to
-    /// [`Sink::copying`].
+    /// Encodes the value into `sink`, which may keep references to the value. Temporary values are
+    /// encoded into [`Sink::copying`].
     ///
     /// # Errors
-    /// `BufferFull`; `TooLong` or `ArmMismatch` if the value has no encoding.
+    /// Returns `BufferFull` if the sink is full, and `TooLong` or `ArmMismatch` if the value has no
+    /// encoding.
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()>;
 
-    /// Encodes the elements of an array, without their count. Types of fixed size do it under one bounds check.
+    /// Encodes the elements of an array, without their count. Types of a fixed size implement it
+    /// with one bounds check.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -35,10 +37,10 @@ pub trait Encode {
         items.iter().try_for_each(|item| item.encode(sink))
     }
 
-    /// The octets which the value takes, counted by the code which writes them.
+    /// Returns the encoded size in bytes, computed by the code that encodes.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), without `BufferFull`.
+    /// As [`encode`](Self::encode), except `BufferFull`.
     #[inline(always)]
     fn encoded_len(&self) -> Result<usize> {
         let mut counter = Counter::new();
@@ -46,8 +48,8 @@ pub trait Encode {
         Ok(counter.position())
     }
 
-    /// Encodes to the beginning of `buf`, and returns how many octets it took. After an error the contents of `buf` are
-    /// unspecified.
+    /// Encodes at the start of `buf`, and returns the number of bytes used. After an error the
+    /// content of `buf` is unspecified.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -58,38 +60,44 @@ pub trait Encode {
         Ok(encoder.finish())
     }
 
-    /// Encodes as a gather list: what is short is copied into `buf`, and to what has [`Gather::LEAST`] octets or more the
-    /// list refers, in a place of `kept`. See [`Gather`].
+    /// Encodes as a gather list: copies short items into `buf`, and stores references to items of
+    /// [`GatherEncoder::MIN_LEN`] bytes or more in `entries`. See [`GatherEncoder`].
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), and `ListFull` if there are too few places: nothing long is copied by mistake.
+    /// As [`encode`](Self::encode), and `ListFull` if there are too few entries: a long item is
+    /// never copied instead.
     #[inline]
-    fn gather<'b, 's: 'b>(&'s self, buf: &'b mut [u8], kept: &'b mut [Kept<'s>]) -> Result<Gathered<'b, 's>> {
-        let mut gather = Gather::new(buf, kept);
+    fn gather<'b, 's: 'b>(
+        &'s self,
+        buf: &'b mut [u8],
+        kept: &'b mut [GatherEntry<'s>],
+    ) -> Result<GatherList<'b, 's>> {
+        let mut gather = GatherEncoder::new(buf, kept);
         self.encode(&mut gather)?;
         Ok(gather.finish())
     }
 
-    /// What [`gather`](Self::gather) takes, counted by the code which does it.
+    /// Returns the sizes of the buffers that [`gather`](Self::gather) needs, computed by the code
+    /// that encodes.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode), without `BufferFull`.
+    /// As [`encode`](Self::encode), except `BufferFull`.
     #[inline]
-    fn gather_needs(&self) -> Result<Needs> {
-        let mut tally = Tally::default();
-        self.encode(&mut tally)?;
-        Ok(tally.needs)
+    fn gather_size(&self) -> Result<GatherSize> {
+        let mut counter = GatherCounter::default();
+        self.encode(&mut counter)?;
+        Ok(counter.size)
     }
 
-    /// Encodes to a new vector: counts first, then makes one exact allocation.
+    /// Encodes into a new vector, with one exact allocation.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode); `SizeLimit` if there is no memory.
+    /// As [`encode`](Self::encode), and `SizeLimit` if the allocation fails.
     #[cfg(feature = "alloc")]
     fn encode_to_vec(&self) -> Result<alloc::vec::Vec<u8>> {
-        let mut octets = alloc::vec::Vec::new();
-        crate::owned::encode_to(self, &mut octets)?;
-        Ok(octets)
+        let mut bytes = alloc::vec::Vec::new();
+        encode_to(self, &mut bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -98,4 +106,19 @@ impl<T: Encode + ?Sized> Encode for &T {
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
         (**self).encode(sink)
     }
+}
+
+/// Encodes into `bytes`, replacing its content, with at most one exact allocation.
+#[cfg(feature = "alloc")]
+pub(crate) fn encode_to<E: Encode + ?Sized>(
+    value: &E,
+    bytes: &mut alloc::vec::Vec<u8>,
+) -> Result<()> {
+    let len = value.encoded_len()?;
+    bytes.clear();
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| crate::Error::at(crate::ErrorKind::SizeLimit, len))?;
+    bytes.resize(len, 0);
+    value.encode_to_slice(bytes).map(|_| ())
 }

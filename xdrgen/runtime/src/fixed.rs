@@ -1,9 +1,9 @@
-//! Runs of fields of fixed size, read or written under one bounds check.
+//! Runs of fields of a fixed size, read or written behind one bounds check.
 
-/// A type of exactly `N` octets, every bit pattern of which is a value.
+/// A type with an encoded size of exactly `N` bytes, all of whose bit patterns are valid.
 ///
-/// Generated code takes a whole run of such fields from the [`Decoder`](crate::Decoder) at once, and reads each from its
-/// [`part`].
+/// Generated code takes a whole run of such fields from the [`Decoder`](crate::Decoder) at once,
+/// and reads each field from its [`part`].
 ///
 /// ```
 /// use xdrgen_runtime::{Decoder, Fixed, part};
@@ -15,39 +15,49 @@
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub trait Fixed<const N: usize>: Sized {
-    /// The value of these octets.
+    /// Reads a value.
     fn read(b: &[u8; N]) -> Self;
-    /// Writes the value's octets, all of them.
+    /// Writes all bytes of the value.
     fn write(&self, b: &mut [u8; N]);
 }
 
-/// Opaque data of a length which needs no padding (RFC 4506, section 4.9).
+/// Opaque data of a length that needs no padding (RFC 4506, section 4.9).
 impl<const N: usize> Fixed<N> for [u8; N] {
     #[inline(always)]
     fn read(b: &[u8; N]) -> Self {
-        const { assert!(N.is_multiple_of(4), "opaque data of this length has padding") };
+        const {
+            assert!(
+                N.is_multiple_of(4),
+                "opaque data of this length has padding"
+            )
+        };
         *b
     }
 
     #[inline(always)]
     fn write(&self, b: &mut [u8; N]) {
-        const { assert!(N.is_multiple_of(4), "opaque data of this length has padding") };
+        const {
+            assert!(
+                N.is_multiple_of(4),
+                "opaque data of this length has padding"
+            )
+        };
         *b = *self;
     }
 }
 
-/// The `LEN` octets at `AT` of a run of `N`. That they are inside is checked when this is compiled.
+/// Returns the `LEN` bytes at `AT` of a run of `N`. The range is checked at compile time.
 #[inline(always)]
 pub fn part<const N: usize, const AT: usize, const LEN: usize>(b: &[u8; N]) -> &[u8; LEN] {
     const { assert!(AT <= N && LEN <= N - AT, "part is outside of its run") };
     match b.split_at(AT).1.first_chunk() {
         Some(part) => part,
-        // The assertion above excludes it, so that the optimizer leaves nothing of the match.
+        // The assertion excludes this arm, so the optimizer removes the match.
         None => unreachable!(),
     }
 }
 
-/// [`part`] for writing.
+/// Returns the mutable `LEN` bytes at `AT` of a run of `N`. The range is checked at compile time.
 ///
 /// ```
 /// use xdrgen_runtime::{Fixed, part_mut};
@@ -61,7 +71,9 @@ pub fn part<const N: usize, const AT: usize, const LEN: usize>(b: &[u8; N]) -> &
 /// xdrgen_runtime::part_mut::<8, 5, 4>(&mut [0; 8]);
 /// ```
 #[inline(always)]
-pub fn part_mut<const N: usize, const AT: usize, const LEN: usize>(b: &mut [u8; N]) -> &mut [u8; LEN] {
+pub fn part_mut<const N: usize, const AT: usize, const LEN: usize>(
+    b: &mut [u8; N],
+) -> &mut [u8; LEN] {
     const { assert!(AT <= N && LEN <= N - AT, "part is outside of its run") };
     match b.split_at_mut(AT).1.first_chunk_mut() {
         Some(part) => part,
@@ -75,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_where_they_should_be() {
+    fn parts_have_the_right_offsets() {
         let run: [u8; 12] = core::array::from_fn(|i| i as u8);
         assert_eq!(part::<12, 0, 4>(&run), &[0, 1, 2, 3]);
         assert_eq!(part::<12, 8, 4>(&run), &[8, 9, 10, 11]);
@@ -86,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_copied() {
+    fn bytes_are_copied() {
         assert_eq!(<[u8; 4]>::read(&[1, 2, 3, 4]), [1, 2, 3, 4]);
         let mut out = [0; 4];
         [5u8, 6, 7, 8].write(&mut out);

@@ -1,33 +1,34 @@
-//! Encoding without copying what is long.
+//! Encoding without copies of long items.
 
 use crate::{Error, ErrorKind, Result, Sink};
 
-/// Octets of the caller's which a [`Gather`] refers to, and where among the copied ones they belong.
+/// An entry of a gather list: bytes of the caller, and their position among the copied bytes.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Kept<'s> {
-    /// Octets copied before it.
+pub struct GatherEntry<'s> {
+    /// The number of copied bytes before it.
     after: usize,
-    octets: &'s [u8],
+    bytes: &'s [u8],
 }
 
-/// Encodes a message as a gather list: short items are copied into the caller's buffer, and to what is long (opaques, and
-/// sequences which are octets of a message themselves) the list only refers.
+/// Encodes a message as a gather list. Short items are copied into the caller's buffer. For long
+/// items (opaques, and sequences that refer to encoded input) the list contains references.
 ///
-/// A transport which posts scatter/gather elements, or writes vectored, so sends a message of a megabyte without touching
-/// it: header octets, the caller's slice, its padding. [`Encode::gather`](crate::Encode::gather) does the whole, and
-/// [`Encode::gather_needs`](crate::Encode::gather_needs) tells the sizes.
+/// A transport that posts scatter/gather elements, or uses vectored writes, can send a message of a
+/// megabyte without a copy: header bytes, the caller's slice, padding.
+/// [`Encode::gather`](crate::Encode::gather) builds the list, and
+/// [`Encode::gather_size`](crate::Encode::gather_size) returns the sizes of its buffers.
 ///
 /// ```
-/// use xdrgen_runtime::{Encode, Kept};
+/// use xdrgen_runtime::{Encode, GatherEntry};
 ///
 /// let data = vec![7; 1_000_001];
 /// let messages = [(true, &data[..]), (false, &data[..5])]; // eof and data of an NFS READ
 ///
 /// let mut buf = [0; 32];
-/// let mut kept = [Kept::default(); 2];
+/// let mut entries = [GatherEntry::default(); 2];
 /// for message in &messages {
-///     let gathered = message.gather(&mut buf, &mut kept)?;
-///     let pieces: Vec<&[u8]> = gathered.pieces().collect();
+///     let list = message.gather(&mut buf, &mut entries)?;
+///     let pieces: Vec<&[u8]> = list.pieces().collect();
 ///     assert_eq!(pieces.concat(), message.encode_to_vec()?);
 ///     match message.0 {
 ///         true => assert!(std::ptr::eq(pieces[1], &data[..]) && pieces[2] == [0; 3]),
@@ -37,60 +38,74 @@ pub struct Kept<'s> {
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Gather<'b, 's> {
+pub struct GatherEncoder<'b, 's> {
     buf: &'b mut [u8],
-    kept: &'b mut [Kept<'s>],
-    done: Needs,
-    /// Octets referred to.
+    entries: &'b mut [GatherEntry<'s>],
+    used: GatherSize,
+    /// The number of referenced bytes.
     referred: usize,
-    least: usize,
+    min_len: usize,
 }
 
-/// What a gather list takes, or has taken.
+/// The sizes of the buffers of a gather list.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Needs {
-    /// Octets of buffer.
-    pub octets: usize,
-    /// Places for what is referred to.
-    pub places: usize,
+pub struct GatherSize {
+    /// The number of bytes to copy.
+    pub bytes: usize,
+    /// The number of entries for referenced bytes.
+    pub entries: usize,
 }
 
-impl<'b, 's> Gather<'b, 's> {
-    /// Octets from which on an item is referred to, unless [`at_least`](Self::at_least) says otherwise: an element of a
-    /// gather list costs about as much as copying so many.
-    pub const LEAST: usize = 512;
+impl<'b, 's> GatherEncoder<'b, 's> {
+    /// The default minimum length, in bytes, of an item to reference: an element of a gather list
+    /// costs about as much as copying this many bytes.
+    pub const MIN_LEN: usize = 512;
 
-    /// A list which copies to the beginning of `buf`, and refers to as many long items as there are places in `kept`.
+    /// Creates a gather list that copies to the start of `buf` and stores references in `entries`.
     #[inline]
-    pub fn new(buf: &'b mut [u8], kept: &'b mut [Kept<'s>]) -> Self {
-        Self { buf, kept, done: Needs { octets: 0, places: 0 }, referred: 0, least: Self::LEAST }
-    }
-
-    /// Refers to items of so many octets or more, and copies shorter ones.
-    #[inline]
-    #[must_use]
-    pub fn at_least(self, octets: usize) -> Self {
-        Self { least: octets, ..self }
-    }
-
-    /// The list.
-    #[inline]
-    pub fn finish(self) -> Gathered<'b, 's> {
-        let Self { buf, kept, done, .. } = self;
-        // Both are within: nothing was counted without a place.
-        Gathered {
-            copied: buf.get(..done.octets).unwrap_or_default(),
-            kept: kept.get(..done.places).unwrap_or_default(),
+    pub fn new(buf: &'b mut [u8], entries: &'b mut [GatherEntry<'s>]) -> Self {
+        Self {
+            buf,
+            entries,
+            used: GatherSize {
+                bytes: 0,
+                entries: 0,
+            },
+            referred: 0,
+            min_len: Self::MIN_LEN,
         }
     }
 
-    /// The next `n` octets of the buffer, to be written.
+    /// Sets the minimum length, in bytes, of an item to reference. Shorter items are copied.
+    #[inline]
+    #[must_use]
+    pub fn with_min_len(self, bytes: usize) -> Self {
+        Self {
+            min_len: bytes,
+            ..self
+        }
+    }
+
+    /// Returns the list.
+    #[inline]
+    pub fn finish(self) -> GatherList<'b, 's> {
+        let Self {
+            buf, entries, used, ..
+        } = self;
+        // Both ranges are in bounds: only successful writes were counted.
+        GatherList {
+            copied: buf.get(..used.bytes).unwrap_or_default(),
+            entries: entries.get(..used.entries).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the next `n` bytes of the buffer.
     #[inline]
     fn room(&mut self, n: usize) -> Result<&mut [u8]> {
-        let start = self.done.octets;
+        let start = self.used.bytes;
         match start.checked_add(n).filter(|end| *end <= self.buf.len()) {
             Some(end) => {
-                self.done.octets = end;
+                self.used.bytes = end;
                 Ok(self.buf.get_mut(start..end).unwrap_or_default())
             }
             None => Err(self.error(ErrorKind::BufferFull)),
@@ -98,12 +113,12 @@ impl<'b, 's> Gather<'b, 's> {
     }
 }
 
-impl<'s> Sink<'s> for Gather<'_, 's> {
+impl<'s> Sink<'s> for GatherEncoder<'_, 's> {
     #[inline]
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
-        // Always of the length asked for.
-        if let Some(octets) = self.room(N)?.first_chunk_mut() {
-            f(octets);
+        // The chunk always exists: `room` has the requested length.
+        if let Some(bytes) = self.room(N)?.first_chunk_mut() {
+            f(bytes);
         }
         Ok(())
     }
@@ -116,21 +131,30 @@ impl<'s> Sink<'s> for Gather<'_, 's> {
 
     #[inline]
     fn raw(&mut self, b: &'s [u8]) -> Result<()> {
-        if b.len() < self.least.max(1) {
+        if b.len() < self.min_len.max(1) {
             return self.copy(b);
         }
-        match self.kept.get_mut(self.done.places) {
-            Some(place) => *place = Kept { after: self.done.octets, octets: b },
+        match self.entries.get_mut(self.used.entries) {
+            Some(entry) => {
+                *entry = GatherEntry {
+                    after: self.used.bytes,
+                    bytes: b,
+                }
+            }
             None => return Err(self.error(ErrorKind::ListFull)),
         }
-        self.done.places += 1;
+        self.used.entries += 1;
         self.referred = self.referred.saturating_add(b.len());
         Ok(())
     }
 
     #[inline]
-    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        // A product beyond `usize` is beyond any buffer, too.
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        f: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()> {
+        // A product that overflows `usize` exceeds any buffer.
         let room = self.room(items.len().saturating_mul(N))?;
         crate::sink::fill(items, room, f);
         Ok(())
@@ -138,7 +162,7 @@ impl<'s> Sink<'s> for Gather<'_, 's> {
 
     #[inline]
     fn offset(&self) -> usize {
-        self.done.octets.saturating_add(self.referred)
+        self.used.bytes.saturating_add(self.referred)
     }
 
     #[cold]
@@ -147,86 +171,98 @@ impl<'s> Sink<'s> for Gather<'_, 's> {
     }
 }
 
-/// Counts what a [`Gather`] would take.
+/// Computes the sizes of a gather list.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Tally {
-    pub(crate) needs: Needs,
+pub(crate) struct GatherCounter {
+    pub(crate) size: GatherSize,
     referred: usize,
 }
 
-impl<'s> Sink<'s> for Tally {
+impl<'s> Sink<'s> for GatherCounter {
     #[inline]
     fn fixed<const N: usize>(&mut self, _: impl FnOnce(&mut [u8; N])) -> Result<()> {
-        self.needs.octets = self.needs.octets.saturating_add(N);
+        self.size.bytes = self.size.bytes.saturating_add(N);
         Ok(())
     }
 
     #[inline]
     fn copy(&mut self, b: &[u8]) -> Result<()> {
-        self.needs.octets = self.needs.octets.saturating_add(b.len());
+        self.size.bytes = self.size.bytes.saturating_add(b.len());
         Ok(())
     }
 
     #[inline]
     fn raw(&mut self, b: &'s [u8]) -> Result<()> {
-        if b.len() < Gather::LEAST {
+        if b.len() < GatherEncoder::MIN_LEN {
             return self.copy(b);
         }
-        self.needs.places = self.needs.places.saturating_add(1);
+        self.size.entries = self.size.entries.saturating_add(1);
         self.referred = self.referred.saturating_add(b.len());
         Ok(())
     }
 
     #[inline]
-    fn many<const N: usize, T>(&mut self, items: &[T], _: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        self.needs.octets = self.needs.octets.saturating_add(items.len().saturating_mul(N));
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        _: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()> {
+        self.size.bytes = self
+            .size
+            .bytes
+            .saturating_add(items.len().saturating_mul(N));
         Ok(())
     }
 
     #[inline]
     fn offset(&self) -> usize {
-        self.needs.octets.saturating_add(self.referred)
+        self.size.bytes.saturating_add(self.referred)
     }
 }
 
-/// A message as a list of pieces, in their order.
+/// A message as a list of pieces, in order.
 #[derive(Clone, Copy, Debug)]
-pub struct Gathered<'b, 's> {
+pub struct GatherList<'b, 's> {
     copied: &'b [u8],
-    kept: &'b [Kept<'s>],
+    entries: &'b [GatherEntry<'s>],
 }
 
-impl<'b, 's: 'b> Gathered<'b, 's> {
-    /// Octets of the whole message.
+impl<'b, 's: 'b> GatherList<'b, 's> {
+    /// Returns the length of the whole message in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.kept.iter().fold(self.copied.len(), |sum, kept| sum.saturating_add(kept.octets.len()))
+        self.entries.iter().fold(self.copied.len(), |sum, entry| {
+            sum.saturating_add(entry.bytes.len())
+        })
     }
 
-    /// Whether the message has no octets.
+    /// Returns true if the message has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The octets that were copied: the beginning of the buffer.
+    /// Returns the copied bytes: the start of the buffer.
     #[inline]
     pub fn copied(&self) -> &'b [u8] {
         self.copied
     }
 
-    /// The pieces, none of them empty: parts of the buffer, and between them the caller's octets.
+    /// Returns the pieces, none of them empty: parts of the buffer, and the caller's bytes between
+    /// them.
     #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = &'b [u8]> + use<'b, 's> {
-        let Self { copied, kept } = *self;
+        let Self { copied, entries } = *self;
         let mut start = 0;
-        let pairs = kept.iter().flat_map(move |kept| {
-            let before = copied.get(start..kept.after).unwrap_or_default();
-            start = kept.after;
-            [before, kept.octets]
+        let pairs = entries.iter().flat_map(move |entry| {
+            let before = copied.get(start..entry.after).unwrap_or_default();
+            start = entry.after;
+            [before, entry.bytes]
         });
-        let last = kept.last().map_or(0, |kept| kept.after);
-        pairs.chain(copied.get(last..)).filter(|piece| !piece.is_empty())
+        let last = entries.last().map_or(0, |entry| entry.after);
+        pairs
+            .chain(copied.get(last..))
+            .filter(|piece| !piece.is_empty())
     }
 }
 

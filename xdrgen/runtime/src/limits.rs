@@ -1,11 +1,11 @@
-//! What a decoder accepts before it gives up.
+//! Limits of a decode.
 
 use crate::{Error, ErrorKind, Result};
 
-/// Limits of one decode, against input which is made to cost more than it weighs.
+/// Limits of one decode, against input whose cost is out of proportion to its size.
 ///
-/// Memory needs no limit of its own: nothing is reserved for a count which the rest of the input could not hold (see
-/// [`Decoder::owe`](crate::Decoder::owe)).
+/// Memory needs no limit: nothing is allocated for a count that the rest of the input cannot
+/// contain (see [`Decoder::reserve_bytes`](crate::Decoder::reserve_bytes)).
 ///
 /// ```
 /// use xdrgen_runtime::{Array, Decode, ErrorKind, Limits};
@@ -17,30 +17,35 @@ use crate::{Error, ErrorKind, Result};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// How many levels of nesting may be open at once. A level is a recursive type entered ([`Nested`](crate::Nested),
-    /// `Box`, or what generated code puts in [`Decoder::nested`](crate::Decoder::nested)), or an element of a
-    /// variable-length sequence which is not [`PLAIN`](crate::Wire::PLAIN): elements count because a type may hold a
-    /// sequence of itself. It bounds the stack, and the time for walking nested lazy sequences, each level of which is walked again
-    /// when its elements are taken.
+    /// The maximum number of open levels. A level is a recursive type ([`Nested`](crate::Nested),
+    /// `Box`, or [`Decoder::nested`](crate::Decoder::nested) in generated code), or an element of a
+    /// variable-length sequence that is not [`PLAIN`](crate::Wire::PLAIN), because a type may
+    /// contain a sequence of itself. This bounds the stack, and the time to walk nested lazy
+    /// sequences, which walk each inner level again on access.
     pub depth: u32,
-    /// How many elements all variable-length arrays and linked lists of one decode may have together. Octets of opaques
-    /// and strings are not elements. An array of elements that may take no octets has no more than 65,536.
+    /// The maximum total number of elements of variable-length arrays and linked lists in one
+    /// decode. Bytes of opaques and strings are not elements. In addition, an array of elements
+    /// with an encoded size of zero has at most 65,536.
     pub elements: u32,
-    /// The longest input accepted, in octets, including what follows a prefix.
-    pub octets: u32,
+    /// The maximum length of the input in bytes, including data after a prefix.
+    pub bytes: u32,
 }
 
 impl Limits {
     /// 64 levels, 16,777,216 elements, and any input whose offsets fit in 32 bits.
-    pub const DEFAULT: Self = Self { depth: 64, elements: 1 << 24, octets: u32::MAX };
+    pub const DEFAULT: Self = Self {
+        depth: 64,
+        elements: 1 << 24,
+        bytes: u32::MAX,
+    };
 }
 
 impl Limits {
-    /// Refuses octets which are too many.
+    /// Checks the length of the input.
     #[inline(always)]
-    pub(crate) fn admit(&self, bytes: &[u8]) -> Result<()> {
-        if bytes.len() > self.octets as usize {
-            return Err(Error::new(ErrorKind::SizeLimit, self.octets));
+    pub(crate) fn check_len(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() > self.bytes as usize {
+            return Err(Error::new(ErrorKind::SizeLimit, self.bytes));
         }
         Ok(())
     }

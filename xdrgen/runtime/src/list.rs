@@ -5,34 +5,36 @@ use core::fmt;
 use crate::sequence::{Iter, Repr, sequence};
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, TooLong, Trace, Wire};
 
-/// Octets before each element: the TRUE of the pointer to it.
+/// The number of bytes before each element: the TRUE of the pointer to it.
 pub(crate) const TAG: usize = 4;
 
-/// A linked list, borrowed: what XDR writes as `struct T { ...; T *next; }` and `T *head` (RFC 4506, section 4.19).
+/// A linked list, borrowed: `struct T { ...; T *next; }` and `T *head` in XDR (RFC 4506, section
+/// 4.19).
 ///
-/// `T` is the structure without its pointer to the next. On the wire TRUE stands before each element, and FALSE at the
-/// end. Either octets of input, validated once and decoded when its elements are taken, or a slice of the caller's; never
-/// recursive.
+/// `T` is the structure without its pointer to the next. In the encoding, TRUE precedes each
+/// element and FALSE ends the list. A list refers either to bytes of the input, which are validated
+/// once and decoded on access, or to a slice of the caller. It is never recursive.
 ///
 /// ```
 /// use xdrgen_runtime::{Decode, Encode, List};
 ///
-/// let octets = [0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0];
-/// let list = List::<u32>::from_bytes(&octets)?;
+/// let bytes = [0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+/// let list = List::<u32>::from_bytes(&bytes)?;
 /// assert_eq!(list, List::from(&[7, 8]));
 ///
 /// let mut buf = [0; 20];
 /// List::from(&[7u32, 8]).encode_to_slice(&mut buf)?;
-/// assert_eq!(buf, octets);
+/// assert_eq!(buf, bytes);
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub struct List<'a, T>(Repr<'a, T>);
 
 impl<'a, T> List<'a, T> {
-    /// A list of these elements. Without a bound in the XDR, `From` will do as well.
+    /// Creates a list from a slice. `From` does the same without a check.
     ///
     /// # Errors
-    /// [`TooLong`] if they are more than 32 bits can count, so that no decoder would take them.
+    /// Returns [`TooLong`] if the number of elements does not fit in 32 bits: no decoder would
+    /// accept the list.
     #[inline]
     pub const fn new(items: &'a [T]) -> Result<Self, TooLong> {
         match TooLong::check(items.len(), u32::MAX) {
@@ -43,13 +45,14 @@ impl<'a, T> List<'a, T> {
 }
 
 impl<'a, T: Decode<'a> + Clone> List<'a, T> {
-    /// The elements.
+    /// Returns an iterator over the elements.
     #[inline]
     pub fn iter(&self) -> Iter<'a, T> {
         self.0.iter(TAG)
     }
 
-    /// The element at `i` from 0. At once if it is of a slice; otherwise the elements before it are walked through.
+    /// Returns the element at index `i`. This takes constant time for a slice; otherwise it walks
+    /// through the elements before it.
     #[inline]
     pub fn get(&self, i: usize) -> Option<T> {
         match self.0 {
@@ -75,16 +78,19 @@ impl<'a, T, const N: usize> From<&'a [T; N]> for List<'a, T> {
     }
 }
 
-/// Passes a list, its end included, and counts its elements.
+/// Advances past a list with its end, and returns the number of elements.
 #[inline(always)]
-pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(d: &mut Decoder<'a>, trace: &mut Tr) -> Result<u32> {
+pub(crate) fn skip_list<'a, T: Decode<'a>, Tr: Trace>(
+    d: &mut Decoder<'a>,
+    trace: &mut Tr,
+) -> Result<u32> {
     let mut count = 0u32;
     while d.bool()? {
-        d.elements(1)?;
+        d.charge_elements(1)?;
         trace.index(count);
         d.element::<T, _>(|d| T::skip(d, trace))?;
         trace.leave();
-        // Never wraps: the budget of elements has 32 bits, too.
+        // Never wraps: the budget of elements has 32 bits too.
         count = count.wrapping_add(1);
     }
     Ok(count)
@@ -101,7 +107,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for List<'a, T> {
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let start = d.remaining();
         let count = skip_list::<T, _>(d, &mut NoTrace)?;
-        let bytes = d.passed_since(start);
+        let bytes = d.consumed_since(start);
         Ok(Self(Repr::Wire { bytes, count }))
     }
 
@@ -121,7 +127,7 @@ impl<T: Encode> Encode for List<'_, T> {
     }
 }
 
-/// Encodes a list of these elements.
+/// Encodes the elements as a list.
 #[inline(always)]
 pub(crate) fn encode_list<'s, T: Encode, S: Sink<'s>>(items: &'s [T], sink: &mut S) -> Result<()> {
     for item in items {

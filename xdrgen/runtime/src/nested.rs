@@ -1,14 +1,15 @@
-//! Recursion, borrowed.
+//! Recursive values, borrowed.
 
 use core::fmt;
 
 use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
 
-/// A value inside of one of its own type, borrowed: recursion which is not at the tail.
+/// A value inside a value of the same type, borrowed. (A recursion at the end of a structure is a
+/// [`List`](crate::List).)
 ///
-/// Either the octets of the value, validated within [`Decoder::nested`] and decoded by [`get`](Self::get), or a reference
-/// to a value of the caller's. The octets are walked once for each level from which they are taken; the depth limit of
-/// the decode which validated them bounds that, and the stack.
+/// It refers either to the bytes of the value, which [`Decoder::nested`] validated and
+/// [`get`](Self::get) decodes, or to a value of the caller. Each call of `get` walks through the
+/// bytes again; the depth limit of the decode bounds this cost and the stack.
 ///
 /// ```
 /// use xdrgen_runtime::{Decode, Decoder, Encode, Nested, NoTrace, Result, Sink, Trace, Wire};
@@ -35,13 +36,13 @@ use crate::{Decode, Decoder, Encode, NoTrace, Result, Sink, Trace, Wire};
 pub struct Nested<'a, T>(Source<'a, T>);
 
 enum Source<'a, T> {
-    /// Octets which `T::skip` has accepted.
+    /// Bytes that `T::skip` accepted.
     Wire(&'a [u8]),
     Ref(&'a T),
 }
 
 impl<'a, T> Nested<'a, T> {
-    /// This value.
+    /// Creates a reference to a value.
     #[inline]
     pub const fn new(value: &'a T) -> Self {
         Self(Source::Ref(value))
@@ -49,11 +50,11 @@ impl<'a, T> Nested<'a, T> {
 }
 
 impl<'a, T: Decode<'a> + Clone> Nested<'a, T> {
-    /// The value, decoded or cloned.
+    /// Returns the value, decoded or cloned.
     ///
     /// # Errors
-    /// None for a type whose `skip` accepts only what its `decode` accepts, as [`Decode`] demands. It is a result because
-    /// the compiler can't know that, and this crate does not panic.
+    /// Returns no error for a type whose `skip` accepts only the input that its `decode` accepts,
+    /// as [`Decode`] requires. The compiler cannot check this, and this crate does not panic.
     #[inline]
     pub fn get(&self) -> Result<T> {
         match self.0 {
@@ -98,7 +99,7 @@ impl<'a, T: Decode<'a> + Clone + fmt::Debug> fmt::Debug for Nested<'a, T> {
     }
 }
 
-/// The sizes of `T`, but without a greatest, and never plain: levels must be counted.
+/// The sizes of `T`, but unbounded and never plain, because levels must be counted.
 impl<T: Wire> Wire for Nested<'_, T> {
     const MIN: usize = T::MIN;
     const MAX: Option<usize> = None;
@@ -110,7 +111,7 @@ impl<'a, T: Decode<'a>> Decode<'a> for Nested<'a, T> {
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let start = d.remaining();
         Self::skip(d, &mut NoTrace)?;
-        Ok(Self(Source::Wire(d.passed_since(start))))
+        Ok(Self(Source::Wire(d.consumed_since(start))))
     }
 
     #[inline]

@@ -15,12 +15,12 @@ impl Wire for &[u8] {
 impl<'a> Decode<'a> for &'a [u8] {
     #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        decode_octets(d, u32::MAX)
+        decode_bytes(d, u32::MAX)
     }
 
     #[inline]
     fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
-        decode_octets(d, u32::MAX).map(|_| ())
+        decode_bytes(d, u32::MAX).map(|_| ())
     }
 }
 
@@ -32,14 +32,14 @@ impl Encode for [u8] {
     }
 }
 
-/// The octets of an opaque or string.
+/// Decodes the bytes of an opaque or a string.
 #[inline(always)]
-pub(crate) fn decode_octets<'a>(d: &mut Decoder<'a>, max: u32) -> Result<&'a [u8]> {
+pub(crate) fn decode_bytes<'a>(d: &mut Decoder<'a>, max: u32) -> Result<&'a [u8]> {
     let len = d.length(max)?;
     d.padded(len as usize)
 }
 
-/// `opaque<MAX>`: at most `MAX` octets, borrowed (RFC 4506, section 4.10).
+/// `opaque<MAX>`: at most `MAX` bytes, borrowed (RFC 4506, section 4.10).
 ///
 /// ```
 /// use xdrgen_runtime::{Decode, Opaque};
@@ -51,26 +51,26 @@ pub(crate) fn decode_octets<'a>(d: &mut Decoder<'a>, max: u32) -> Result<&'a [u8
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Opaque<'a, const MAX: u32> {
-    pub(crate) octets: &'a [u8],
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a, const MAX: u32> Opaque<'a, MAX> {
-    /// These octets.
+    /// Creates an opaque from bytes.
     ///
     /// # Errors
-    /// [`TooLong`] if they are more than `MAX`.
+    /// Returns [`TooLong`] if there are more than `MAX` bytes.
     #[inline]
-    pub const fn new(octets: &'a [u8]) -> Result<Self, TooLong> {
-        match TooLong::check(octets.len(), MAX) {
-            Ok(()) => Ok(Self { octets }),
+    pub const fn new(bytes: &'a [u8]) -> Result<Self, TooLong> {
+        match TooLong::check(bytes.len(), MAX) {
+            Ok(()) => Ok(Self { bytes }),
             Err(error) => Err(error),
         }
     }
 
-    /// The octets, for as long as the input or value from which they come.
+    /// Returns the bytes, with the lifetime of the input or value that they come from.
     #[inline(always)]
     pub const fn as_bytes(&self) -> &'a [u8] {
-        self.octets
+        self.bytes
     }
 }
 
@@ -79,14 +79,14 @@ impl<const MAX: u32> Deref for Opaque<'_, MAX> {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        self.octets
+        self.bytes
     }
 }
 
 impl<const MAX: u32> AsRef<[u8]> for Opaque<'_, MAX> {
     #[inline(always)]
     fn as_ref(&self) -> &[u8] {
-        self.octets
+        self.bytes
     }
 }
 
@@ -94,20 +94,20 @@ impl<'a, const MAX: u32> TryFrom<&'a [u8]> for Opaque<'a, MAX> {
     type Error = TooLong;
 
     #[inline]
-    fn try_from(octets: &'a [u8]) -> Result<Self, TooLong> {
-        Self::new(octets)
+    fn try_from(bytes: &'a [u8]) -> Result<Self, TooLong> {
+        Self::new(bytes)
     }
 }
 
 impl<const MAX: u32> fmt::Debug for Opaque<'_, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_octets(self.octets, f)
+        write_bytes(self.bytes, f)
     }
 }
 
-/// Octets as a byte string of Rust.
-pub(crate) fn write_octets(octets: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "b\"{}\"", octets.escape_ascii())
+/// Formats bytes as a Rust byte string.
+pub(crate) fn write_bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "b\"{}\"", bytes.escape_ascii())
 }
 
 impl<const MAX: u32> Wire for Opaque<'_, MAX> {
@@ -119,51 +119,53 @@ impl<const MAX: u32> Wire for Opaque<'_, MAX> {
 impl<'a, const MAX: u32> Decode<'a> for Opaque<'a, MAX> {
     #[inline(always)]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
-        decode_octets(d, MAX).map(|octets| Self { octets })
+        decode_bytes(d, MAX).map(|bytes| Self { bytes })
     }
 
     #[inline]
     fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
-        decode_octets(d, MAX).map(|_| ())
+        decode_bytes(d, MAX).map(|_| ())
     }
 }
 
 impl<const MAX: u32> Encode for Opaque<'_, MAX> {
     #[inline(always)]
     fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
-        sink.opaque(self.octets)
+        sink.opaque(self.bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{octets_of, refused, round_trip, same_verdicts, xdr_like};
+    use crate::testing::{
+        assert_consistent, assert_rejected, assert_round_trip, encoded, xdr_like,
+    };
     use crate::{ErrorKind::*, TooLong};
     use proptest::prelude::*;
     use std::format;
 
     #[test]
-    fn bound_holds_both_ways() {
+    fn bounds_are_checked_by_constructors_and_decoders() {
         assert!(Opaque::<4>::new(&[0; 4]).is_ok());
         assert_eq!(Opaque::<4>::new(&[0; 5]), Err(TooLong { len: 5, max: 4 }));
         assert!(Opaque::<4>::try_from(&[0u8; 5][..]).is_err());
-        refused::<Opaque<'_, 4>>(&[0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0], TooLong, 0);
-        refused::<(u32, Opaque<'_, 4>)>(&[0, 0, 0, 0, 0, 0, 0, 5], TooLong, 4);
+        assert_rejected::<Opaque<'_, 4>>(&[0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0], TooLong, 0);
+        assert_rejected::<(u32, Opaque<'_, 4>)>(&[0, 0, 0, 0, 0, 0, 0, 5], TooLong, 4);
     }
 
     #[test]
     fn ends_and_padding_are_checked() {
-        assert_eq!(octets_of(&b"ab"[..]), [0, 0, 0, 2, b'a', b'b', 0, 0]);
-        refused::<&[u8]>(&[0, 0, 0], UnexpectedEnd, 0);
-        refused::<&[u8]>(&[255, 255, 255, 255, 0, 0, 0, 0], UnexpectedEnd, 4);
-        refused::<&[u8]>(&[0, 0, 0, 2, 1, 2, 0], UnexpectedEnd, 6);
-        refused::<&[u8]>(&[0, 0, 0, 2, 1, 2, 0, 1], InvalidPadding, 6);
-        refused::<Opaque<'_, 9>>(&[0, 0, 0, 1, 1, 1, 0, 0], InvalidPadding, 5);
+        assert_eq!(encoded(&b"ab"[..]), [0, 0, 0, 2, b'a', b'b', 0, 0]);
+        assert_rejected::<&[u8]>(&[0, 0, 0], UnexpectedEnd, 0);
+        assert_rejected::<&[u8]>(&[255, 255, 255, 255, 0, 0, 0, 0], UnexpectedEnd, 4);
+        assert_rejected::<&[u8]>(&[0, 0, 0, 2, 1, 2, 0], UnexpectedEnd, 6);
+        assert_rejected::<&[u8]>(&[0, 0, 0, 2, 1, 2, 0, 1], InvalidPadding, 6);
+        assert_rejected::<Opaque<'_, 9>>(&[0, 0, 0, 1, 1, 1, 0, 0], InvalidPadding, 5);
     }
 
     #[test]
-    fn shows_octets() {
+    fn debug_shows_bytes() {
         let opaque = Opaque::<4>::new(b"a\"\xff").unwrap();
         assert_eq!(format!("{opaque:?}"), r#"b"a\"\xff""#);
         assert!(Opaque::<4>::default().is_empty());
@@ -171,15 +173,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trips(octets: [u8; 12], len in 0usize..=12) {
-            round_trip(&&octets[..len]);
-            round_trip(&Opaque::<12>::new(&octets[..len]).unwrap());
+        fn round_trips(bytes: [u8; 12], len in 0usize..=12) {
+            assert_round_trip(&&bytes[..len]);
+            assert_round_trip(&Opaque::<12>::new(&bytes[..len]).unwrap());
         }
 
         #[test]
-        fn skip_accepts_what_decode_accepts(octets in xdr_like()) {
-            same_verdicts::<&[u8]>(&octets);
-            same_verdicts::<Opaque<'_, 2>>(&octets);
+        fn skip_accepts_what_decode_accepts(bytes in xdr_like()) {
+            assert_consistent::<&[u8]>(&bytes);
+            assert_consistent::<Opaque<'_, 2>>(&bytes);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Types which are skipped by their length alone: numbers, void, and quadruple-precision floats.
+//! Plain types: numbers, void, and quadruple-precision floats. They are skipped by their length.
 
 use crate::{Decode, Decoder, Encode, Fixed, Result, Sink, Trace, Wire};
 
 macro_rules! plain {
-    ($($type:ty, $octets:literal;)*) => {$(
+    ($($type:ty, $bytes:literal;)*) => {$(
         impl Wire for $type {
-            const MIN: usize = $octets;
-            const MAX: Option<usize> = Some($octets);
+            const MIN: usize = $bytes;
+            const MAX: Option<usize> = Some($bytes);
             const PLAIN: bool = true;
         }
 
@@ -18,7 +18,7 @@ macro_rules! plain {
 
             #[inline(always)]
             fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
-                d.advance($octets)
+                d.advance($bytes)
             }
 
             #[inline(always)]
@@ -30,28 +30,28 @@ macro_rules! plain {
         impl Encode for $type {
             #[inline(always)]
             fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
-                sink.fixed(|octets| self.write(octets))
+                sink.fixed(|bytes| self.write(bytes))
             }
 
             #[inline(always)]
             fn encode_all<'s, S: Sink<'s>>(items: &'s [Self], sink: &mut S) -> Result<()> {
-                sink.many(items, Self::write)
+                sink.fixed_all(items, Self::write)
             }
         }
     )*};
 }
 
 macro_rules! numbers {
-    ($($type:ty, $octets:literal;)*) => {
-        plain! { $($type, $octets;)* }
-        $(impl Fixed<$octets> for $type {
+    ($($type:ty, $bytes:literal;)*) => {
+        plain! { $($type, $bytes;)* }
+        $(impl Fixed<$bytes> for $type {
             #[inline(always)]
-            fn read(b: &[u8; $octets]) -> Self {
+            fn read(b: &[u8; $bytes]) -> Self {
                 Self::from_be_bytes(*b)
             }
 
             #[inline(always)]
-            fn write(&self, b: &mut [u8; $octets]) {
+            fn write(&self, b: &mut [u8; $bytes]) {
                 *b = self.to_be_bytes();
             }
         })*
@@ -61,7 +61,8 @@ macro_rules! numbers {
 numbers! { u32, 4; i32, 4; u64, 8; i64, 8; f32, 4; f64, 8; }
 plain! { Quadruple, 16; }
 
-/// A quadruple-precision float (RFC 4506, section 4.8), as its 16 octets: Rust has no type to compute with it yet.
+/// A quadruple-precision float (RFC 4506, section 4.8), as its 16 bytes. Stable Rust has no such
+/// type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Quadruple(pub [u8; 16]);
 
@@ -77,7 +78,7 @@ impl Fixed<16> for Quadruple {
     }
 }
 
-/// Void (RFC 4506, section 4.16): no octets.
+/// Void (RFC 4506, section 4.16), with an encoded size of zero.
 impl Wire for () {
     const MIN: usize = 0;
     const MAX: Option<usize> = Some(0);
@@ -106,26 +107,26 @@ impl Encode for () {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{octets_of, round_trip};
+    use crate::testing::{assert_round_trip, encoded};
     use proptest::prelude::*;
 
     #[test]
     fn numbers_are_big_endian() {
-        assert_eq!(octets_of(&0x0102_0304u32), [1, 2, 3, 4]);
-        assert_eq!(octets_of(&-2i32), [255, 255, 255, 254]);
-        assert_eq!(octets_of(&0x0102_0304_0506_0708u64), [1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(octets_of(&-2i64), [255, 255, 255, 255, 255, 255, 255, 254]);
-        assert_eq!(octets_of(&1f32), [0x3f, 0x80, 0, 0]);
-        assert_eq!(octets_of(&-2f64), [0xc0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(octets_of(&()), []);
+        assert_eq!(encoded(&0x0102_0304u32), [1, 2, 3, 4]);
+        assert_eq!(encoded(&-2i32), [255, 255, 255, 254]);
+        assert_eq!(encoded(&0x0102_0304_0506_0708u64), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(encoded(&-2i64), [255, 255, 255, 255, 255, 255, 255, 254]);
+        assert_eq!(encoded(&1f32), [0x3f, 0x80, 0, 0]);
+        assert_eq!(encoded(&-2f64), [0xc0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(encoded(&()), []);
     }
 
     #[test]
-    fn not_a_number_keeps_its_bits() {
-        let octets = 0x7fc0_1234u32.to_be_bytes();
-        assert_eq!(octets_of(&f32::from_bytes(&octets).unwrap()), octets);
-        let octets = 0xfff8_0000_0000_4321u64.to_be_bytes();
-        assert_eq!(octets_of(&f64::from_bytes(&octets).unwrap()), octets);
+    fn nan_payloads_are_preserved() {
+        let bytes = 0x7fc0_1234u32.to_be_bytes();
+        assert_eq!(encoded(&f32::from_bytes(&bytes).unwrap()), bytes);
+        let bytes = 0xfff8_0000_0000_4321u64.to_be_bytes();
+        assert_eq!(encoded(&f64::from_bytes(&bytes).unwrap()), bytes);
     }
 
     proptest! {
@@ -136,14 +137,14 @@ mod tests {
             g in proptest::num::f64::NORMAL,
             q: [u8; 16],
         ) {
-            round_trip(&a.0);
-            round_trip(&a.1);
-            round_trip(&a.2);
-            round_trip(&a.3);
-            round_trip(&f);
-            round_trip(&g);
-            round_trip(&Quadruple(q));
-            round_trip(&());
+            assert_round_trip(&a.0);
+            assert_round_trip(&a.1);
+            assert_round_trip(&a.2);
+            assert_round_trip(&a.3);
+            assert_round_trip(&f);
+            assert_round_trip(&g);
+            assert_round_trip(&Quadruple(q));
+            assert_round_trip(&());
         }
     }
 }

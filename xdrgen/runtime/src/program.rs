@@ -2,7 +2,7 @@
 
 use crate::{Decode, Encode};
 
-/// One procedure of a version of a program (RFC 5531, section 12), for a layer above to call or serve.
+/// A procedure of a version of a program (RFC 5531, section 12), for an RPC layer to call or serve.
 ///
 /// ```
 /// use xdrgen_runtime::{Encode, Procedure};
@@ -23,16 +23,16 @@ use crate::{Decode, Encode};
 /// assert_eq!(args_len::<Double>(&21), Ok(4));
 /// ```
 pub trait Procedure {
-    /// The number of the program.
+    /// The program number.
     const PROGRAM: u32;
-    /// The number of the version.
+    /// The version number.
     const VERSION: u32;
-    /// The number of the procedure.
+    /// The procedure number.
     const NUMBER: u32;
-    /// The name of the procedure in the XDR.
+    /// The procedure's name in XDR.
     const NAME: &'static str;
-    /// What a call carries.
+    /// The type of the arguments.
     type Args<'a>: Decode<'a> + Encode;
-    /// What a reply carries.
+    /// The type of the reply.
     type Reply<'a>: Decode<'a> + Encode;
 }

@@ -1,4 +1,5 @@
-//! What [`Array`](crate::Array) and [`List`](crate::List) share: octets validated once, or a slice of the caller's.
+//! The common part of [`Array`](crate::Array) and [`List`](crate::List): validated bytes, or a
+//! slice of the caller.
 
 use core::{fmt, iter::FusedIterator, slice};
 
@@ -6,13 +7,13 @@ use crate::{Decode, Decoder, Result, Trace};
 
 /// The elements of a borrowed sequence.
 pub(crate) enum Repr<'a, T> {
-    /// Octets which `T::skip` has accepted, for `count` elements.
+    /// Bytes of `count` elements, which `T::skip` accepted.
     Wire { bytes: &'a [u8], count: u32 },
-    /// The caller's own.
+    /// A slice of the caller.
     Slice(&'a [T]),
 }
 
-// By hand, because elements need not be `Copy` for a reference to be.
+// Not derived: a copy of the reference does not require elements to be `Copy`.
 impl<T> Clone for Repr<'_, T> {
     #[inline(always)]
     fn clone(&self) -> Self {
@@ -31,26 +32,30 @@ impl<'a, T> Repr<'a, T> {
         }
     }
 
-    /// The elements; on the wire, `tag` octets stand before each.
+    /// Returns an iterator over the elements. In encoded input, `tag` bytes precede each.
     #[inline(always)]
     pub(crate) fn iter(&self, tag: usize) -> Iter<'a, T> {
         Iter(match *self {
-            Self::Wire { bytes, count } => Source::Wire { d: Decoder::validated(bytes), left: count, tag },
+            Self::Wire { bytes, count } => Source::Wire {
+                d: Decoder::validated(bytes),
+                left: count,
+                tag,
+            },
             Self::Slice(items) => Source::Slice(items.iter()),
         })
     }
 }
 
-/// Passes `count` elements of an array.
+/// Advances past `count` elements of an array.
 #[inline(always)]
 pub(crate) fn skip_elements<'a, T: Decode<'a>, Tr: Trace>(
     d: &mut Decoder<'a>,
     count: u32,
     trace: &mut Tr,
 ) -> Result<()> {
-    d.array_of::<T>(count)?;
-    if T::PLAIN && !Tr::WALKS {
-        // A product beyond `usize` is beyond any input, too.
+    d.charge_array::<T>(count)?;
+    if T::PLAIN && !Tr::VISITS_PLAIN {
+        // A product that overflows `usize` exceeds any input.
         return d.advance((count as usize).saturating_mul(T::MIN));
     }
     for i in 0..count {
@@ -61,11 +66,16 @@ pub(crate) fn skip_elements<'a, T: Decode<'a>, Tr: Trace>(
     Ok(())
 }
 
-/// The elements of an [`Array`](crate::Array) or a [`List`](crate::List), decoded one by one, or cloned from a slice.
+/// An iterator over the elements of an [`Array`](crate::Array) or a [`List`](crate::List). It
+/// decodes each element, or clones it from a slice.
 pub struct Iter<'a, T>(Source<'a, T>);
 
 enum Source<'a, T> {
-    Wire { d: Decoder<'a>, left: u32, tag: usize },
+    Wire {
+        d: Decoder<'a>,
+        left: u32,
+        tag: usize,
+    },
     Slice(slice::Iter<'a, T>),
 }
 
@@ -79,10 +89,11 @@ impl<'a, T: Decode<'a> + Clone> Iterator for Iter<'a, T> {
             Source::Wire { d, left, tag } => (d, left, *tag),
         };
         *left = left.checked_sub(1)?;
-        // `T::skip` has accepted these octets, and accepts only what `T::decode` accepts, under budgets which were no
-        // higher than the decoder's here. Should a `Decode` of someone's break that, the sequence ends early.
+        // `T::skip` accepted these bytes, and accepts only the input that `T::decode` accepts,
+        // under budgets that were no higher than this decoder's. If an implementation of `Decode`
+        // violates this, the sequence ends early.
         let item = d.advance(tag).and_then(|()| T::decode(d));
-        debug_assert!(item.is_ok(), "skip accepted what decode refuses");
+        debug_assert!(item.is_ok(), "skip accepted input that decode rejects");
         if item.is_err() {
             *left = 0;
         }
@@ -107,7 +118,11 @@ impl<T> Clone for Iter<'_, T> {
     fn clone(&self) -> Self {
         Self(match &self.0 {
             Source::Slice(items) => Source::Slice(items.clone()),
-            Source::Wire { d, left, tag } => Source::Wire { d: d.clone(), left: *left, tag: *tag },
+            Source::Wire { d, left, tag } => Source::Wire {
+                d: d.clone(),
+                left: *left,
+                tag: *tag,
+            },
         })
     }
 }
@@ -118,7 +133,7 @@ impl<'a, T: Decode<'a> + Clone + fmt::Debug> fmt::Debug for Iter<'a, T> {
     }
 }
 
-/// What an array and a list do alike.
+/// The common methods and traits of an array and a list.
 macro_rules! sequence {
     ($name:ident [$($max:tt)*] [$($max_of:tt)*]) => {
         impl<T $($max)*> Clone for $name<'_, T $($max_of)*> {
@@ -137,13 +152,13 @@ macro_rules! sequence {
         }
 
         impl<'a, T $($max)*> $name<'a, T $($max_of)*> {
-            /// How many elements there are.
+            /// Returns the number of elements.
             #[inline(always)]
             pub fn len(&self) -> usize {
                 self.0.len()
             }
 
-            /// Whether there are no elements.
+            /// Returns true if there are no elements.
             #[inline(always)]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
@@ -151,7 +166,7 @@ macro_rules! sequence {
         }
 
         impl<'a, T: Decode<'a> + Clone $($max)*> $name<'a, T $($max_of)*> {
-            /// The first element.
+            /// Returns the first element.
             #[inline]
             pub fn first(&self) -> Option<T> {
                 self.iter().next()

@@ -1,64 +1,69 @@
-//! Where encoded octets go.
+//! Sinks: destinations of encoded bytes.
 
 use core::mem;
 
 use crate::wire::padding;
-use crate::{Error, ErrorKind, Fixed, Result, vector};
+use crate::{Error, ErrorKind, Fixed, Item, Result, vector};
 
-/// Numbers, big-endian.
+/// Big-endian numbers.
 macro_rules! numbers {
     ($($name:ident $what:literal $section:literal;)*) => {$(
         #[doc = concat!($what, " (RFC 4506, section ", $section, ").")]
         ///
         /// # Errors
-        /// `BufferFull`.
+        /// Returns `BufferFull` if the sink is full.
         #[inline(always)]
         fn $name(&mut self, value: $name) -> Result<()> {
-            self.fixed(|octets| value.write(octets))
+            self.fixed(|bytes| value.write(bytes))
         }
     )*};
 }
 
-/// Where octets go: an [`Encoder`] writes them, a [`Counter`] counts them, a [`Gather`](crate::Gather) keeps references to
-/// the long ones.
+/// The destination of encoded bytes: an [`Encoder`] writes them, a [`Counter`] counts them, a
+/// [`GatherEncoder`](crate::GatherEncoder) keeps references to long items.
 ///
-/// `'s` is how long the octets of the value live, so that a sink may keep them. The required methods write nothing if they
-/// fail.
+/// `'s` is the lifetime of the value, so that a sink may keep references to it. The required
+/// methods write nothing if they fail.
 pub trait Sink<'s> {
-    /// `N` octets, which `f` fills in.
+    /// Encodes `N` bytes, which `f` fills in.
     ///
     /// # Errors
-    /// `BufferFull`.
+    /// Returns `BufferFull` if the sink is full.
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()>;
 
-    /// These octets as they are, without padding, copied if they are not to be kept.
+    /// Encodes bytes without padding. The sink copies them.
     ///
     /// # Errors
-    /// `BufferFull`.
+    /// Returns `BufferFull` if the sink is full.
     fn copy(&mut self, b: &[u8]) -> Result<()>;
 
-    /// These octets as they are, without padding. The sink may keep the reference.
+    /// Encodes bytes without padding. The sink may keep the reference.
     ///
     /// # Errors
-    /// `BufferFull`; `ListFull` of a [`Gather`](crate::Gather).
+    /// Returns `BufferFull` if the sink is full, and `ListFull` if a
+    /// [`GatherEncoder`](crate::GatherEncoder) has no entry left.
     #[inline(always)]
     fn raw(&mut self, b: &'s [u8]) -> Result<()> {
         self.copy(b)
     }
 
-    /// `N` octets for each item, which `f` fills in: one bounds check for all.
+    /// Encodes `N` bytes for each item, which `f` fills in, with one bounds check for all.
     ///
     /// # Errors
-    /// `BufferFull`.
-    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()>;
+    /// Returns `BufferFull` if the sink is full.
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        f: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()>;
 
-    /// Octets so far.
+    /// Returns the number of bytes encoded so far.
     fn offset(&self) -> usize;
 
-    /// Octets of a fixed length, then their padding (RFC 4506, section 4.9).
+    /// Encodes bytes of a fixed length and their padding (RFC 4506, section 4.9).
     ///
     /// # Errors
-    /// `BufferFull`.
+    /// Returns `BufferFull` if the sink is full.
     #[inline]
     fn padded(&mut self, b: &'s [u8]) -> Result<()> {
         self.raw(b)?;
@@ -70,20 +75,34 @@ pub trait Sink<'s> {
         }
     }
 
-    /// A length, octets, padding (RFC 4506, section 4.10).
+    /// Encodes a length, bytes, and padding (RFC 4506, section 4.10).
     ///
     /// # Errors
-    /// `TooLong` if the length does not fit in 32 bits; `BufferFull`.
+    /// Returns `TooLong` if the length does not fit in 32 bits, and `BufferFull` if the sink is
+    /// full.
     #[inline]
     fn opaque(&mut self, b: &'s [u8]) -> Result<()> {
         self.length(b.len())?;
         self.padded(b)
     }
 
-    /// A count or length.
+    /// Encodes an item of at most `max` bytes. A transport's sink may move it out of the message; by
+    /// default its bytes are encoded in place.
     ///
     /// # Errors
-    /// `TooLong` if it does not fit in 32 bits; `BufferFull`.
+    /// Returns `TooLong` if the item is longer than `max`, and `BufferFull` if the sink is full.
+    #[inline]
+    fn item(&mut self, item: &'s Item<'_>, max: u32) -> Result<()> {
+        if item.len() > max as usize {
+            return Err(self.error(ErrorKind::TooLong));
+        }
+        self.opaque(item)
+    }
+
+    /// Encodes a count or length.
+    ///
+    /// # Errors
+    /// Returns `TooLong` if it does not fit in 32 bits, and `BufferFull` if the sink is full.
     #[inline]
     fn length(&mut self, count: usize) -> Result<()> {
         match u32::try_from(count) {
@@ -92,10 +111,10 @@ pub trait Sink<'s> {
         }
     }
 
-    /// A boolean (RFC 4506, section 4.4).
+    /// Encodes a boolean (RFC 4506, section 4.4).
     ///
     /// # Errors
-    /// `BufferFull`.
+    /// Returns `BufferFull` if the sink is full.
     #[inline(always)]
     fn bool(&mut self, value: bool) -> Result<()> {
         self.u32(value.into())
@@ -110,7 +129,7 @@ pub trait Sink<'s> {
         f64 "A double" "4.7";
     }
 
-    /// This sink for values which do not live as long as `'s`, of which it keeps nothing.
+    /// Returns this sink for values that do not live as long as `'s`. It copies their bytes.
     ///
     /// ```
     /// use xdrgen_runtime::{Encode, Result, Sink};
@@ -127,21 +146,21 @@ pub trait Sink<'s> {
     /// # Ok::<(), xdrgen_runtime::Error>(())
     /// ```
     #[inline(always)]
-    fn copying(&mut self) -> Copying<'_, Self>
+    fn copying(&mut self) -> CopySink<'_, Self>
     where
         Self: Sized,
     {
-        Copying(self)
+        CopySink(self)
     }
 
-    /// An error here.
+    /// Returns an error at the current offset.
     #[inline(always)]
     fn error(&self, kind: ErrorKind) -> Error {
         Error::at(kind, self.offset())
     }
 }
 
-/// Writes into the caller's buffer.
+/// A sink that writes into the caller's buffer.
 ///
 /// ```
 /// use xdrgen_runtime::{Encoder, Encode, ErrorKind, Sink};
@@ -157,35 +176,38 @@ pub trait Sink<'s> {
 /// ```
 #[derive(Debug)]
 pub struct Encoder<'b> {
-    /// What is not written yet.
+    /// The rest of the buffer.
     rest: &'b mut [u8],
-    /// Octets of the whole buffer.
+    /// The length of the whole buffer in bytes.
     len: usize,
 }
 
 impl<'b> Encoder<'b> {
-    /// An encoder from the beginning of `buf`.
+    /// Creates an encoder at the start of `buf`.
     #[inline(always)]
     pub fn new(buf: &'b mut [u8]) -> Self {
-        Self { len: buf.len(), rest: buf }
+        Self {
+            len: buf.len(),
+            rest: buf,
+        }
     }
 
-    /// Octets written so far.
+    /// Returns the number of bytes written so far.
     #[inline(always)]
     pub fn position(&self) -> usize {
         self.len - self.rest.len()
     }
 
-    /// Gives the buffer back to its owner; returns the octets written.
+    /// Ends the borrow of the buffer, and returns the number of bytes written.
     #[inline(always)]
     pub fn finish(self) -> usize {
         self.position()
     }
 
-    /// The next `n` octets, to be written.
+    /// Returns the next `n` bytes of the buffer.
     #[inline(always)]
     fn room(&mut self, n: usize) -> Result<&'b mut [u8]> {
-        // Asked first, because a split that fails would not give back what it was to split.
+        // The check is first, because a failed split would not return the slice.
         if n > self.rest.len() {
             return Err(Error::at(ErrorKind::BufferFull, self.position()));
         }
@@ -198,9 +220,9 @@ impl<'b> Encoder<'b> {
 impl<'s> Sink<'s> for Encoder<'_> {
     #[inline(always)]
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
-        // Always of the length asked for.
-        if let Some(octets) = self.room(N)?.first_chunk_mut() {
-            f(octets);
+        // The chunk always exists: `room` has the requested length.
+        if let Some(bytes) = self.room(N)?.first_chunk_mut() {
+            f(bytes);
         }
         Ok(())
     }
@@ -212,8 +234,12 @@ impl<'s> Sink<'s> for Encoder<'_> {
     }
 
     #[inline(always)]
-    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        // A product beyond `usize` is beyond any buffer, too.
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        f: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()> {
+        // A product that overflows `usize` exceeds any buffer.
         let room = self.room(items.len().saturating_mul(N))?;
         fill(items, room, f);
         Ok(())
@@ -225,23 +251,28 @@ impl<'s> Sink<'s> for Encoder<'_> {
     }
 }
 
-/// Fills a room of `N` octets for each item.
+/// Fills `N` bytes for each item.
 #[inline(always)]
 pub(crate) fn fill<const N: usize, T>(items: &[T], room: &mut [u8], f: impl Fn(&T, &mut [u8; N])) {
     if N > 0 {
-        vector::over::<N, _>(
+        vector::run_vectorized::<N, _>(
             room.len(),
             #[inline(always)]
-            || items.iter().zip(room.as_chunks_mut().0).for_each(|(item, octets)| f(item, octets)),
+            || {
+                items
+                    .iter()
+                    .zip(room.as_chunks_mut().0)
+                    .for_each(|(item, bytes)| f(item, bytes))
+            },
         );
     }
 }
 
-/// A sink which keeps nothing of what it is given; from [`Sink::copying`].
+/// A sink that copies all bytes. [`Sink::copying`] creates it.
 #[derive(Debug)]
-pub struct Copying<'k, S>(&'k mut S);
+pub struct CopySink<'k, S>(&'k mut S);
 
-impl<'s, 't, S: Sink<'s>> Sink<'t> for Copying<'_, S> {
+impl<'s, 't, S: Sink<'s>> Sink<'t> for CopySink<'_, S> {
     #[inline(always)]
     fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
         self.0.fixed(f)
@@ -253,8 +284,12 @@ impl<'s, 't, S: Sink<'s>> Sink<'t> for Copying<'_, S> {
     }
 
     #[inline(always)]
-    fn many<const N: usize, T>(&mut self, items: &[T], f: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        self.0.many(items, f)
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        f: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()> {
+        self.0.fixed_all(items, f)
     }
 
     #[inline(always)]
@@ -263,7 +298,7 @@ impl<'s, 't, S: Sink<'s>> Sink<'t> for Copying<'_, S> {
     }
 }
 
-/// Counts octets and writes none; saturates at `usize::MAX`.
+/// A sink that counts bytes and writes none. It saturates at `usize::MAX`.
 ///
 /// ```
 /// use xdrgen_runtime::{Counter, Encode};
@@ -275,43 +310,47 @@ impl<'s, 't, S: Sink<'s>> Sink<'t> for Copying<'_, S> {
 /// ```
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counter {
-    octets: usize,
+    bytes: usize,
 }
 
 impl Counter {
-    /// A counter at 0.
+    /// Creates a counter at 0.
     pub const fn new() -> Self {
-        Self { octets: 0 }
+        Self { bytes: 0 }
     }
 
-    /// Octets counted so far.
+    /// Returns the number of bytes counted so far.
     pub const fn position(&self) -> usize {
-        self.octets
+        self.bytes
     }
 }
 
 impl<'s> Sink<'s> for Counter {
     #[inline(always)]
     fn fixed<const N: usize>(&mut self, _: impl FnOnce(&mut [u8; N])) -> Result<()> {
-        self.octets = self.octets.saturating_add(N);
+        self.bytes = self.bytes.saturating_add(N);
         Ok(())
     }
 
     #[inline(always)]
     fn copy(&mut self, b: &[u8]) -> Result<()> {
-        self.octets = self.octets.saturating_add(b.len());
+        self.bytes = self.bytes.saturating_add(b.len());
         Ok(())
     }
 
     #[inline(always)]
-    fn many<const N: usize, T>(&mut self, items: &[T], _: impl Fn(&T, &mut [u8; N])) -> Result<()> {
-        self.octets = self.octets.saturating_add(items.len().saturating_mul(N));
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        _: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(items.len().saturating_mul(N));
         Ok(())
     }
 
     #[inline(always)]
     fn offset(&self) -> usize {
-        self.octets
+        self.bytes
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the tests share: types in the shape of generated ones, and the laws which all types must keep.
+//! Helpers of the tests: types that resemble generated ones, and the laws of all types.
 
 use core::fmt::Debug;
 use proptest::prelude::*;
@@ -9,84 +9,110 @@ use std::{
 };
 
 use crate::{
-    Array, Counter, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Fixed, Limits, List, Nested, NoTrace, Result,
-    Sink, Text, Trace, Wire, part, part_mut,
+    Array, Counter, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Fixed, Limits, List,
+    Nested, NoTrace, Result, Sink, Text, Trace, Wire, part, part_mut,
 };
 
-/// The octets of `value`: as many as counted, and no buffer shorter than that will do.
-pub(crate) fn octets_of<T: Encode + ?Sized>(value: &T) -> Vec<u8> {
+/// Encodes `value`. Checks that the counter agrees, and that no shorter buffer is accepted.
+pub(crate) fn encoded<T: Encode + ?Sized>(value: &T) -> Vec<u8> {
     let mut counter = Counter::new();
     value.encode(&mut counter).unwrap();
-    let mut octets = vec![0xee; counter.position()];
-    let mut encoder = Encoder::new(&mut octets);
+    let mut bytes = vec![0xee; counter.position()];
+    let mut encoder = Encoder::new(&mut bytes);
     value.encode(&mut encoder).unwrap();
-    assert_eq!(encoder.finish(), counter.position(), "counter and encoder differ");
-    for short in 0..octets.len() {
+    assert_eq!(
+        encoder.finish(),
+        counter.position(),
+        "counter and encoder differ"
+    );
+    for short in 0..bytes.len() {
         let error = value.encode_to_slice(&mut vec![0; short]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BufferFull);
         assert!(error.offset() <= short);
     }
-    octets
+    bytes
 }
 
-/// The value comes back from its octets, within its sizes, and from no fewer octets.
-pub(crate) fn round_trip<'a, T: Decode<'a> + Encode + PartialEq + Debug>(value: &T) {
-    let octets: &'static [u8] = octets_of(value).leak();
-    assert_eq!(T::from_bytes(octets).as_ref(), Ok(value));
-    assert_eq!(octets_of(&T::from_bytes(octets).unwrap()), octets);
-    assert!(T::MIN <= octets.len() && T::MAX.is_none_or(|max| octets.len() <= max));
+/// Checks that the value round-trips within its sizes, and that no prefix of its encoding is
+/// accepted.
+pub(crate) fn assert_round_trip<'a, T: Decode<'a> + Encode + PartialEq + Debug>(value: &T) {
+    let bytes: &'static [u8] = encoded(value).leak();
+    assert_eq!(T::from_bytes(bytes).as_ref(), Ok(value));
+    assert_eq!(encoded(&T::from_bytes(bytes).unwrap()), bytes);
+    assert!(T::MIN <= bytes.len() && T::MAX.is_none_or(|max| bytes.len() <= max));
     assert!(!T::PLAIN || T::MAX == Some(T::MIN));
-    for end in 0..octets.len() {
-        let error = T::from_bytes(&octets[..end]).unwrap_err();
+    for end in 0..bytes.len() {
+        let error = T::from_bytes(&bytes[..end]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnexpectedEnd);
     }
-    same_verdicts::<T>(octets);
+    assert_consistent::<T>(bytes);
 }
 
-/// `decode`, `skip` and `explain` accept the same octets, under whatever limits; what is accepted encodes to the same.
-pub(crate) fn same_verdicts<'a, T: Decode<'a> + Encode + Debug>(octets: &'a [u8]) {
-    let budgets = [(64, 1 << 24), (64, 2), (1, 64), (0, 64), (u32::MAX, u32::MAX)];
+/// Checks that `decode`, `skip` and `explain` accept the same input under several limits, and that
+/// decoded values encode to that input.
+pub(crate) fn assert_consistent<'a, T: Decode<'a> + Encode + Debug>(bytes: &'a [u8]) {
+    let budgets = [
+        (64, 1 << 24),
+        (64, 2),
+        (1, 64),
+        (0, 64),
+        (u32::MAX, u32::MAX),
+    ];
     for (depth, elements) in budgets {
-        let limits = Limits { depth, elements, octets: u32::MAX };
-        let d = Decoder::with_limits(octets, &limits).unwrap();
+        let limits = Limits {
+            depth,
+            elements,
+            bytes: u32::MAX,
+        };
+        let d = Decoder::with_limits(bytes, &limits).unwrap();
         let (mut decoding, mut skipping) = (d.clone(), d);
-        let (decoded, skipped) = (T::decode(&mut decoding), T::skip(&mut skipping, &mut NoTrace));
+        let (decoded, skipped) = (
+            T::decode(&mut decoding),
+            T::skip(&mut skipping, &mut NoTrace),
+        );
         assert_eq!(decoded.is_ok(), skipped.is_ok(), "{decoded:?} {skipped:?}");
         if let Ok(value) = decoded {
             assert_eq!(decoding.offset(), skipping.offset());
-            assert_eq!(octets_of(&value), octets[..decoding.offset()]);
+            assert_eq!(encoded(&value), bytes[..decoding.offset()]);
         }
-        let explained = T::explain(octets, &limits);
-        assert_eq!(T::from_bytes_with(octets, &limits).is_err(), explained.is_some());
+        let explained = T::explain(bytes, &limits);
+        assert_eq!(
+            T::from_bytes_with(bytes, &limits).is_err(),
+            explained.is_some()
+        );
     }
 }
 
-/// `octets` are refused, for this reason and there; and the explanation agrees on the reason.
-pub(crate) fn refused<'a, T: Decode<'a> + Debug>(octets: &'a [u8], kind: ErrorKind, offset: u32) {
-    assert_eq!(T::from_bytes(octets).unwrap_err(), Error::new(kind, offset));
-    let explained = T::explain(octets, &Limits::DEFAULT).unwrap().error();
+/// Checks the error of a decode, and that the explanation has the same kind.
+pub(crate) fn assert_rejected<'a, T: Decode<'a> + Debug>(
+    bytes: &'a [u8],
+    kind: ErrorKind,
+    offset: u32,
+) {
+    assert_eq!(T::from_bytes(bytes).unwrap_err(), Error::new(kind, offset));
+    let explained = T::explain(bytes, &Limits::DEFAULT).unwrap().error();
     assert_eq!(explained.kind(), kind);
     assert!(explained.offset() >= offset as usize);
 }
 
-/// The explanation of why `octets` are refused.
-pub(crate) fn explain<'a, T: Decode<'a>>(octets: &'a [u8]) -> String {
-    let explanation = T::explain(octets, &Limits::DEFAULT);
+/// Returns the explanation for rejected input.
+pub(crate) fn explain<'a, T: Decode<'a>>(bytes: &'a [u8]) -> String {
+    let explanation = T::explain(bytes, &Limits::DEFAULT);
     explanation.map_or("accepted".to_string(), |e| e.to_string())
 }
 
-/// These words, big-endian.
+/// Encodes big-endian words.
 pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// Octets which have a chance to be accepted: mostly small words, sometimes cut.
+/// Generates input that is likely to be accepted: mostly small words, sometimes truncated.
 pub(crate) fn xdr_like() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![8 => 0u32..3, 1 => any::<u32>()];
     (proptest::collection::vec(word, 0..24), 0usize..4).prop_map(|(items, cut)| {
-        let mut octets = words(&items);
-        octets.truncate(octets.len().saturating_sub(cut / 3));
-        octets
+        let mut bytes = words(&items);
+        bytes.truncate(bytes.len().saturating_sub(cut / 3));
+        bytes
     })
 }
 
@@ -99,7 +125,10 @@ pub(crate) struct Segment {
 
 impl Fixed<12> for Segment {
     fn read(b: &[u8; 12]) -> Self {
-        Self { handle: Fixed::read(part::<12, 0, 4>(b)), offset: Fixed::read(part::<12, 4, 8>(b)) }
+        Self {
+            handle: Fixed::read(part::<12, 0, 4>(b)),
+            offset: Fixed::read(part::<12, 4, 8>(b)),
+        }
     }
 
     fn write(&self, b: &mut [u8; 12]) {
@@ -134,11 +163,11 @@ impl Encode for Segment {
     }
 
     fn encode_all<'s, S: Sink<'s>>(items: &'s [Self], sink: &mut S) -> Result<()> {
-        sink.many(items, <Self as Fixed<12>>::write)
+        sink.fixed_all(items, <Self as Fixed<12>>::write)
     }
 }
 
-/// Decodes, skips and encodes a structure field by field, as generated code does.
+/// Implements decoding, skipping and encoding field by field, as generated code does.
 macro_rules! structure {
     ($name:ident { $($field:ident: $type:ty),* } $min:literal $($life:lifetime)?) => {
         impl $(<$life>)? Wire for $name $(<$life>)? {
@@ -173,7 +202,7 @@ macro_rules! structure {
 #[cfg(feature = "alloc")]
 pub(crate) use structure;
 
-/// An element which is not plain.
+/// An element that is not plain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Chunk<'a> {
     pub(crate) target: Array<'a, Segment, 4>,
@@ -191,7 +220,7 @@ structure!(Header {
     xid: u32, reads: List<'a, Segment>, writes: List<'a, Chunk<'a>>, name: Text<'a, 8>
 } 16 'a);
 
-/// Recursion in all its places.
+/// Recursion through each kind of container.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Tree<'a> {
     pub(crate) value: u32,
@@ -203,8 +232,8 @@ structure!(Tree {
     value: u32, left: Option<Nested<'a, Tree<'a>>>, kids: Array<'a, Tree<'a>>, more: List<'a, Tree<'a>>
 } 16 'a);
 
-/// The words of trees in trees, `levels` deep: 1 at the bottom has no level, `place` is where each hangs (0 left, 1
-/// kids, 2 more).
+/// Returns the words of nested trees with `levels` levels; the innermost tree is not a level.
+/// `place` selects the container: 0 for left, 1 for kids, 2 for more.
 pub(crate) fn trees(levels: usize, place: usize) -> Vec<u8> {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for _ in 0..levels {

@@ -1,47 +1,45 @@
-//! Where a walk is: nothing of it for [`skip`](crate::Decode::skip), a path for [`explain`](crate::Decode::explain).
+//! Tracks the position of a walk: no operation for [`skip`](crate::Decode::skip), a path for
+//! [`explain`](crate::Decode::explain).
 
 use core::fmt;
 
-use crate::{Decode, Decoder, Error, Result};
+use crate::{Decoder, Error, Result};
 
-/// What a walk over octets tells of where it is.
+/// Receives the position of a walk over encoded input.
 ///
-/// `leave` comes only after success, so that a [`Path`] still stands at the failure when the walk has ended.
+/// `leave` is called only after success, so that a [`Path`] is at the failure when the walk has
+/// ended.
 pub trait Trace {
-    /// Whether to walk through what the length alone would skip. `false` for [`NoTrace`] only.
-    const WALKS: bool = true;
+    /// Whether to visit each field of plain data instead of skipping it by its length. Only
+    /// [`NoTrace`] has `false`.
+    const VISITS_PLAIN: bool = true;
 
-    /// Enters a field, by its name.
+    /// Enters a field.
     fn enter(&mut self, name: &'static str);
-    /// Enters an element of a sequence, by its number from 0.
+    /// Enters the element of a sequence at index `i`.
     fn index(&mut self, i: u32);
-    /// Leaves what was entered last.
+    /// Leaves the last field or element.
     fn leave(&mut self);
-    /// Passes a run of plain fields, each with its name and octets, `total` octets together.
+    /// Advances past a run of plain fields, given as names and sizes in bytes; `total` is their
+    /// sum.
     ///
     /// # Errors
-    /// `UnexpectedEnd`, at the beginning of the run for [`NoTrace`], of the field which is cut for [`Path`].
-    fn run(&mut self, d: &mut Decoder<'_>, fields: &[(&'static str, u32)], total: usize) -> Result<()>;
+    /// Returns `UnexpectedEnd`, with the offset of the run for [`NoTrace`], or of the truncated
+    /// field for [`Path`].
+    fn run(
+        &mut self,
+        d: &mut Decoder<'_>,
+        fields: &[(&'static str, u32)],
+        total: usize,
+    ) -> Result<()>;
 }
 
-/// Skips one field, named for the trace; generated code does so for each.
-///
-/// # Errors
-/// As [`Decode::skip`].
-#[inline(always)]
-pub fn field<'a, D: Decode<'a>, T: Trace>(name: &'static str, decoder: &mut Decoder<'a>, trace: &mut T) -> Result<()> {
-    trace.enter(name);
-    D::skip(decoder, trace)?;
-    trace.leave();
-    Ok(())
-}
-
-/// Tells nothing, at no cost.
+/// A trace without operations or cost.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NoTrace;
 
 impl Trace for NoTrace {
-    const WALKS: bool = false;
+    const VISITS_PLAIN: bool = false;
 
     #[inline(always)]
     fn enter(&mut self, _: &'static str) {}
@@ -65,12 +63,13 @@ enum Step {
     Index(u32),
 }
 
-/// Steps which a path remembers. Enough for any type which is not recursive; no allocator is needed.
+/// The number of steps that a path stores. It is enough for any type that is not recursive, and
+/// needs no allocator.
 const STEPS: usize = 24;
 
-/// Fields and elements from the outermost inwards: `rdma_body.reads[2].position`.
+/// The fields and elements from the root inwards: `rdma_body.reads[2].position`.
 ///
-/// Of a deeper one the outermost 24 steps are told, then `..`.
+/// A deeper path shows its first 24 steps, followed by `..`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
     steps: [Step; STEPS],
@@ -78,12 +77,15 @@ pub struct Path {
 }
 
 impl Path {
-    /// The path of the whole value.
+    /// Creates the path of the whole value.
     pub const fn new() -> Self {
-        Self { steps: [Step::Index(0); STEPS], len: 0 }
+        Self {
+            steps: [Step::Index(0); STEPS],
+            len: 0,
+        }
     }
 
-    /// Whether this is the whole value.
+    /// Returns true for the path of the whole value.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -115,11 +117,16 @@ impl Trace for Path {
         self.len = self.len.saturating_sub(1);
     }
 
-    fn run(&mut self, d: &mut Decoder<'_>, fields: &[(&'static str, u32)], total: usize) -> Result<()> {
+    fn run(
+        &mut self,
+        d: &mut Decoder<'_>,
+        fields: &[(&'static str, u32)],
+        total: usize,
+    ) -> Result<()> {
         let before = d.offset();
-        for &(name, octets) in fields {
+        for &(name, bytes) in fields {
             self.enter(name);
-            d.advance(octets as usize)?;
+            d.advance(bytes as usize)?;
             self.leave();
         }
         debug_assert_eq!(d.offset() - before, total, "fields and total differ");
@@ -143,9 +150,10 @@ impl fmt::Display for Path {
     }
 }
 
-/// An [`Error`] with the path of the field which it struck: `reads[2].position: unexpected end of input at octet 44`.
+/// An [`Error`] with the path of its field: `reads[2].position: unexpected end of input at byte
+/// 44`.
 ///
-/// From [`Decode::explain`](crate::Decode::explain).
+/// [`Decode::explain`](crate::Decode::explain) returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explanation {
     path: Path,
@@ -157,12 +165,12 @@ impl Explanation {
         Self { path, error }
     }
 
-    /// The field or element.
+    /// Returns the path of the field or element.
     pub const fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was wrong with it, and at which octet.
+    /// Returns the kind and the offset of the error.
     pub const fn error(&self) -> Error {
         self.error
     }

@@ -1,34 +1,35 @@
-//! Sizes on the wire.
+//! Encoded sizes.
 
-// Counts and bounds of XDR have 32 bits, and are used as `usize` all over the crate.
+// Counts and bounds of XDR have 32 bits. The crate uses them as `usize`.
 const _: () = assert!(usize::BITS >= 32, "XDR needs a usize of 32 bits");
 
-/// The sizes of a type on the wire, in octets, padding included.
+/// The encoded size of a type, in bytes, with padding.
 ///
 /// ```
 /// use xdrgen_runtime::{Opaque, Wire};
 ///
-/// assert_eq!(<Opaque<'_, 5>>::MIN, 4); // the count alone
-/// assert_eq!(<Opaque<'_, 5>>::MAX, Some(12)); // the count, five octets, three of padding
+/// assert_eq!(<Opaque<'_, 5>>::MIN, 4); // only the count
+/// assert_eq!(<Opaque<'_, 5>>::MAX, Some(12)); // the count, five bytes, three bytes of padding
 /// assert!(<(u32, u64)>::PLAIN && !bool::PLAIN);
 /// ```
 pub trait Wire {
-    /// The fewest octets of any value. Decoding never succeeds with fewer: reservations rely on it.
+    /// The minimum size of a value. Decoding never succeeds with fewer bytes: allocations rely on
+    /// it.
     const MIN: usize;
-    /// The most octets of any value; `None` where the XDR sets no bound, or one beyond `usize`.
+    /// The maximum size of a value; `None` if it is unbounded or exceeds `usize`.
     const MAX: Option<usize> = None;
-    /// Whether all values have `MIN` octets, and all bit patterns of that length are values: such a type is skipped by
-    /// its length alone.
+    /// Whether every value has `MIN` bytes and every bit pattern of that size is valid, so that the
+    /// type can be skipped by its length.
     const PLAIN: bool = false;
 }
 
-/// Octets of zero which follow `len` octets of an opaque or string (RFC 4506, section 3).
+/// Returns the number of zero bytes after `len` bytes of an opaque or string (RFC 4506, section 3).
 #[inline(always)]
 pub(crate) const fn padding(len: usize) -> usize {
     len.wrapping_neg() & 3
 }
 
-/// The sum of two greatest sizes.
+/// Returns the sum of two maximum sizes.
 pub(crate) const fn add(a: Option<usize>, b: Option<usize>) -> Option<usize> {
     match (a, b) {
         (Some(a), Some(b)) => a.checked_add(b),
@@ -36,7 +37,7 @@ pub(crate) const fn add(a: Option<usize>, b: Option<usize>) -> Option<usize> {
     }
 }
 
-/// A greatest size `count` times.
+/// Returns a maximum size multiplied by `count`.
 pub(crate) const fn times(count: usize, max: Option<usize>) -> Option<usize> {
     match max {
         Some(max) => max.checked_mul(count),
@@ -44,7 +45,7 @@ pub(crate) const fn times(count: usize, max: Option<usize>) -> Option<usize> {
     }
 }
 
-/// The greatest size of an opaque or string: count, octets, padding.
+/// Returns the maximum size of an opaque or a string: count, bytes, padding.
 pub(crate) const fn opaque_max(max: u32) -> Option<usize> {
     if max == u32::MAX {
         return None;
@@ -53,7 +54,7 @@ pub(crate) const fn opaque_max(max: u32) -> Option<usize> {
     add(Some(4 + padding(len)), Some(len))
 }
 
-/// The greatest size of an array: count and elements.
+/// Returns the maximum size of an array: count and elements.
 pub(crate) const fn array_max(max: u32, element: Option<usize>) -> Option<usize> {
     if max == u32::MAX {
         return None;
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn greatest_sizes() {
+    fn maximum_sizes() {
         assert_eq!(opaque_max(0), Some(4));
         assert_eq!(opaque_max(6), Some(12));
         assert_eq!(opaque_max(u32::MAX), None);

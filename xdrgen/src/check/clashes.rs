@@ -1,29 +1,38 @@
-//! XDR names that become one Rust name.
+//! Reports XDR names that map to the same Rust name.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::ir::{Module, Schema, TypeDef, TypeDefKind};
+use crate::ir::{ModuleDef, Schema, TypeDef, TypeDefKind, Version};
 use crate::source::Span;
 
-/// Reports the clashes of all modules, types and programs.
+/// Reports the clashes in all modules, types and programs.
 pub(crate) fn check(schema: &Schema, diagnostics: &mut Diagnostics) {
     for module in &schema.modules {
         let mut types = Names::new("types");
         for id in &module.types {
             let definition = schema.ty(*id);
-            types.add(&definition.rust, &definition.name, definition.span, diagnostics);
+            types.add(
+                &definition.rust,
+                &definition.name,
+                definition.span,
+                diagnostics,
+            );
         }
         for overlay in &module.overlays {
             let span = overlay.span.unwrap_or(schema.ty(overlay.carrier).span);
             types.add(&overlay.rust, "the overlay", span, diagnostics);
         }
-        module.types.iter().for_each(|id| parts(schema.ty(*id), diagnostics));
+        module
+            .types
+            .iter()
+            .for_each(|id| parts(schema.ty(*id), diagnostics));
         let mut constants = Names::new("constants");
         for constant in &module.constants {
             constants.add(&constant.rust, &constant.name, constant.span, diagnostics);
         }
-        programs(module, diagnostics);
+        programs(schema, module, diagnostics);
     }
 }
 
@@ -32,25 +41,89 @@ fn parts(definition: &TypeDef, diagnostics: &mut Diagnostics) {
         TypeDefKind::Alias(_) => {}
         TypeDefKind::Struct(fields) => {
             let mut names = Names::new("fields");
-            fields.iter().for_each(|field| names.add(&field.rust, &field.name, field.span, diagnostics));
+            fields
+                .iter()
+                .for_each(|field| names.add(&field.rust, &field.name, field.span, diagnostics));
         }
         TypeDefKind::Enum(body) => {
             let mut names = Names::new("members");
-            body.members.iter().for_each(|member| names.add(&member.rust, &member.name, member.span, diagnostics));
+            body.members
+                .iter()
+                .for_each(|member| names.add(&member.rust, &member.name, member.span, diagnostics));
         }
         TypeDefKind::Union(union) => {
             let mut names = Names::new("arms");
-            union.arms.iter().for_each(|arm| names.add(&arm.rust, &arm.case, arm.span, diagnostics));
+            union
+                .arms
+                .iter()
+                .for_each(|arm| names.add(&arm.rust, &arm.case, arm.span, diagnostics));
         }
     }
 }
 
-fn programs(module: &Module, diagnostics: &mut Diagnostics) {
+fn programs(schema: &Schema, module: &ModuleDef, diagnostics: &mut Diagnostics) {
     for version in module.programs.iter().flat_map(|program| &program.versions) {
         let mut names = Names::new("procedures");
         for procedure in &version.procedures {
-            names.add(&procedure.rust, &procedure.name, procedure.span, diagnostics);
+            names.add(
+                &procedure.rust,
+                &procedure.name,
+                procedure.span,
+                diagnostics,
+            );
         }
+        if module.stubs.any() {
+            stubs(schema, module, version, diagnostics);
+        }
+    }
+}
+
+/// Reports procedures whose types or methods have names that the stubs use.
+fn stubs(schema: &Schema, module: &ModuleDef, version: &Version, diagnostics: &mut Diagnostics) {
+    let mut methods = Names::new("procedures");
+    let defined = Defined::new(schema, module, version);
+    for procedure in &version.procedures {
+        let (name, span) = (&procedure.name, procedure.span);
+        methods.add(&procedure.method, name, span, diagnostics);
+        let taken = match defined.types.contains(procedure.rust.as_str()) {
+            true => Some(&procedure.rust),
+            false => defined
+                .methods
+                .contains(procedure.method.as_str())
+                .then_some(&procedure.method),
+        };
+        if let Some(rust) = taken {
+            let message =
+                format!("the procedure `{name}` is `{rust}` in Rust, which the stubs define");
+            diagnostics.report(Diagnostic::new(Code::NameClash, span, message));
+        }
+    }
+}
+
+/// The names that the stubs of a version define.
+struct Defined {
+    types: HashSet<Cow<'static, str>>,
+    methods: HashSet<&'static str>,
+}
+
+impl Defined {
+    fn new(schema: &Schema, module: &ModuleDef, version: &Version) -> Self {
+        const SERVER: [&str; 6] = ["LocalServer", "LocalService", "S", "Server", "Service", "T"];
+        let (mut types, mut methods) = (HashSet::new(), HashSet::new());
+        if module.stubs.client {
+            types.extend(["Client", "T"].map(Cow::Borrowed));
+            methods.extend(["new", "transport", "with_options"]);
+        }
+        if module.stubs.server {
+            types.extend(SERVER.map(Cow::Borrowed));
+            let results = version
+                .procedures
+                .iter()
+                .filter_map(|procedure| schema.results_type(module, procedure));
+            types.extend(results.map(Cow::Owned));
+            methods.insert("authorize");
+        }
+        Self { types, methods }
     }
 }
 
@@ -61,17 +134,23 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn new(what: &'static str) -> Self {
-        Self { what, seen: HashMap::new() }
+        Self {
+            what,
+            seen: HashMap::new(),
+        }
     }
 
     fn add(&mut self, rust: &'a str, name: &'a str, span: Span, diagnostics: &mut Diagnostics) {
         match self.seen.get(rust) {
-            // The same XDR name twice is another defect, reported as such.
+            // A repeated XDR name is a defect of its own, which other checks report.
             Some((first, at)) if *first != name => {
-                let message = format!("the {} `{first}` and `{name}` are both `{rust}` in Rust", self.what);
+                let message = format!(
+                    "the {} `{first}` and `{name}` are both `{rust}` in Rust",
+                    self.what
+                );
                 let diagnostic = Diagnostic::new(Code::NameClash, span, message)
                     .note_at(*at, "the first is here")
-                    .note("other prefixes to strip, or a rename in the XDR, would tell them apart");
+                    .note("strip other prefixes, or rename one of them in the XDR");
                 diagnostics.report(diagnostic);
             }
             Some(_) => {}

@@ -1,12 +1,12 @@
-//! Computes the values of constants and of enums' members.
+//! Evaluates constants and the members of enums.
 
-use crate::check::Input;
-use crate::check::symbols::{Meaning, Symbols};
+use crate::check::ModuleInput;
+use crate::check::symbols::{SymbolKind, SymbolTable};
 use crate::check::values::{Expression, State, ValueId};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::source::Span;
 
-/// What `TRUE` and `FALSE` come to (RFC 4506, section 4.4).
+/// Returns the value of `TRUE` and `FALSE` (RFC 4506, section 4.4).
 pub(crate) fn builtin(name: &str) -> Option<i128> {
     match name {
         "TRUE" => Some(1),
@@ -15,8 +15,13 @@ pub(crate) fn builtin(name: &str) -> Option<i128> {
     }
 }
 
-/// Computes all values. Chains of names are followed with a stack of our own, however long they are.
-pub(crate) fn evaluate(symbols: &mut Symbols<'_>, inputs: &[Input], diagnostics: &mut Diagnostics) {
+/// Evaluates all values. An explicit stack follows chains of names, so that their length is not
+/// limited.
+pub(crate) fn evaluate(
+    symbols: &mut SymbolTable<'_>,
+    inputs: &[ModuleInput],
+    diagnostics: &mut Diagnostics,
+) {
     for id in symbols.values.ids() {
         let mut chain = Vec::new();
         let mut next = Next::Value(id);
@@ -43,8 +48,13 @@ enum Next {
     Number(Option<i128>),
 }
 
-/// What the value of `id` depends on.
-fn step(symbols: &Symbols<'_>, inputs: &[Input], id: ValueId, diagnostics: &mut Diagnostics) -> Next {
+/// Returns the number, or the next value that the value of `id` depends on.
+fn step(
+    symbols: &SymbolTable<'_>,
+    inputs: &[ModuleInput],
+    id: ValueId,
+    diagnostics: &mut Diagnostics,
+) -> Next {
     let source = symbols.values.source(id);
     match source.expression {
         Expression::Number(number) => Next::Number(Some(number)),
@@ -52,9 +62,9 @@ fn step(symbols: &Symbols<'_>, inputs: &[Input], id: ValueId, diagnostics: &mut 
         Expression::After(None) => Next::Number(Some(-1)),
         Expression::After(Some(previous)) => Next::Value(previous),
         Expression::Name(name, span) => match symbols.lookup(inputs, source.module, name) {
-            Some(entry) => match entry.meaning {
-                Meaning::Value(id) => Next::Value(id),
-                Meaning::Type(_) => {
+            Some(entry) => match entry.kind {
+                SymbolKind::Value(id) => Next::Value(id),
+                SymbolKind::Type(_) => {
                     diagnostics.report(not_a_value(name, span, entry.span));
                     Next::Number(None)
                 }
@@ -70,7 +80,7 @@ fn step(symbols: &Symbols<'_>, inputs: &[Input], id: ValueId, diagnostics: &mut 
     }
 }
 
-fn unwind(symbols: &mut Symbols<'_>, chain: &[ValueId], mut value: Option<i128>) {
+fn unwind(symbols: &mut SymbolTable<'_>, chain: &[ValueId], mut value: Option<i128>) {
     for id in chain.iter().rev() {
         if matches!(symbols.values.source(*id).expression, Expression::After(_)) {
             value = value.map(|value| value + 1);
@@ -79,27 +89,46 @@ fn unwind(symbols: &mut Symbols<'_>, chain: &[ValueId], mut value: Option<i128>)
     }
 }
 
-fn cycle(symbols: &Symbols<'_>, chain: &[ValueId], id: ValueId, diagnostics: &mut Diagnostics) -> Option<i128> {
+fn cycle(
+    symbols: &SymbolTable<'_>,
+    chain: &[ValueId],
+    id: ValueId,
+    diagnostics: &mut Diagnostics,
+) -> Option<i128> {
     let source = symbols.values.source(id);
     let message = format!("the value of `{}` depends on itself", source.name);
     let mut diagnostic = Diagnostic::new(Code::RecursiveConstant, source.span, message);
     let from = chain.iter().position(|at| *at == id).unwrap_or(0);
     for other in &chain[(from + 1).min(chain.len())..] {
         let other = symbols.values.source(*other);
-        diagnostic = diagnostic.note_at(other.span, format!("by way of `{}`", other.name));
+        diagnostic = diagnostic.note_at(other.span, format!("through `{}`", other.name));
     }
     diagnostics.report(diagnostic);
     None
 }
 
 pub(crate) fn not_a_value(name: &str, span: Span, defined: Span) -> Diagnostic {
-    Diagnostic::new(Code::WrongKind, span, format!("`{name}` is a type, and a constant is needed here"))
-        .note_at(defined, "defined here")
+    Diagnostic::new(
+        Code::WrongKind,
+        span,
+        format!("expected a constant, but `{name}` is a type"),
+    )
+    .note_at(defined, "defined here")
 }
 
-pub(crate) fn undefined(symbols: &Symbols<'_>, inputs: &[Input], module: usize, name: &str, span: Span) -> Diagnostic {
-    let diagnostic =
-        Diagnostic::new(Code::UndefinedConstant, span, format!("no constant is called `{name}`")).label("not defined");
+pub(crate) fn undefined(
+    symbols: &SymbolTable<'_>,
+    inputs: &[ModuleInput],
+    module: usize,
+    name: &str,
+    span: Span,
+) -> Diagnostic {
+    let diagnostic = Diagnostic::new(
+        Code::UndefinedConstant,
+        span,
+        format!("no constant is named `{name}`"),
+    )
+    .label("not defined");
     match symbols.nearest(inputs, module, false, name) {
         Some(near) => diagnostic.fix(span, near, format!("a constant `{near}` exists")),
         None => diagnostic,

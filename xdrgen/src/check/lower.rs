@@ -1,35 +1,45 @@
-//! Types and constants, from syntax to IR.
+//! Lowers types and constants from syntax to IR.
 
 use std::collections::HashMap;
 
-use crate::ast::{self, DefinitionKind, Keyword, Shape, TypeKind};
+use crate::ast::{self, Declarator, DefinitionKind, Keyword, TypeKind};
 use crate::check::Context;
 use crate::check::evaluate::{builtin, not_a_value, undefined};
-use crate::check::symbols::{Meaning, Symbols, Syntax, TypeSource, primitive};
+use crate::check::symbols::{SymbolKind, SymbolTable, TypeSource, TypeSyntax, primitive};
 use crate::check::values::ValueId;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{
-    Constant, Discriminant, Enum, Field, Layout, Member, Module, ModuleId, Origin, Primitive, Schema, Type, TypeDef,
-    TypeDefKind, TypeId, Union,
+    Constant, Discriminant, Enum, Field, Layout, Member, ModuleDef, ModuleId, Origin, Primitive,
+    Schema, Type, TypeDef, TypeDefKind, TypeId, Union,
 };
 use crate::names;
-use crate::source::{Sources, Span};
+use crate::source::{SourceMap, Span};
 
-/// All modules, without programs and overlays; layouts are computed later.
+/// Lowers all modules, without programs and overlays. Layouts are computed later.
 pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
     let mut schema = Schema::default();
     for (at, input) in context.inputs.iter().enumerate() {
-        let mut module = Module {
+        let mut module = ModuleDef {
             path: input.path.clone(),
             shapes: input.shapes,
             owned_feature: input.owned_feature.clone(),
-            ..Module::default()
+            ..ModuleDef::default()
         };
         for (text, specification) in &input.specifications {
-            let document = context.sources.document(context.sources.text(*text).document());
+            let document = context
+                .sources
+                .document(context.sources.text(*text).document());
             module.documents.push(document.title().to_owned());
-            module.licenses.extend(specification.license.clone().filter(|license| !module.licenses.contains(license)));
-            let constants = specification.definitions.iter().filter_map(|definition| constant(context, at, definition));
+            module.licenses.extend(
+                specification
+                    .license
+                    .clone()
+                    .filter(|license| !module.licenses.contains(license)),
+            );
+            let constants = specification
+                .definitions
+                .iter()
+                .filter_map(|definition| constant(context, at, definition));
             module.constants.extend(constants.collect::<Vec<_>>());
         }
         schema.modules.push(module);
@@ -37,9 +47,11 @@ pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
     for (at, source) in context.symbols.types.iter().enumerate() {
         let ty = define(context, source);
         schema.types.push(ty);
-        schema.modules[source.module].types.push(TypeId(u32::try_from(at).unwrap_or(u32::MAX)));
+        schema.modules[source.module]
+            .types
+            .push(TypeId(u32::try_from(at).unwrap_or(u32::MAX)));
     }
-    // Typedefs were collected last; the order of the documents is the order to read them in.
+    // Typedefs are collected last; restore document order.
     let types = &schema.types;
     for module in &mut schema.modules {
         module.types.sort_by_key(|id| types[id.0 as usize].span);
@@ -47,21 +59,31 @@ pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
     schema
 }
 
-fn constant(context: &mut Context<'_, '_>, module: usize, definition: &ast::Definition) -> Option<Constant> {
+fn constant(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    definition: &ast::Definition,
+) -> Option<Constant> {
     let DefinitionKind::Const { ty, value } = &definition.kind else {
         return None;
     };
-    let entry = context.symbols.lookup(context.inputs, module, &definition.name.name)?;
-    let Meaning::Value(id) = entry.meaning else { return None };
+    let entry = context
+        .symbols
+        .lookup(context.inputs, module, &definition.name.name)?;
+    let SymbolKind::Value(id) = entry.kind else {
+        return None;
+    };
     let number = context.symbols.values.get(id)?;
     let name = &definition.name.name;
     let ty = match ty {
         Some(ty) => declared_type(context, module, ty)?,
-        None => natural_type(number),
+        None => inferred_type(number),
     };
     if !ty.range().is_some_and(|range| range.contains(&number)) {
-        let message = format!("`{name}` is {number}, which its type can't hold");
-        context.diagnostics.report(Diagnostic::new(Code::OutOfRange, value.span, message));
+        let message = format!("the value {number} of `{name}` is out of the range of its type");
+        context
+            .diagnostics
+            .report(Diagnostic::new(Code::OutOfRange, value.span, message));
         return None;
     }
     let rust = names::screaming(names::strip(name, &context.inputs[module].strip));
@@ -75,28 +97,54 @@ fn constant(context: &mut Context<'_, '_>, module: usize, definition: &ast::Defi
     })
 }
 
-/// The type a constant has where none is written: the first that holds it.
-fn natural_type(value: i128) -> Primitive {
-    let order = [Primitive::U32, Primitive::I32, Primitive::U64, Primitive::I64];
-    order.into_iter().find(|ty| ty.range().is_some_and(|range| range.contains(&value))).unwrap_or(Primitive::I64)
+/// Returns the type of a constant without a written type: the first that can represent the value.
+fn inferred_type(value: i128) -> Primitive {
+    let order = [
+        Primitive::U32,
+        Primitive::I32,
+        Primitive::U64,
+        Primitive::I64,
+    ];
+    order
+        .into_iter()
+        .find(|ty| ty.range().is_some_and(|range| range.contains(&value)))
+        .unwrap_or(Primitive::I64)
 }
 
-fn declared_type(context: &mut Context<'_, '_>, module: usize, ty: &ast::TypeSpecifier) -> Option<Primitive> {
+fn declared_type(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    ty: &ast::TypeSpecifier,
+) -> Option<Primitive> {
     let found = match element(context, module, ty)? {
         Type::Primitive(primitive) if primitive.range().is_some() => Some(primitive),
-        Type::Named(id) => integer_behind(context, module, id),
+        Type::Named(id) => resolve_integer(context, module, id),
         _ => None,
     };
     if found.is_none() {
-        context.diagnostics.report(Diagnostic::new(Code::WrongKind, ty.span, "a constant's type is an integer"));
+        context.diagnostics.report(Diagnostic::new(
+            Code::WrongKind,
+            ty.span,
+            "the type of a constant must be an integer",
+        ));
     }
     found
 }
 
-/// The integer that a chain of typedefs ends in. (A chain longer than there are types is a circle, reported elsewhere.)
-fn integer_behind(context: &mut Context<'_, '_>, module: usize, mut id: TypeId) -> Option<Primitive> {
+/// Returns the integer type at the end of a chain of typedefs. The walk is bounded, so it
+/// terminates in a cycle of typedefs, which another check reports.
+fn resolve_integer(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    mut id: TypeId,
+) -> Option<Primitive> {
     for _ in 0..context.symbols.types.len() {
-        let Syntax::Typedef(ast::Declaration { ty, shape: Shape::Plain, .. }) = context.symbols.ty(id).syntax else {
+        let TypeSyntax::Typedef(ast::Declaration {
+            ty,
+            declarator: Declarator::Plain,
+            ..
+        }) = context.symbols.ty(id).syntax
+        else {
             return None;
         };
         match element(context, module, ty)? {
@@ -108,12 +156,14 @@ fn integer_behind(context: &mut Context<'_, '_>, module: usize, mut id: TypeId) 
     None
 }
 
-/// Where something is defined, for its documentation.
-pub(crate) fn origin(sources: &Sources, span: Span, name: Span) -> Origin {
+/// Returns the position of a definition, for its documentation.
+pub(crate) fn origin(sources: &SourceMap, span: Span, name: Span) -> Origin {
     let location = sources.locate(name);
     Origin {
         document: sources.document_of(span).title().to_owned(),
-        section: location.section.map(|section| (section.number.clone(), section.title.clone())),
+        section: location
+            .section
+            .map(|section| (section.number.clone(), section.title.clone())),
         page: location.page,
         line: location.line,
         xdr: sources.slice(span).to_owned(),
@@ -123,14 +173,14 @@ pub(crate) fn origin(sources: &Sources, span: Span, name: Span) -> Origin {
 fn define(context: &mut Context<'_, '_>, source: &TypeSource<'_>) -> TypeDef {
     let module = source.module;
     let kind = match source.syntax {
-        Syntax::Typedef(declared) => TypeDefKind::Alias(declaration(context, module, declared)),
-        Syntax::SwappedTypedef(declared, ty) => {
+        TypeSyntax::Typedef(declared) => TypeDefKind::Alias(declaration(context, module, declared)),
+        TypeSyntax::SwappedTypedef(declared, ty) => {
             let element = named(context, module, ty, None).unwrap_or(UNKNOWN);
-            TypeDefKind::Alias(shaped(context, module, declared, element))
+            TypeDefKind::Alias(apply_declarator(context, module, declared, element))
         }
-        Syntax::Enum(body) => TypeDefKind::Enum(enumeration(context, module, body)),
-        Syntax::Struct(body) => TypeDefKind::Struct(fields(context, module, body)),
-        Syntax::Union(body) => TypeDefKind::Union(union(context, module, body)),
+        TypeSyntax::Enum(body) => TypeDefKind::Enum(enumeration(context, module, body)),
+        TypeSyntax::Struct(body) => TypeDefKind::Struct(fields(context, module, body)),
+        TypeSyntax::Union(body) => TypeDefKind::Union(union(context, module, body)),
     };
     TypeDef {
         module: ModuleId(u32::try_from(module).unwrap_or(u32::MAX)),
@@ -143,52 +193,78 @@ fn define(context: &mut Context<'_, '_>, source: &TypeSource<'_>) -> TypeDef {
     }
 }
 
-/// Stands for a type that could not be resolved; the error was reported, so it is never emitted.
+/// A placeholder for an unresolved type. An error was reported, so it is never emitted.
 const UNKNOWN: Type = Type::Primitive(Primitive::U32);
 
-/// The type of a declaration; where it is faulty, the fault is reported and some type is returned.
-pub(crate) fn declaration(context: &mut Context<'_, '_>, module: usize, declared: &ast::Declaration) -> Type {
-    let length = |context: &mut Context<'_, '_>, value: &Option<ast::Value>| {
-        value.as_ref().and_then(|value| bound(context, module, value))
+/// Returns the type of a declaration. If it is defective, the defect is reported and a placeholder
+/// is returned.
+pub(crate) fn declaration(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    declared: &ast::Declaration,
+) -> Type {
+    let length = |context: &mut Context<'_, '_>, value: &Option<ast::ValueExpr>| {
+        value
+            .as_ref()
+            .and_then(|value| bound(context, module, value))
     };
-    match (&declared.ty.kind, &declared.shape) {
-        (TypeKind::Opaque, Shape::Fixed(value)) => Type::FixedOpaque(bound(context, module, value).unwrap_or_default()),
-        (TypeKind::Opaque, Shape::Variable(max)) => Type::Opaque(length(context, max)),
-        (TypeKind::String, Shape::Variable(max)) => Type::String(length(context, max)),
-        (TypeKind::String, Shape::Fixed(value)) => {
+    match (&declared.ty.kind, &declared.declarator) {
+        (TypeKind::Opaque, Declarator::Fixed(value)) => {
+            Type::FixedOpaque(bound(context, module, value).unwrap_or_default())
+        }
+        (TypeKind::Opaque, Declarator::Variable(max)) => Type::Opaque(length(context, max)),
+        (TypeKind::String, Declarator::Variable(max)) => Type::String(length(context, max)),
+        (TypeKind::String, Declarator::Fixed(value)) => {
             let message = "a string has a bound, not a fixed length";
-            context
-                .diagnostics
-                .report(Diagnostic::new(Code::Syntax, declared.span, message).label("write `<..>` instead of `[..]`"));
+            context.diagnostics.report(
+                Diagnostic::new(Code::Syntax, declared.span, message)
+                    .label("write `<..>` instead of `[..]`"),
+            );
             Type::String(bound(context, module, value))
         }
-        // rpcgen takes a bare `string` for an unbounded one.
+        // rpcgen reads a bare `string` as an unbounded one.
         (TypeKind::String, _) => Type::String(None),
         (TypeKind::Opaque, _) => {
             let message = "`opaque` needs a length: `opaque x[N]`, `opaque x<N>` or `opaque x<>`";
-            context.diagnostics.report(Diagnostic::new(Code::Syntax, declared.span, message));
+            context
+                .diagnostics
+                .report(Diagnostic::new(Code::Syntax, declared.span, message));
             Type::Opaque(None)
         }
         _ => {
             let element = element(context, module, &declared.ty).unwrap_or(UNKNOWN);
-            shaped(context, module, declared, element)
+            apply_declarator(context, module, declared, element)
         }
     }
 }
 
-/// So many of an element as the declaration says.
-fn shaped(context: &mut Context<'_, '_>, module: usize, declared: &ast::Declaration, element: Type) -> Type {
-    match &declared.shape {
-        Shape::Plain => element,
-        Shape::Optional => Type::Optional(Box::new(element)),
-        Shape::Fixed(value) => Type::Fixed(Box::new(element), bound(context, module, value).unwrap_or_default()),
-        Shape::Variable(None) => Type::Array(Box::new(element), None),
-        Shape::Variable(Some(value)) => Type::Array(Box::new(element), bound(context, module, value)),
+/// Applies a declarator to the type of one element.
+fn apply_declarator(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    declared: &ast::Declaration,
+    element: Type,
+) -> Type {
+    match &declared.declarator {
+        Declarator::Plain => element,
+        Declarator::Optional => Type::Optional(Box::new(element)),
+        Declarator::Fixed(value) => Type::Fixed(
+            Box::new(element),
+            bound(context, module, value).unwrap_or_default(),
+        ),
+        Declarator::Variable(None) => Type::Array(Box::new(element), None),
+        Declarator::Variable(Some(value)) => {
+            Type::Array(Box::new(element), bound(context, module, value))
+        }
     }
 }
 
-/// The type of one element; `None` where it could not be resolved, which was reported.
-pub(crate) fn element(context: &mut Context<'_, '_>, module: usize, ty: &ast::TypeSpecifier) -> Option<Type> {
+/// Returns the type of one element. Returns `None` if it cannot be resolved, which is reported.
+pub(crate) fn element(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    ty: &ast::TypeSpecifier,
+) -> Option<Type> {
     match &ty.kind {
         TypeKind::Named { name, keyword } => named(context, module, name, *keyword),
         TypeKind::Opaque => Some(Type::Opaque(None)),
@@ -200,22 +276,30 @@ pub(crate) fn element(context: &mut Context<'_, '_>, module: usize, ty: &ast::Ty
     }
 }
 
-fn named(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident, keyword: Option<Keyword>) -> Option<Type> {
+fn named(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    name: &ast::Ident,
+    keyword: Option<Keyword>,
+) -> Option<Type> {
     let entry = context.symbols.lookup(context.inputs, module, &name.name);
-    match entry.map(|entry| (entry.meaning, entry.span)) {
-        Some((Meaning::Type(id), span)) => {
-            if let Some((is, isnt)) = keyword.and_then(|keyword| mismatch(context.symbols, id, keyword)) {
+    match entry.map(|entry| (entry.kind, entry.span)) {
+        Some((SymbolKind::Type(id), span)) => {
+            if let Some((is, isnt)) =
+                keyword.and_then(|keyword| mismatch(context.symbols, id, keyword))
+            {
                 let message = format!("`{}` is {is}, not {isnt}", name.name);
                 let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message)
-                    .label("RFC 4506 has the name alone")
+                    .label("RFC 4506 has only the name")
                     .note_at(span, "defined here");
                 context.diagnostics.report(diagnostic);
             }
             Some(Type::Named(id))
         }
-        Some((Meaning::Value(_), span)) => {
+        Some((SymbolKind::Value(_), span)) => {
             let message = format!("`{}` is not a type", name.name);
-            let diagnostic = Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
+            let diagnostic =
+                Diagnostic::new(Code::WrongKind, name.span, message).note_at(span, "defined here");
             context.diagnostics.report(diagnostic);
             None
         }
@@ -225,26 +309,42 @@ fn named(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident, keywor
 
 fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident) -> Option<Type> {
     if let Some(primitive) = context.inputs[module].prelude(&name.name) {
-        let message = format!("`{}` is declared by no document; the prelude supplies it", name.name);
-        context.diagnostics.report(Diagnostic::new(Code::PreludeType, name.span, message));
+        let message = format!(
+            "no document declares `{}`; the prelude supplies it",
+            name.name
+        );
+        context
+            .diagnostics
+            .report(Diagnostic::new(Code::PreludeType, name.span, message));
         return Some(Type::Primitive(primitive));
     }
-    let mut diagnostic = Diagnostic::new(Code::UndefinedType, name.span, format!("no type is called `{}`", name.name))
-        .label("not defined");
-    if let Some(near) = context.symbols.nearest(context.inputs, module, true, &name.name) {
+    let mut diagnostic = Diagnostic::new(
+        Code::UndefinedType,
+        name.span,
+        format!("no type is named `{}`", name.name),
+    )
+    .label("not defined");
+    if let Some(near) = context
+        .symbols
+        .nearest(context.inputs, module, true, &name.name)
+    {
         diagnostic = diagnostic.fix(name.span, near, format!("a type `{near}` exists"));
     }
     context.diagnostics.report(diagnostic);
     None
 }
 
-/// What a type is, and what the keyword before its name says, where these differ.
-fn mismatch(symbols: &Symbols<'_>, id: TypeId, keyword: Keyword) -> Option<(&'static str, &'static str)> {
+/// Returns the kind of a type and the kind of the keyword before its name, if they differ.
+fn mismatch(
+    symbols: &SymbolTable<'_>,
+    id: TypeId,
+    keyword: Keyword,
+) -> Option<(&'static str, &'static str)> {
     let is = match symbols.ty(id).syntax {
-        Syntax::Enum(_) => "an enum",
-        Syntax::Struct(_) => "a struct",
-        Syntax::Union(_) => "a union",
-        Syntax::Typedef(_) | Syntax::SwappedTypedef(..) => return None,
+        TypeSyntax::Enum(_) => "an enum",
+        TypeSyntax::Struct(_) => "a struct",
+        TypeSyntax::Union(_) => "a union",
+        TypeSyntax::Typedef(_) | TypeSyntax::SwappedTypedef(..) => return None,
     };
     let says = match keyword {
         Keyword::Enum => "an enum",
@@ -254,37 +354,48 @@ fn mismatch(symbols: &Symbols<'_>, id: TypeId, keyword: Keyword) -> Option<(&'st
     (is != says).then_some((is, says))
 }
 
-/// What a number or a name comes to; `None` where that was reported.
-pub(crate) fn value(context: &mut Context<'_, '_>, module: usize, value: &ast::Value) -> Option<i128> {
+/// Evaluates a number or a name. Returns `None` on an error, which is reported.
+pub(crate) fn value(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    value: &ast::ValueExpr,
+) -> Option<i128> {
     match &value.kind {
-        ast::ValueKind::Number(number) => Some(*number),
-        ast::ValueKind::Name(name) => match value_named(context, module, name, value.span) {
-            Some(Named::Value(id)) => context.symbols.values.get(id),
-            Some(Named::Builtin(value)) => Some(value),
+        ast::ValueExprKind::Number(number) => Some(*number),
+        ast::ValueExprKind::Name(name) => match resolve_name(context, module, name, value.span) {
+            Some(ResolvedName::Value(id)) => context.symbols.values.get(id),
+            Some(ResolvedName::Builtin(value)) => Some(value),
             None => None,
         },
     }
 }
 
-/// What a name in the place of a value stands for.
-pub(crate) enum Named {
-    /// A constant or a member.
+/// A name in the place of a value, resolved.
+pub(crate) enum ResolvedName {
+    /// A constant or an enum member.
     Value(ValueId),
     /// `TRUE` or `FALSE`.
     Builtin(i128),
 }
 
-pub(crate) fn value_named(context: &mut Context<'_, '_>, module: usize, name: &str, span: Span) -> Option<Named> {
+pub(crate) fn resolve_name(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    name: &str,
+    span: Span,
+) -> Option<ResolvedName> {
     match context.symbols.lookup(context.inputs, module, name) {
-        Some(entry) => match entry.meaning {
-            Meaning::Value(id) => Some(Named::Value(id)),
-            Meaning::Type(_) => {
-                context.diagnostics.report(not_a_value(name, span, entry.span));
+        Some(entry) => match entry.kind {
+            SymbolKind::Value(id) => Some(ResolvedName::Value(id)),
+            SymbolKind::Type(_) => {
+                context
+                    .diagnostics
+                    .report(not_a_value(name, span, entry.span));
                 None
             }
         },
         None => {
-            let found = builtin(name).map(Named::Builtin);
+            let found = builtin(name).map(ResolvedName::Builtin);
             if found.is_none() {
                 let diagnostic = undefined(context.symbols, context.inputs, module, name, span);
                 context.diagnostics.report(diagnostic);
@@ -294,59 +405,96 @@ pub(crate) fn value_named(context: &mut Context<'_, '_>, module: usize, name: &s
     }
 }
 
-/// A length: from 0 to 2^32 - 1 (RFC 4506, sections 4.9 to 4.13).
-fn bound(context: &mut Context<'_, '_>, module: usize, length: &ast::Value) -> Option<u32> {
+/// Evaluates a length, from 0 to 2^32 - 1 (RFC 4506, sections 4.9 to 4.13).
+fn bound(context: &mut Context<'_, '_>, module: usize, length: &ast::ValueExpr) -> Option<u32> {
     let number = value(context, module, length)?;
     let bound = u32::try_from(number).ok();
     if bound.is_none() {
-        let what = if number < 0 { "can't be negative" } else { "has at most 32 bits" };
-        let message = format!("a length {what}, and this is {number}");
-        context.diagnostics.report(Diagnostic::new(Code::InvalidBound, length.span, message));
+        let what = if number < 0 {
+            "can't be negative"
+        } else {
+            "must fit in 32 bits"
+        };
+        let message = format!("a length {what}, but this is {number}");
+        context
+            .diagnostics
+            .report(Diagnostic::new(Code::InvalidBound, length.span, message));
     }
     bound
 }
 
 fn enumeration(context: &mut Context<'_, '_>, module: usize, body: &ast::EnumBody) -> Enum {
-    let shared: Vec<&str> = body.members.iter().map(|member| member.name.name.as_str()).collect();
+    let shared: Vec<&str> = body
+        .members
+        .iter()
+        .map(|member| member.name.name.as_str())
+        .collect();
     let mut prefixes = vec![names::common_prefix(&shared).to_owned()];
     prefixes.retain(|prefix| !prefix.is_empty());
     prefixes.extend(context.inputs[module].strip.iter().cloned());
     let mut found = Enum::default();
     let mut first_of: HashMap<i32, usize> = HashMap::new();
     for member in &body.members {
-        let Some(number) = member_value(context, module, member) else { continue };
+        let Some(number) = member_value(context, module, member) else {
+            continue;
+        };
         let name = &member.name.name;
         let rust = names::type_name(name, &prefixes);
         match first_of.get(&number).copied() {
             Some(first) => {
-                let message = format!("`{name}` has the value of `{}`", found.members[first].name);
-                let diagnostic = Diagnostic::new(Code::DuplicateEnumValue, member.name.span, message)
-                    .note_at(found.members[first].span, "first here");
+                let message = format!(
+                    "`{name}` has the same value as `{}`",
+                    found.members[first].name
+                );
+                let diagnostic =
+                    Diagnostic::new(Code::DuplicateEnumValue, member.name.span, message)
+                        .note_at(found.members[first].span, "first here");
                 context.diagnostics.report(diagnostic);
                 found.aliases.push((name.clone(), rust, first));
             }
             None => {
                 first_of.insert(number, found.members.len());
-                found.members.push(Member { name: name.clone(), rust, span: member.name.span, value: number });
+                found.members.push(Member {
+                    name: name.clone(),
+                    rust,
+                    span: member.name.span,
+                    value: number,
+                });
             }
         }
     }
     found
 }
 
-fn member_value(context: &mut Context<'_, '_>, module: usize, member: &ast::Member) -> Option<i32> {
-    let entry = context.symbols.lookup(context.inputs, module, &member.name.name)?;
-    let Meaning::Value(id) = entry.meaning else { return None };
-    // Of two members with one name, reported as such, the second has no value of its own.
+fn member_value(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    member: &ast::EnumMember,
+) -> Option<i32> {
+    let entry = context
+        .symbols
+        .lookup(context.inputs, module, &member.name.name)?;
+    let SymbolKind::Value(id) = entry.kind else {
+        return None;
+    };
+    // If two members have one name, which is reported, the second has no value of its own.
     if context.symbols.values.source(id).span != member.name.span {
         return None;
     }
     let number = context.symbols.values.get(id)?;
     let fits = i32::try_from(number).ok();
     if fits.is_none() {
-        let span = member.value.as_ref().map_or(member.name.span, |value| value.span);
-        let message = format!("`{}` is {number}, and an enum's values have 32 bits with a sign", member.name.name);
-        context.diagnostics.report(Diagnostic::new(Code::OutOfRange, span, message));
+        let span = member
+            .value
+            .as_ref()
+            .map_or(member.name.span, |value| value.span);
+        let message = format!(
+            "the value {number} of `{}` does not fit in a signed 32-bit integer",
+            member.name.name
+        );
+        context
+            .diagnostics
+            .report(Diagnostic::new(Code::OutOfRange, span, message));
     }
     fits
 }
@@ -357,22 +505,30 @@ fn fields(context: &mut Context<'_, '_>, module: usize, body: &ast::StructBody) 
     for field in &body.fields {
         let name = &field.name.name;
         if let Some(first) = seen.get(name.as_str()) {
-            let diagnostic =
-                Diagnostic::new(Code::DuplicateField, field.name.span, format!("two fields are called `{name}`"))
-                    .label("again here")
-                    .note_at(*first, "first here");
+            let diagnostic = Diagnostic::new(
+                Code::DuplicateField,
+                field.name.span,
+                format!("two fields are named `{name}`"),
+            )
+            .label("again here")
+            .note_at(*first, "first here");
             context.diagnostics.report(diagnostic);
         } else {
             seen.insert(name, field.name.span);
         }
         let ty = declaration(context, module, field);
         let rust = names::field_name(name, &context.inputs[module].strip);
-        found.push(Field { name: name.clone(), rust, span: field.name.span, ty });
+        found.push(Field {
+            name: name.clone(),
+            rust,
+            span: field.name.span,
+            ty,
+        });
     }
     found
 }
 
-/// The outside of a union; `unions` fills in the arms once all types are known.
+/// Lowers a union without its arms; `unions` adds the arms once all types are known.
 fn union(context: &mut Context<'_, '_>, module: usize, body: &ast::UnionBody) -> Union {
     let name = &body.discriminant.name.name;
     Union {

@@ -1,98 +1,136 @@
-//! From syntax to [`Schema`]: names, constants, types, unions, programs, circles, overlays.
+//! Checks syntax and lowers it to a [`Schema`]: names, constants, types, unions, programs, cycles,
+//! overlays.
 //!
-//! Each check reports what it finds and goes on, so that one run shows every defect.
+//! Each check reports what it finds and continues, so that one run shows every defect.
 
 mod clashes;
 pub(crate) mod consistency;
+mod entries;
 mod evaluate;
 mod graph;
+mod items;
 mod lists;
 mod lower;
 mod overlays;
 mod programs;
 pub(crate) mod prose;
+mod reply_items;
 mod sizes;
 pub(crate) mod spelling;
+mod stubs;
 mod symbols;
 mod unions;
 mod values;
 
 use crate::ast::Specification;
 use crate::diagnostic::Diagnostics;
-use crate::ir::{Primitive, Schema, Shapes};
+use crate::ir::{Primitive, Schema, Shapes, Stubs};
 use crate::prelude::Prelude;
-use crate::source::{Sources, Span, TextId};
+use crate::source::{SourceMap, Span, TextId};
 
-/// A module to be, with the syntax of its documents.
+/// A module to lower, with the syntax of its documents.
 #[derive(Debug)]
-pub(crate) struct Input {
-    /// Its path, as `["v2", "rtr"]`.
+pub(crate) struct ModuleInput {
+    /// The path, such as `["v2", "rtr"]`.
     pub(crate) path: Vec<String>,
-    /// The modules whose names it sees, all of them before it.
+    /// The indexes of the modules whose names are visible. All precede this one.
     pub(crate) uses: Vec<usize>,
-    /// Which forms are emitted.
+    /// The shapes to emit.
     pub(crate) shapes: Shapes,
-    /// The cargo feature that the owned forms need.
+    /// The cargo feature that enables the owned shapes.
     pub(crate) owned_feature: Option<String>,
-    /// The prefixes that Rust names go without.
+    /// The prefixes to strip from Rust names.
     pub(crate) strip: Vec<String>,
-    /// The types that need no declaration.
+    /// The preludes.
     pub(crate) prelude: Vec<Prelude>,
-    /// Its documents' XDR.
+    /// The definitions of each document.
     pub(crate) specifications: Vec<(TextId, Specification)>,
-    /// The typed contents of its opaque fields.
+    /// The overlays.
     pub(crate) overlays: Vec<OverlayInput>,
+    /// The fields and arms that are items.
+    pub(crate) ddp: Vec<Entry>,
+    /// The stubs to emit for each version of a program.
+    pub(crate) stubs: Stubs,
+    /// The span of `stubs` in the manifest.
+    pub(crate) stubs_span: Option<Span>,
+    /// The procedures that may be executed twice without harm.
+    pub(crate) idempotent: Vec<Entry>,
+    /// The items of results that are as long as an argument says: each with the argument.
+    pub(crate) reply_items: Vec<(Entry, Entry)>,
 }
 
-impl Input {
-    /// What a name stands for that no document declares.
+/// An entry of the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// The key in the manifest.
+    pub(crate) key: &'static str,
+    /// The text, such as `struct.field`.
+    pub(crate) text: String,
+    /// The span of the text in the manifest.
+    pub(crate) span: Option<Span>,
+}
+
+impl ModuleInput {
+    /// Returns the primitive type that the preludes supply for a name.
     pub(crate) fn prelude(&self, name: &str) -> Option<Primitive> {
         self.prelude.iter().find_map(|prelude| prelude.get(name))
     }
 }
 
-/// An overlay as it was asked for.
+/// An overlay as configured.
 #[derive(Debug)]
 pub(crate) struct OverlayInput {
-    /// Where, in the manifest.
+    /// The span of the overlay in the manifest.
     pub(crate) span: Option<Span>,
     /// The enum's name in Rust.
     pub(crate) name: String,
-    /// The struct with both fields.
+    /// The struct that contains both fields.
     pub(crate) carrier: String,
-    /// The field with the code.
+    /// The code field.
     pub(crate) code: String,
     /// The opaque field.
     pub(crate) data: String,
-    /// Whether no octets stand for the default value.
+    /// Whether zero bytes stand for the default value.
     pub(crate) empty_is_default: bool,
-    /// Each code's constant and its content's type.
+    /// The name of each code's constant and its content's type.
     pub(crate) cases: Vec<(String, String)>,
-    /// The prefixes that the variants' names go without.
+    /// The prefixes to strip from variant names.
     pub(crate) strip: Vec<String>,
 }
 
-/// What all checks share.
+/// The state that all checks share.
 pub(crate) struct Context<'a, 'c> {
-    pub(crate) sources: &'c Sources,
-    pub(crate) inputs: &'a [Input],
-    pub(crate) symbols: &'c symbols::Symbols<'a>,
+    pub(crate) sources: &'c SourceMap,
+    pub(crate) inputs: &'a [ModuleInput],
+    pub(crate) symbols: &'c symbols::SymbolTable<'a>,
     pub(crate) diagnostics: &'c mut Diagnostics,
 }
 
 /// Checks all modules and lowers them. The schema is complete only if no error was reported.
-pub(crate) fn analyze(sources: &Sources, inputs: &[Input], diagnostics: &mut Diagnostics) -> Schema {
-    let mut symbols = symbols::Symbols::collect(sources, inputs, diagnostics);
+pub(crate) fn analyze(
+    sources: &SourceMap,
+    inputs: &[ModuleInput],
+    diagnostics: &mut Diagnostics,
+) -> Schema {
+    let mut symbols = symbols::SymbolTable::collect(sources, inputs, diagnostics);
     evaluate::evaluate(&mut symbols, inputs, diagnostics);
-    let mut context = Context { sources, inputs, symbols: &symbols, diagnostics };
+    let mut context = Context {
+        sources,
+        inputs,
+        symbols: &symbols,
+        diagnostics,
+    };
     let mut schema = lower::lower(&mut context);
     unions::lower(&mut context, &mut schema);
     programs::lower(&mut context, &mut schema);
-    // Everything below follows references between types, and would go round in circles through a faulty one.
-    if graph::check_circles(&mut context, &schema) {
+    // The steps below follow references between types. They do not terminate on a cycle without an
+    // indirection.
+    if graph::check_cycles(&mut context, &schema) {
+        items::lower(&mut context, &mut schema);
         lists::find(&mut schema);
         sizes::compute(&mut schema, context.diagnostics);
         overlays::lower(&mut context, &mut schema);
+        stubs::lower(&mut context, &mut schema);
         clashes::check(&schema, context.diagnostics);
     }
     schema

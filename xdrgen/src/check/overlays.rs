@@ -1,9 +1,9 @@
-//! Typed contents of opaque fields: which code means which type, and that no code means two.
+//! Checks and lowers overlays: resolves their names, and rejects codes that select two types.
 
-use crate::check::symbols::Meaning;
+use crate::check::symbols::SymbolKind;
 use crate::check::{Context, OverlayInput};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ir::{Field, Overlay, OverlayCase, Primitive, Schema, Type, TypeDefKind, TypeId};
+use crate::ir::{Field, OverlayCase, OverlayDef, Primitive, Schema, Type, TypeDefKind, TypeId};
 use crate::names;
 
 /// Lowers the overlays of all modules.
@@ -17,26 +17,61 @@ pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     }
 }
 
-fn overlay(context: &mut Context<'_, '_>, schema: &Schema, module: usize, input: &OverlayInput) -> Option<Overlay> {
+fn overlay(
+    context: &mut Context<'_, '_>,
+    schema: &Schema,
+    module: usize,
+    input: &OverlayInput,
+) -> Option<OverlayDef> {
     let carrier = ty(context, module, input, &input.carrier)?;
     let TypeDefKind::Struct(fields) = &schema.ty(carrier).kind else {
-        return invalid(context, input, format!("`{}` is not a struct", input.carrier));
+        return invalid(
+            context,
+            input,
+            format!("`{}` is not a struct", input.carrier),
+        );
     };
     if syn::parse_str::<syn::Ident>(&input.name).is_err() {
-        return invalid(context, input, "its name is no name for a type in Rust".to_owned());
+        return invalid(
+            context,
+            input,
+            "its name is not a valid Rust type name".to_owned(),
+        );
     }
     if input.cases.is_empty() {
-        return invalid(context, input, "it has no case".to_owned());
+        return invalid(context, input, "it has no cases".to_owned());
     }
-    let (code, data) = (field(context, input, fields, &input.code), field(context, input, fields, &input.data));
+    let (code, data) = (
+        field(context, input, fields, &input.code),
+        field(context, input, fields, &input.data),
+    );
     let (code, data) = (code?, data?);
-    if !matches!(schema.resolve(&fields[code].ty), Type::Primitive(Primitive::U32)) {
-        return invalid(context, input, format!("the field `{}` is not an `unsigned int`", input.code));
+    if !matches!(
+        schema.resolve(&fields[code].ty),
+        Type::Primitive(Primitive::U32)
+    ) {
+        return invalid(
+            context,
+            input,
+            format!("the field `{}` is not an `unsigned int`", input.code),
+        );
+    }
+    if fields[data].ty.item_max().is_some() {
+        let what = format!("the field `{}` is an item, by `ddp`", input.data);
+        return invalid(context, input, what);
     }
     if !matches!(schema.resolve(&fields[data].ty), Type::Opaque(_)) {
-        return invalid(context, input, format!("the field `{}` is not an `opaque<>`", input.data));
+        return invalid(
+            context,
+            input,
+            format!("the field `{}` is not an `opaque<>`", input.data),
+        );
     }
-    let constants: Vec<&str> = input.cases.iter().map(|(constant, _)| constant.as_str()).collect();
+    let constants: Vec<&str> = input
+        .cases
+        .iter()
+        .map(|(constant, _)| constant.as_str())
+        .collect();
     let mut prefixes = vec![names::common_prefix(&constants).to_owned()];
     prefixes.retain(|prefix| !prefix.is_empty());
     prefixes.splice(0..0, input.strip.iter().cloned());
@@ -47,7 +82,7 @@ fn overlay(context: &mut Context<'_, '_>, schema: &Schema, module: usize, input:
             cases.push(case);
         }
     }
-    Some(Overlay {
+    Some(OverlayDef {
         rust: input.name.clone(),
         span: input.span,
         carrier,
@@ -60,23 +95,44 @@ fn overlay(context: &mut Context<'_, '_>, schema: &Schema, module: usize, input:
 
 fn invalid<T>(context: &mut Context<'_, '_>, input: &OverlayInput, what: String) -> Option<T> {
     let message = format!("the overlay `{}`: {what}", input.name);
-    let diagnostic = Diagnostic { span: input.span, ..Diagnostic::nowhere(Code::OverlayInvalid, message) };
+    let diagnostic = Diagnostic {
+        span: input.span,
+        ..Diagnostic::without_span(Code::OverlayInvalid, message)
+    };
     context.diagnostics.report(diagnostic);
     None
 }
 
-fn ty(context: &mut Context<'_, '_>, module: usize, input: &OverlayInput, name: &str) -> Option<TypeId> {
-    match context.symbols.lookup(context.inputs, module, name).map(|entry| entry.meaning) {
-        Some(Meaning::Type(id)) => Some(id),
+fn ty(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    input: &OverlayInput,
+    name: &str,
+) -> Option<TypeId> {
+    match context
+        .symbols
+        .lookup(context.inputs, module, name)
+        .map(|entry| entry.kind)
+    {
+        Some(SymbolKind::Type(id)) => Some(id),
         Some(_) => invalid(context, input, format!("`{name}` is not a type")),
-        None => invalid(context, input, format!("no type is called `{name}`")),
+        None => invalid(context, input, format!("no type is named `{name}`")),
     }
 }
 
-fn field(context: &mut Context<'_, '_>, input: &OverlayInput, fields: &[Field], name: &str) -> Option<usize> {
+fn field(
+    context: &mut Context<'_, '_>,
+    input: &OverlayInput,
+    fields: &[Field],
+    name: &str,
+) -> Option<usize> {
     match fields.iter().position(|field| field.name == name) {
         Some(at) => Some(at),
-        None => invalid(context, input, format!("`{}` has no field `{name}`", input.carrier)),
+        None => invalid(
+            context,
+            input,
+            format!("`{}` has no field `{name}`", input.carrier),
+        ),
     }
 }
 
@@ -89,32 +145,59 @@ fn case(
     prefixes: &[String],
 ) -> Option<OverlayCase> {
     let entry = context.symbols.lookup(context.inputs, module, constant);
-    let Some(Meaning::Value(value)) = entry.map(|entry| entry.meaning) else {
-        return invalid(context, input, format!("no constant is called `{constant}`"));
+    let Some(SymbolKind::Value(value)) = entry.map(|entry| entry.kind) else {
+        return invalid(context, input, format!("no constant is named `{constant}`"));
     };
     let number = context.symbols.values.get(value)?;
     let Ok(code) = u32::try_from(number) else {
-        return invalid(context, input, format!("the code `{constant}` is {number}, which is not within 32 bits"));
+        return invalid(
+            context,
+            input,
+            format!("the code `{constant}` is {number}, which does not fit in 32 bits"),
+        );
     };
     let ty = match context.inputs[module].prelude(content) {
         Some(primitive) => Type::Primitive(primitive),
         None => Type::Named(ty(context, module, input, content)?),
     };
-    Some(OverlayCase { constant: constant.to_owned(), rust: names::type_name(constant, prefixes), code, ty })
+    Some(OverlayCase {
+        constant: constant.to_owned(),
+        rust: names::type_name(constant, prefixes),
+        code,
+        ty,
+    })
 }
 
-/// Whether a case has the code of one before it, which is reported at the constant.
-fn collides(context: &mut Context<'_, '_>, module: usize, before: &[OverlayCase], case: &OverlayCase) -> bool {
+/// Returns true if a previous case has the same code, and reports it at the constant.
+fn collides(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    before: &[OverlayCase],
+    case: &OverlayCase,
+) -> bool {
     let Some(other) = before.iter().find(|other| other.code == case.code) else {
         return false;
     };
-    let place = |name: &str| context.symbols.lookup(context.inputs, module, name).map(|entry| entry.span);
-    let message = format!("`{}` and `{}` are both {}", other.constant, case.constant, case.code);
+    let place = |name: &str| {
+        context
+            .symbols
+            .lookup(context.inputs, module, name)
+            .map(|entry| entry.span)
+    };
+    let message = format!(
+        "`{}` and `{}` are both {}",
+        other.constant, case.constant, case.code
+    );
     let (first, second) = (place(&other.constant), place(&case.constant));
-    let mut diagnostic = Diagnostic { span: second, ..Diagnostic::nowhere(Code::OverlayCollision, message) };
+    let mut diagnostic = Diagnostic {
+        span: second,
+        ..Diagnostic::without_span(Code::OverlayCollision, message)
+    };
     if let Some(first) = first {
         diagnostic = diagnostic.note_at(first, "the first is here");
     }
-    context.diagnostics.report(diagnostic.label("one code for two contents"));
+    context
+        .diagnostics
+        .report(diagnostic.label("the same code as another case"));
     true
 }

@@ -1,4 +1,4 @@
-//! Programs, versions and procedures (RFC 5531, section 12).
+//! Lowers programs, versions and procedures (RFC 5531, section 12).
 
 use std::collections::HashMap;
 
@@ -14,7 +14,11 @@ use crate::source::Span;
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     let mut programs = Unique::new("program");
     for (module, input) in context.inputs.iter().enumerate() {
-        for definition in input.specifications.iter().flat_map(|(_, specification)| &specification.definitions) {
+        for definition in input
+            .specifications
+            .iter()
+            .flat_map(|(_, specification)| &specification.definitions)
+        {
             if let DefinitionKind::Program(body) = &definition.kind {
                 let lowered = program(context, module, definition, body, &mut programs);
                 schema.modules[module].programs.push(lowered);
@@ -23,7 +27,7 @@ pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     }
 }
 
-/// Numbers and names that may be given once.
+/// Numbers and names that must be unique.
 struct Unique {
     what: &'static str,
     numbers: HashMap<u32, Span>,
@@ -32,20 +36,37 @@ struct Unique {
 
 impl Unique {
     fn new(what: &'static str) -> Self {
-        Self { what, numbers: HashMap::new(), names: HashMap::new() }
+        Self {
+            what,
+            numbers: HashMap::new(),
+            names: HashMap::new(),
+        }
     }
 
-    /// The number a value comes to; zero where it is faulty, which is reported.
-    fn number(&mut self, context: &mut Context<'_, '_>, module: usize, written: &ast::Value) -> u32 {
-        let Some(number) = value(context, module, written) else { return 0 };
+    /// Evaluates a number. Returns zero on an error, which is reported.
+    fn number(
+        &mut self,
+        context: &mut Context<'_, '_>,
+        module: usize,
+        written: &ast::ValueExpr,
+    ) -> u32 {
+        let Some(number) = value(context, module, written) else {
+            return 0;
+        };
         let Ok(number) = u32::try_from(number) else {
-            let what = if number < 0 { "negative" } else { "over 32 bits" };
-            let message = format!("the {} number {number} is {what}", self.what);
-            context.diagnostics.report(Diagnostic::new(Code::InvalidNumber, written.span, message));
+            let what = if number < 0 {
+                "is negative"
+            } else {
+                "does not fit in 32 bits"
+            };
+            let message = format!("the {} number {number} {what}", self.what);
+            context
+                .diagnostics
+                .report(Diagnostic::new(Code::InvalidNumber, written.span, message));
             return 0;
         };
         if let Some(first) = self.numbers.get(&number) {
-            let message = format!("two {}s have the number {number}", self.what);
+            let message = format!("two {}s have the same number {number}", self.what);
             let diagnostic = Diagnostic::new(Code::DuplicateNumber, written.span, message)
                 .label("again here")
                 .note_at(*first, "first here");
@@ -56,10 +77,10 @@ impl Unique {
         number
     }
 
-    /// Reports a name given before.
+    /// Reports a name that occurred before.
     fn name(&mut self, context: &mut Context<'_, '_>, name: &ast::Ident) {
         if let Some(first) = self.names.get(&name.name) {
-            let message = format!("two {}s are called `{}`", self.what, name.name);
+            let message = format!("two {}s are named `{}`", self.what, name.name);
             let diagnostic = Diagnostic::new(Code::DuplicateDefinition, name.span, message)
                 .label("again here")
                 .note_at(*first, "first here");
@@ -74,12 +95,16 @@ fn program(
     context: &mut Context<'_, '_>,
     module: usize,
     definition: &ast::Definition,
-    body: &ast::Program,
+    body: &ast::ProgramBody,
     programs: &mut Unique,
 ) -> Program {
     let number = programs.number(context, module, &body.number);
     let mut unique = Unique::new("version");
-    let versions = body.versions.iter().map(|body| version(context, module, body, &mut unique)).collect();
+    let versions = body
+        .versions
+        .iter()
+        .map(|body| version(context, module, body, &mut unique))
+        .collect();
     Program {
         name: definition.name.name.clone(),
         rust: names::module_name(&definition.name.name),
@@ -89,43 +114,77 @@ fn program(
     }
 }
 
-fn version(context: &mut Context<'_, '_>, module: usize, body: &ast::Version, versions: &mut Unique) -> Version {
+fn version(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    body: &ast::ProgramVersion,
+    versions: &mut Unique,
+) -> Version {
     versions.name(context, &body.name);
     let number = versions.number(context, module, &body.number);
-    let written: Vec<&str> = body.procedures.iter().map(|procedure| procedure.name.name.as_str()).collect();
+    let written: Vec<&str> = body
+        .procedures
+        .iter()
+        .map(|procedure| procedure.name.name.as_str())
+        .collect();
     let prefix = names::common_prefix(&written).to_owned();
-    let prefixes = if prefix.is_empty() { Vec::new() } else { vec![prefix] };
+    let prefixes = if prefix.is_empty() {
+        Vec::new()
+    } else {
+        vec![prefix]
+    };
     let mut unique = Unique::new("procedure");
-    let procedures =
-        body.procedures.iter().map(|body| procedure(context, module, body, &prefixes, &mut unique)).collect();
-    Version { name: body.name.name.clone(), rust: names::module_name(&body.name.name), number, procedures }
+    let procedures = body
+        .procedures
+        .iter()
+        .map(|body| procedure(context, module, body, &prefixes, &mut unique))
+        .collect();
+    Version {
+        name: body.name.name.clone(),
+        rust: names::module_name(&body.name.name),
+        number,
+        procedures,
+    }
 }
 
 fn procedure(
     context: &mut Context<'_, '_>,
     module: usize,
-    body: &ast::Procedure,
+    body: &ast::ProgramProcedure,
     prefixes: &[String],
     procedures: &mut Unique,
 ) -> Procedure {
     procedures.name(context, &body.name);
     let number = procedures.number(context, module, &body.number);
-    let arguments: Vec<Type> = body.arguments.iter().filter_map(|ty| element(context, module, ty)).collect();
-    if arguments.len() > MOST_ARGUMENTS {
-        let message = format!("a procedure with more than {MOST_ARGUMENTS} arguments; put them into a struct");
-        context.diagnostics.report(Diagnostic::new(Code::OutOfRange, body.span, message));
+    let arguments: Vec<Type> = body
+        .arguments
+        .iter()
+        .filter_map(|ty| element(context, module, ty))
+        .collect();
+    if arguments.len() > MAX_ARGUMENTS {
+        let message =
+            format!("a procedure with more than {MAX_ARGUMENTS} arguments; put them into a struct");
+        context
+            .diagnostics
+            .report(Diagnostic::new(Code::OutOfRange, body.span, message));
     }
-    let reply = body.reply.as_ref().and_then(|ty| element(context, module, ty));
+    let reply = body
+        .reply
+        .as_ref()
+        .and_then(|ty| element(context, module, ty));
     Procedure {
         name: body.name.name.clone(),
         rust: names::type_name(&body.name.name, prefixes),
+        method: names::field_name(&body.name.name, prefixes),
         span: body.name.span,
         number,
         arguments,
         reply,
+        idempotent: false,
+        reply_items: Vec::new(),
         origin: origin(context.sources, body.span, body.name.span),
     }
 }
 
-/// The longest tuple that the runtime encodes.
-const MOST_ARGUMENTS: usize = 8;
+/// The number of elements of the largest tuple that the runtime encodes.
+const MAX_ARGUMENTS: usize = 8;

@@ -1,54 +1,86 @@
-//! Computes the layout of every type, each after those it contains.
+//! Computes the layout of every type, each after those that it contains.
 
 use crate::check::graph;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ir::{Layout, Schema};
 
-/// The most octets of memory that a type may take by itself: it is passed by value.
-const LARGEST_BY_VALUE: u64 = 1 << 20;
+/// The maximum size in memory, in bytes, of a type: values are passed by value.
+const MAX_SIZE: u64 = 1 << 20;
 
-/// The same for one that contains itself: as many of them lie on the stack at once as levels are open in a decode, 64 by
-/// default, each with a copy or two, and a thread has two million octets.
-const LARGEST_RECURSIVE: u64 = 1 << 12;
+/// The maximum size in memory, in bytes, of a type that contains itself. While a value is decoded,
+/// the stack holds one or two copies for each level of depth (64 by default), and a thread's stack
+/// has 2 MiB.
+const MAX_RECURSIVE_SIZE: u64 = 1 << 12;
 
-/// Fills in all layouts, and reports types too large to be passed by value.
+/// Computes all layouts, and reports types that are too large to be passed by value.
 pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
     let mut rank = vec![0; schema.types.len()];
-    // Without the circles that indirections make, containment is an order.
-    for (place, group) in graph::components(&graph::edges(schema, |indirect| !indirect)).iter().enumerate() {
+    // Without the cycles that indirections make, containment is a partial order.
+    for (place, group) in graph::components(&graph::edges(schema, |indirect| !indirect))
+        .iter()
+        .enumerate()
+    {
         group.iter().for_each(|at| rank[*at] = place);
     }
     for mut group in graph::components(&graph::edges(schema, |_| true)) {
         group.sort_by_key(|at| rank[*at]);
         if schema.types[group[0]].layout.recursive {
-            circle(schema, &group);
+            cycle(schema, &group);
         } else {
-            group.iter().for_each(|at| schema.types[*at].layout = schema.layout_of_kind(&schema.types[*at].kind));
+            group.iter().for_each(|at| {
+                schema.types[*at].layout = schema.layout_of_kind(&schema.types[*at].kind)
+            });
         }
     }
     for definition in &schema.types {
-        let largest = if definition.layout.recursive { LARGEST_RECURSIVE } else { LARGEST_BY_VALUE };
-        if definition.layout.memory > largest {
-            let contains = if definition.layout.recursive { ", and it contains itself" } else { "" };
-            let message = format!("a `{}` takes over {largest} octets of memory by itself{contains}", definition.name);
+        let max = if definition.layout.recursive {
+            MAX_RECURSIVE_SIZE
+        } else {
+            MAX_SIZE
+        };
+        if definition.layout.memory > max {
+            let contains = if definition.layout.recursive {
+                " and contains itself"
+            } else {
+                ""
+            };
+            let message = format!(
+                "a `{}` takes more than {max} bytes of memory{contains}",
+                definition.name
+            );
             let diagnostic = Diagnostic::new(Code::OutOfRange, definition.span, message)
-                .note("a sequence of variable length is kept apart, and can be as long");
+                .note("use a sequence of variable length, which is allocated on the heap");
             diagnostics.report(diagnostic);
         }
     }
 }
 
-/// Types that contain each other: unbounded, with a lifetime, and with a float if one of them has one.
-fn circle(schema: &mut Schema, group: &[usize]) {
-    let assumed =
-        |float| Layout { max: None, lifetime: true, two_forms: true, recursive: true, float, ..Layout::default() };
+/// Computes the layouts of types that contain each other: unbounded, with a lifetime, and with a
+/// float if one of them has one.
+fn cycle(schema: &mut Schema, group: &[usize]) {
+    let assumed = |float| Layout {
+        max: None,
+        inline_max: None,
+        lifetime: true,
+        shapes_differ: true,
+        recursive: true,
+        float,
+        ..Layout::default()
+    };
     let mut float = false;
     for _ in 0..2 {
-        group.iter().for_each(|at| schema.types[*at].layout = assumed(float));
+        group
+            .iter()
+            .for_each(|at| schema.types[*at].layout = assumed(float));
         for at in group {
             let found = schema.layout_of_kind(&schema.types[*at].kind);
             float |= found.float;
-            schema.types[*at].layout = Layout { min: found.min, memory: found.memory, ..assumed(float) };
+            schema.types[*at].layout = Layout {
+                min: found.min,
+                memory: found.memory,
+                copy: found.copy,
+                ..assumed(float)
+            };
         }
     }
 }

@@ -1,13 +1,16 @@
-//! Names that are spelled alike: what somebody may have meant.
+//! Finds the candidate with the most similar spelling, for suggestions.
 
-/// The candidate nearest to `name`, if any is near: at a distance of at most a third of its length, or of one. Of
-/// several equally near ones the first.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the candidate nearest to `name`, if its edit distance is at most one third of the name's
+/// length, or one. Returns the first of several equally near candidates.
+pub(crate) fn nearest<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let name: Vec<char> = name.chars().collect();
     let limit = (name.len() / 3).max(1);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
-        // Nothing farther than the best so far, nor as far, is of use.
+        // Only a candidate nearer than the best so far matters.
         let limit = best.map_or(Some(limit), |(distance, _)| distance.checked_sub(1));
         let near = limit.and_then(|limit| distance_within(&name, candidate, limit));
         best = near.map(|distance| (distance, candidate)).or(best);
@@ -15,8 +18,8 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
     best.map(|(_, candidate)| candidate)
 }
 
-/// How many characters must be put in, left out, changed, or swapped with their neighbour to make `a` into `b`, if not
-/// more than `limit`.
+/// Returns the edit distance between `a` and `b` (insertion, deletion, substitution, transposition
+/// of neighbours), if it is at most `limit`.
 fn distance_within(a: &[char], b: &str, limit: usize) -> Option<usize> {
     let b: Vec<char> = b.chars().collect();
     if a.len().abs_diff(b.len()) > limit {
@@ -66,7 +69,13 @@ mod tests {
 
     #[test]
     fn only_near_names_are_meant() {
-        let names = ["ROPT_REQPROP", "ROPT_CONNPROP", "ROPT_RESPROP", "a", "XMPTYPE_CHOOSE"];
+        let names = [
+            "ROPT_REQPROP",
+            "ROPT_CONNPROP",
+            "ROPT_RESPROP",
+            "a",
+            "XMPTYPE_CHOOSE",
+        ];
         let nearest = |name| nearest(name, names.into_iter());
         assert_eq!(nearest("ROPT_CONNPR"), Some("ROPT_CONNPROP"));
         assert_eq!(nearest("ROPT_REPROP"), Some("ROPT_REQPROP"));

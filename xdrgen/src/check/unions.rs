@@ -1,21 +1,21 @@
-//! The arms of unions: what may be a discriminant, which cases it has, and which names clash.
+//! Lowers the arms of unions and checks discriminants, cases and names.
 
 use std::collections::HashMap;
 
 use crate::ast;
 use crate::check::Context;
-use crate::check::lower::{Named, declaration, value, value_named};
-use crate::check::symbols::Syntax;
+use crate::check::lower::{ResolvedName, declaration, resolve_name, value};
+use crate::check::symbols::TypeSyntax;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Arm, Content, Discriminant, Primitive, Schema, Type, TypeDefKind, TypeId};
 use crate::names;
 use crate::source::Span;
 
-/// Fills in the arms of all unions.
+/// Adds the arms of all unions.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
     for at in 0..schema.types.len() {
         let source = &context.symbols.types[at];
-        if let Syntax::Union(body) = source.syntax {
+        if let TypeSyntax::Union(body) = source.syntax {
             let (module, name) = (source.module, source.name_span);
             union(context, schema, module, at, body, name);
         }
@@ -32,16 +32,30 @@ fn union(
 ) {
     let discriminant = discriminant(context, schema, module, body);
     if body.arms.is_empty() {
-        let message = format!("the union `{}` has no arm", schema.types[at].name);
-        let diagnostic = Diagnostic::new(Code::EmptyUnion, name, message).label("RFC 4506 asks for one `case`");
+        let message = format!("the union `{}` has no arms", schema.types[at].name);
+        let diagnostic = Diagnostic::new(Code::EmptyUnion, name, message)
+            .label("RFC 4506 requires at least one `case`");
         context.diagnostics.report(diagnostic);
     }
     duplicate_names(context, body);
-    let contents: Vec<Content> = body.arms.iter().map(|arm| content(context, module, &arm.body)).collect();
-    let default = body.default.as_ref().map(|(_, arm)| content(context, module, arm));
+    let contents: Vec<Content> = body
+        .arms
+        .iter()
+        .map(|arm| content(context, module, &arm.body))
+        .collect();
+    let default = body
+        .default
+        .as_ref()
+        .map(|(_, arm)| content(context, module, arm));
     let mut arms = Vec::new();
     if let Some(discriminant) = discriminant {
-        let mut cases = Cases { context, schema, module, discriminant, seen: HashMap::new() };
+        let mut cases = Cases {
+            context,
+            schema,
+            module,
+            discriminant,
+            seen: HashMap::new(),
+        };
         for (arm, content) in body.arms.iter().zip(&contents) {
             for case in &arm.cases {
                 arms.extend(cases.case(case).map(|value| (case, value, content.clone())));
@@ -51,9 +65,12 @@ fn union(
             cases.missing(name);
         }
     }
-    let mut arms: Vec<Arm> =
-        arms.into_iter().map(|(case, value, content)| arm(context, case, value, content)).collect();
-    let default = default.and_then(|content| reachable(schema, discriminant, &mut arms, content, name));
+    let mut arms: Vec<Arm> = arms
+        .into_iter()
+        .map(|(case, value, content)| arm(context, case, value, content))
+        .collect();
+    let default =
+        default.and_then(|content| reachable(schema, discriminant, &mut arms, content, name));
     let names = arm_names(context, schema, module, discriminant, &arms);
     if let TypeDefKind::Union(union) = &mut schema.types[at].kind {
         union.discriminant = discriminant.unwrap_or(Discriminant::I32);
@@ -65,12 +82,19 @@ fn union(
     }
 }
 
-fn arm(context: &Context<'_, '_>, case: &ast::Value, value: u32, content: Content) -> Arm {
+fn arm(context: &Context<'_, '_>, case: &ast::ValueExpr, value: u32, content: Content) -> Arm {
     let case_text = context.sources.slice(case.span).to_owned();
-    Arm { case: case_text, rust: String::new(), span: case.span, value, content }
+    Arm {
+        case: case_text,
+        rust: String::new(),
+        span: case.span,
+        value,
+        content,
+    }
 }
 
-/// What is left of a default arm: a bool's becomes an arm for the other value, and one that no value reaches is none.
+/// Simplifies a default arm. For a bool it becomes an arm for the other value; if no value reaches
+/// it, it is dropped.
 fn reachable(
     schema: &Schema,
     discriminant: Option<Discriminant>,
@@ -83,22 +107,34 @@ fn reachable(
             for (value, case) in [(0, "FALSE"), (1, "TRUE")] {
                 if !arms.iter().any(|arm| arm.value == value) {
                     let (case, rust) = (case.to_owned(), String::new());
-                    arms.push(Arm { case, rust, span, value, content: content.clone() });
+                    arms.push(Arm {
+                        case,
+                        rust,
+                        span,
+                        value,
+                        content: content.clone(),
+                    });
                 }
             }
             None
         }
         Discriminant::Enum(id) => {
-            let TypeDefKind::Enum(body) = &schema.ty(id).kind else { return Some(content) };
-            let left =
-                body.members.iter().any(|member| !arms.iter().any(|arm| arm.value == member.value.cast_unsigned()));
+            let TypeDefKind::Enum(body) = &schema.ty(id).kind else {
+                return Some(content);
+            };
+            let left = body.members.iter().any(|member| {
+                !arms
+                    .iter()
+                    .any(|arm| arm.value == member.value.cast_unsigned())
+            });
             left.then_some(content)
         }
         Discriminant::I32 | Discriminant::U32 => Some(content),
     }
 }
 
-/// The type of a discriminant: `int`, `unsigned int`, `bool` or an enum (RFC 4506, section 4.15).
+/// Returns the type of a discriminant: `int`, `unsigned int`, `bool` or an enum (RFC 4506, section
+/// 4.15).
 fn discriminant(
     context: &mut Context<'_, '_>,
     schema: &Schema,
@@ -110,14 +146,20 @@ fn discriminant(
         Type::Primitive(Primitive::I32) => Some(Discriminant::I32),
         Type::Primitive(Primitive::U32) => Some(Discriminant::U32),
         Type::Primitive(Primitive::Bool) => Some(Discriminant::Bool),
-        Type::Named(id) if matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)) => Some(Discriminant::Enum(*id)),
+        Type::Named(id) if matches!(schema.ty(*id).kind, TypeDefKind::Enum(_)) => {
+            Some(Discriminant::Enum(*id))
+        }
         _ => None,
     };
     if found.is_none() {
         let written = context.sources.slice(body.discriminant.ty.span);
         let message = format!("`{written}` can't be the type of a discriminant");
-        let diagnostic = Diagnostic::new(Code::InvalidDiscriminant, body.discriminant.ty.span, message)
-            .label("expected `int`, `unsigned int`, `bool` or an enum");
+        let diagnostic = Diagnostic::new(
+            Code::InvalidDiscriminant,
+            body.discriminant.ty.span,
+            message,
+        )
+        .label("expected `int`, `unsigned int`, `bool` or an enum");
         context.diagnostics.report(diagnostic);
     }
     found
@@ -142,9 +184,9 @@ fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
         match seen.get(name) {
             Some(first) => {
                 let message = if *first == discriminant.span {
-                    format!("an arm of the union is called `{name}`, as the discriminant is")
+                    format!("an arm of the union and the discriminant are both named `{name}`")
                 } else {
-                    format!("two arms of the union are called `{name}`")
+                    format!("two arms of the union are named `{name}`")
                 };
                 let diagnostic = Diagnostic::new(Code::DuplicateArm, field.name.span, message)
                     .label("again here")
@@ -158,7 +200,7 @@ fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
     }
 }
 
-/// The cases of one union, against its discriminant.
+/// Checks the cases of one union against its discriminant.
 struct Cases<'x, 'a, 'c> {
     context: &'x mut Context<'a, 'c>,
     schema: &'x Schema,
@@ -168,14 +210,18 @@ struct Cases<'x, 'a, 'c> {
 }
 
 impl Cases<'_, '_, '_> {
-    /// The 32 bits that stand for a case; `None` where it is faulty, which is reported.
-    fn case(&mut self, case: &ast::Value) -> Option<u32> {
+    /// Returns the encoded value of a case. Returns `None` on an error, which is reported.
+    fn case(&mut self, case: &ast::ValueExpr) -> Option<u32> {
         let number = value(self.context, self.module, case)?;
         if !self.has(case, number) {
             return None;
         }
-        // The discriminant has 32 bits, and `has` saw that the number fits its type.
-        let bits = i32::try_from(number).map(i32::cast_unsigned).ok().or_else(|| u32::try_from(number).ok())?;
+        // The discriminant has 32 bits, and `has` checked that the number is in the range of its
+        // type.
+        let bits = i32::try_from(number)
+            .map(i32::cast_unsigned)
+            .ok()
+            .or_else(|| u32::try_from(number).ok())?;
         if let Some(first) = self.seen.insert(bits, case.span) {
             let message = format!("two cases of the union have the value {number}");
             let diagnostic = Diagnostic::new(Code::DuplicateCase, case.span, message)
@@ -187,38 +233,72 @@ impl Cases<'_, '_, '_> {
         Some(bits)
     }
 
-    /// Whether the discriminant's type has the value of a case.
-    fn has(&mut self, case: &ast::Value, number: i128) -> bool {
+    /// Returns true if the value of a case is a value of the discriminant's type.
+    fn has(&mut self, case: &ast::ValueExpr, number: i128) -> bool {
         let (fits, ty) = match self.discriminant {
-            Discriminant::I32 => (Primitive::I32.range().is_some_and(|range| range.contains(&number)), "int"),
-            Discriminant::U32 => (Primitive::U32.range().is_some_and(|range| range.contains(&number)), "unsigned int"),
+            Discriminant::I32 => (
+                Primitive::I32
+                    .range()
+                    .is_some_and(|range| range.contains(&number)),
+                "int",
+            ),
+            Discriminant::U32 => (
+                Primitive::U32
+                    .range()
+                    .is_some_and(|range| range.contains(&number)),
+                "unsigned int",
+            ),
             Discriminant::Bool => ((0..=1).contains(&number), "bool"),
             Discriminant::Enum(id) => return self.member(case, number, id),
         };
         if !fits {
-            let message = format!("{number} is no value of `{ty}`, the discriminant's type");
-            self.context.diagnostics.report(Diagnostic::new(Code::ForeignCase, case.span, message));
+            let message = format!("{number} is not a value of `{ty}`, the discriminant's type");
+            self.context
+                .diagnostics
+                .report(Diagnostic::new(Code::ForeignCase, case.span, message));
         }
         fits
     }
 
-    fn member(&mut self, case: &ast::Value, number: i128, id: TypeId) -> bool {
+    fn member(&mut self, case: &ast::ValueExpr, number: i128, id: TypeId) -> bool {
         let definition = self.schema.ty(id);
-        let TypeDefKind::Enum(body) = &definition.kind else { return false };
-        let other = match &case.kind {
-            ast::ValueKind::Name(name) => match value_named(self.context, self.module, name, case.span) {
-                Some(Named::Value(value)) => self.context.symbols.values.source(value).of.filter(|of| *of != id),
-                _ => None,
-            },
-            ast::ValueKind::Number(_) => None,
+        let TypeDefKind::Enum(body) = &definition.kind else {
+            return false;
         };
-        let found = other.is_none() && body.members.iter().any(|member| i128::from(member.value) == number);
+        let other = match &case.kind {
+            ast::ValueExprKind::Name(name) => {
+                match resolve_name(self.context, self.module, name, case.span) {
+                    Some(ResolvedName::Value(value)) => self
+                        .context
+                        .symbols
+                        .values
+                        .source(value)
+                        .parent_enum
+                        .filter(|parent| *parent != id),
+                    _ => None,
+                }
+            }
+            ast::ValueExprKind::Number(_) => None,
+        };
+        let found = other.is_none()
+            && body
+                .members
+                .iter()
+                .any(|member| i128::from(member.value) == number);
         if !found {
             let written = self.context.sources.slice(case.span);
-            let message = format!("`{written}` is no member of `{}`, the discriminant's enum", definition.name);
-            let mut diagnostic = Diagnostic::new(Code::ForeignCase, case.span, message)
-                .note_at(definition.span, format!("`{}` is defined here", definition.name));
-            if let Some(near) = crate::check::spelling::nearest(written, body.members.iter().map(|m| m.name.as_str())) {
+            let message = format!(
+                "`{written}` is not a member of `{}`, the discriminant's enum",
+                definition.name
+            );
+            let mut diagnostic = Diagnostic::new(Code::ForeignCase, case.span, message).note_at(
+                definition.span,
+                format!("`{}` is defined here", definition.name),
+            );
+            if let Some(near) = crate::check::spelling::nearest(
+                written,
+                body.members.iter().map(|m| m.name.as_str()),
+            ) {
                 diagnostic = diagnostic.fix(case.span, near, format!("a member `{near}` exists"));
             }
             self.context.diagnostics.report(diagnostic);
@@ -226,10 +306,14 @@ impl Cases<'_, '_, '_> {
         found
     }
 
-    /// Members of the enum without an arm: legal, and worth a lint that some want.
+    /// Reports members of the enum without an arm, which RFC 4506 allows.
     fn missing(&mut self, name: Span) {
-        let Discriminant::Enum(id) = self.discriminant else { return };
-        let TypeDefKind::Enum(body) = &self.schema.ty(id).kind else { return };
+        let Discriminant::Enum(id) = self.discriminant else {
+            return;
+        };
+        let TypeDefKind::Enum(body) = &self.schema.ty(id).kind else {
+            return;
+        };
         let missing: Vec<&str> = body
             .members
             .iter()
@@ -237,19 +321,33 @@ impl Cases<'_, '_, '_> {
             .map(|member| member.name.as_str())
             .collect();
         if !missing.is_empty() {
-            let message = format!("no arm for {}: these are decode errors", list(&missing));
-            self.context.diagnostics.report(Diagnostic::new(Code::MissingArms, name, message));
+            let message = format!(
+                "no arm for {}: these values are decode errors",
+                list(&missing)
+            );
+            self.context
+                .diagnostics
+                .report(Diagnostic::new(Code::MissingArms, name, message));
         }
     }
 }
 
 fn list(names: &[&str]) -> String {
-    let quoted: Vec<String> = names.iter().take(5).map(|name| format!("`{name}`")).collect();
+    let quoted: Vec<String> = names
+        .iter()
+        .take(5)
+        .map(|name| format!("`{name}`"))
+        .collect();
     let more = names.len().saturating_sub(5);
-    if more == 0 { quoted.join(", ") } else { format!("{} and {more} more", quoted.join(", ")) }
+    if more == 0 {
+        quoted.join(", ")
+    } else {
+        format!("{} and {more} more", quoted.join(", "))
+    }
 }
 
-/// The variants' names: those of the enum's members, `True` and `False`, or what the cases are called.
+/// Returns the variants' names: those of the enum's members, `True` and `False`, or the names of
+/// the cases.
 fn arm_names(
     context: &Context<'_, '_>,
     schema: &Schema,
@@ -265,7 +363,10 @@ fn arm_names(
         Some(Discriminant::Bool) => if arm.value == 0 { "False" } else { "True" }.to_owned(),
         Some(Discriminant::Enum(id)) => match &schema.ty(id).kind {
             TypeDefKind::Enum(body) => {
-                let member = body.members.iter().find(|member| member.value.cast_unsigned() == arm.value);
+                let member = body
+                    .members
+                    .iter()
+                    .find(|member| member.value.cast_unsigned() == arm.value);
                 member.map_or_else(|| arm.case.clone(), |member| member.rust.clone())
             }
             _ => arm.case.clone(),

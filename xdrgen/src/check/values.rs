@@ -1,4 +1,4 @@
-//! The values of constants and of enums' members.
+//! The constants and enum members whose values are evaluated.
 
 use crate::ast;
 use crate::ir::TypeId;
@@ -8,46 +8,47 @@ use crate::source::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ValueId(u32);
 
-/// What a value is computed from: never more than one other value.
+/// The expression of a value. It refers to at most one other value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expression<'a> {
     Number(i128),
     Name(&'a str, Span),
-    /// One more than the member before; zero for the first.
+    /// One more than the previous member; zero for the first.
     After(Option<ValueId>),
 }
 
 impl<'a> Expression<'a> {
-    pub(crate) fn of(value: &'a ast::Value) -> Self {
+    pub(crate) fn of(value: &'a ast::ValueExpr) -> Self {
         match &value.kind {
-            ast::ValueKind::Number(number) => Self::Number(*number),
-            ast::ValueKind::Name(name) => Self::Name(name, value.span),
+            ast::ValueExprKind::Number(number) => Self::Number(*number),
+            ast::ValueExprKind::Name(name) => Self::Name(name, value.span),
         }
     }
 }
 
-/// A constant or a member, and what it comes to.
+/// A constant or a member, with its evaluation state.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueSource<'a> {
     pub(crate) module: usize,
     pub(crate) name: &'a str,
     pub(crate) span: Span,
     pub(crate) expression: Expression<'a>,
-    /// The enum whose member it is.
-    pub(crate) of: Option<TypeId>,
-    /// The type that is written with it.
+    /// The enum that a member belongs to.
+    pub(crate) parent_enum: Option<TypeId>,
+    /// The type written before a constant.
     pub(crate) ty: Option<&'a ast::TypeKind>,
-    /// Whether it is the number of a program, a version or a procedure, which nobody means by a misspelt name.
-    pub(crate) of_program: bool,
+    /// Whether it is the number of a program, a version or a procedure. Suggestions exclude these
+    /// names.
+    pub(crate) is_program_number: bool,
     pub(crate) state: State,
 }
 
-/// How far the computation of a value is.
+/// The state of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum State {
     Unknown,
     Pending,
-    /// `None`: it has no value, and that was reported.
+    /// `None` if the evaluation failed, which was reported.
     Known(Option<i128>),
 }
 
@@ -61,16 +62,16 @@ impl<'a> Values<'a> {
         module: usize,
         name: &'a ast::Ident,
         expression: Expression<'a>,
-        of: Option<TypeId>,
+        parent_enum: Option<TypeId>,
     ) -> ValueId {
         let source = ValueSource {
             module,
             name: &name.name,
             span: name.span,
             expression,
-            of,
+            parent_enum,
             ty: None,
-            of_program: false,
+            is_program_number: false,
             state: State::Unknown,
         };
         self.0.push(source);
@@ -81,7 +82,8 @@ impl<'a> Values<'a> {
         self.0[id.0 as usize].ty = ty;
     }
 
-    /// What it comes to, once `evaluate` has run; `None` where that failed and was reported.
+    /// Returns the value, after `evaluate` ran. Returns `None` if the evaluation failed, which was
+    /// reported.
     pub(crate) fn get(&self, id: ValueId) -> Option<i128> {
         match self.0[id.0 as usize].state {
             State::Known(value) => value,
@@ -93,8 +95,8 @@ impl<'a> Values<'a> {
         &self.0[id.0 as usize]
     }
 
-    pub(crate) fn set_of_program(&mut self, id: ValueId) {
-        self.0[id.0 as usize].of_program = true;
+    pub(crate) fn set_program_number(&mut self, id: ValueId) {
+        self.0[id.0 as usize].is_program_number = true;
     }
 
     pub(crate) fn set_state(&mut self, id: ValueId, state: State) {

@@ -18,5 +18,9 @@ impl Emitter<'_> {
 
 fn literal(value: i128) -> TokenStream {
     let digits = Literal::u128_unsuffixed(value.unsigned_abs());
-    if value < 0 { quote!(-#digits) } else { quote!(#digits) }
+    if value < 0 {
+        quote!(-#digits)
+    } else {
+        quote!(#digits)
+    }
 }

@@ -1,11 +1,11 @@
-//! Documentation comments: where an item comes from, and its XDR.
+//! Emits documentation comments: the position of an item's definition, and its XDR.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::ir::Origin;
 
-/// One comment line each.
+/// Emits one comment line for each line.
 pub(super) fn lines(lines: &[impl AsRef<str>]) -> TokenStream {
     let lines = lines.iter().map(|line| match line.as_ref() {
         "" => String::new(),
@@ -14,27 +14,39 @@ pub(super) fn lines(lines: &[impl AsRef<str>]) -> TokenStream {
     quote!(#(#[doc = #lines])*)
 }
 
-/// An item's name, where it is defined, and its XDR.
+/// Emits an item's name, the position of its definition, and its XDR.
 pub(super) fn item(name: &str, origin: &Origin) -> TokenStream {
-    let mut text = vec![format!("`{name}`: {}.", place(origin)), String::new(), "```text".to_owned()];
-    text.extend(origin.xdr.lines().map(|line| line.trim_end().replace("```", "'''")));
+    let mut text = vec![
+        format!("`{name}`: {}.", position(origin)),
+        String::new(),
+        "```text".to_owned(),
+    ];
+    text.extend(
+        origin
+            .xdr
+            .lines()
+            .map(|line| line.trim_end().replace("```", "'''")),
+    );
     text.push("```".to_owned());
     lines(&text)
 }
 
-/// A part's name in XDR.
+/// Emits the XDR name of a part.
 pub(super) fn part(name: &str) -> TokenStream {
     lines(&[format!("`{name}`")])
 }
 
-/// `draft-x-01, section 4.2 (Title), page 11, line 552`
-pub(super) fn place(origin: &Origin) -> String {
-    let mut place = origin.document.clone();
+/// Returns a position such as `draft-x-01, section 4.2 (Title), page 11, line 552`.
+pub(super) fn position(origin: &Origin) -> String {
+    let mut position = origin.document.clone();
     if let Some((number, title)) = &origin.section {
-        place.push_str(&format!(", section {number} ({})", title.replace(['[', ']', '<', '>', '`'], "")));
+        position.push_str(&format!(
+            ", section {number} ({})",
+            title.replace(['[', ']', '<', '>', '`'], "")
+        ));
     }
     if let Some(page) = origin.page {
-        place.push_str(&format!(", page {page}"));
+        position.push_str(&format!(", page {page}"));
     }
-    format!("{place}, line {}", origin.line)
+    format!("{position}, line {}", origin.line)
 }

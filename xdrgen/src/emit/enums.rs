@@ -10,12 +10,24 @@ impl Emitter<'_> {
     pub(super) fn enumeration(&self, definition: &TypeDef, body: &Enum) -> TokenStream {
         let doc = docs::item(&definition.name, &definition.origin);
         let name = ident(&definition.rust);
-        let members: Vec<_> = body.members.iter().map(|member| ident(&member.rust)).collect();
-        let values: Vec<_> = body.members.iter().map(|member| Literal::i32_unsuffixed(member.value)).collect();
+        let members: Vec<_> = body
+            .members
+            .iter()
+            .map(|member| ident(&member.rust))
+            .collect();
+        let values: Vec<_> = body
+            .members
+            .iter()
+            .map(|member| Literal::i32_unsuffixed(member.value))
+            .collect();
         let names: Vec<_> = body.members.iter().map(|member| &member.name).collect();
         let docs = names.iter().map(|name| docs::part(name));
         let aliases = body.aliases.iter().map(|(xdr, rust, first)| {
-            let (doc, rust, first) = (docs::part(xdr), ident(rust), ident(&body.members[*first].rust));
+            let (doc, rust, first) = (
+                docs::part(xdr),
+                ident(rust),
+                ident(&body.members[*first].rust),
+            );
             quote!(#doc #[allow(non_upper_case_globals)] pub const #rust: Self = Self::#first;)
         });
         let codec = enum_codec(&name);
@@ -28,10 +40,10 @@ impl Emitter<'_> {
             impl #name {
                 #(#aliases)*
 
-                /// Every member, in the order of its definition.
+                /// All members, in document order.
                 pub const ALL: &'static [Self] = &[#(Self::#members),*];
 
-                /// The member with a value; `None` where there is none.
+                /// Returns the member with a value, or `None` if there is none.
                 #[inline]
                 pub const fn from_value(value: i32) -> xdr::Option<Self> {
                     Some(match value {
@@ -40,13 +52,13 @@ impl Emitter<'_> {
                     })
                 }
 
-                /// The value that travels.
+                /// Returns the encoded value.
                 #[inline]
                 pub const fn value(self) -> i32 {
                     self as i32
                 }
 
-                /// The name in XDR.
+                /// Returns the name in XDR.
                 pub const fn name(self) -> &'static str {
                     match self { #(Self::#members => #names,)* }
                 }

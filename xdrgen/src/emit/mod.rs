@@ -1,11 +1,14 @@
-//! From [`Schema`] to Rust, as tokens. Emitters see the schema alone, and none of them can fail.
+//! The emitter: turns a [`Schema`] into Rust tokens. It reads only the schema and cannot fail.
 
 mod aliases;
+mod client;
 mod constants;
 mod docs;
 mod enums;
+mod methods;
 mod overlays;
 mod programs;
+mod services;
 mod structs;
 mod types;
 mod unions;
@@ -15,32 +18,36 @@ use quote::{format_ident, quote};
 
 use crate::ir::{Field, ModuleId, Schema, Shapes, Type, TypeDef, TypeDefKind, TypeId};
 
-/// Which of a type's two forms is emitted.
+/// The shape of a type to emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Shape {
     Borrowed,
     Owned,
 }
 
-/// Where items are emitted: a module of the schema, and the form of its types.
+/// The context in which items are emitted: a module of the schema and a shape.
 #[derive(Clone, Copy)]
 pub(crate) struct Emitter<'s> {
     schema: &'s Schema,
     module: ModuleId,
-    form: Form,
-    /// How many modules deep below the place of the types: procedures stand in their version's.
-    below: usize,
+    shape: Shape,
+    /// Whether the items are in the file of owned shapes.
+    owned_file: bool,
+    /// The number of modules between the types' module and the items: procedures are in the module
+    /// of their version.
+    module_depth: usize,
 }
 
-/// A file to be: the items of a module, or the owned forms beside them.
+/// A file to emit: the items of a module, or the owned shapes of its types.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct File {
+pub(crate) struct OutputFile {
     pub(crate) module: ModuleId,
-    /// Whether it has the owned forms of types whose borrowed forms are in the module's own file.
-    pub(crate) twins: bool,
+    /// Whether the file contains the owned shapes of types whose borrowed shapes are in the
+    /// module's own file.
+    pub(crate) owned: bool,
 }
 
-/// A part of a file that can be emitted by itself.
+/// A part of a file that is emitted independently.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
     Start,
@@ -50,40 +57,55 @@ pub(crate) enum Unit {
     Program(usize),
 }
 
-/// The files of a schema.
-pub(crate) fn files(schema: &Schema) -> Vec<File> {
+/// Returns the files of a schema.
+pub(crate) fn files(schema: &Schema) -> Vec<OutputFile> {
     let ids = (0..schema.modules.len()).map(|at| ModuleId(u32::try_from(at).unwrap_or(u32::MAX)));
     let files = |module: ModuleId| {
         let both = schema.module(module).shapes == Shapes::Both;
-        let forms: &[bool] = if both { &[false, true] } else { &[false] };
-        forms.iter().map(move |&twins| File { module, twins })
+        let shapes: &[bool] = if both { &[false, true] } else { &[false] };
+        shapes
+            .iter()
+            .map(move |&owned| OutputFile { module, owned })
     };
     ids.flat_map(files).collect()
 }
 
-/// The parts of a file, in their order.
-pub(crate) fn units(schema: &Schema, file: File) -> Vec<Unit> {
+/// Returns the parts of a file, in order.
+pub(crate) fn units(schema: &Schema, file: OutputFile) -> Vec<Unit> {
     let module = schema.module(file.module);
-    let types = module.types.iter().filter(|id| !file.twins || schema.ty(**id).layout.two_forms);
+    let types = module
+        .types
+        .iter()
+        .filter(|id| !file.owned || schema.ty(**id).layout.shapes_differ);
     let mut units = vec![Unit::Start];
-    if !file.twins {
+    if !file.owned {
         units.extend((0..module.constants.len()).map(Unit::Constant));
     }
     units.extend(types.map(|id| Unit::Type(*id)));
     units.extend((0..module.overlays.len()).map(Unit::Overlay));
-    if !file.twins {
+    if !file.owned {
         units.extend((0..module.programs.len()).map(Unit::Program));
     }
     units
 }
 
-/// A part of a file.
-pub(crate) fn unit(schema: &Schema, file: File, unit: Unit) -> TokenStream {
+/// Emits a part of a file.
+pub(crate) fn unit(schema: &Schema, file: OutputFile, unit: Unit) -> TokenStream {
     let module = schema.module(file.module);
-    let form = if file.twins || module.shapes == Shapes::Owned { Form::Owned } else { Form::Borrowed };
-    let emitter = Emitter { schema, module: file.module, form, below: 0 };
+    let shape = if file.owned || module.shapes == Shapes::Owned {
+        Shape::Owned
+    } else {
+        Shape::Borrowed
+    };
+    let emitter = Emitter {
+        schema,
+        module: file.module,
+        shape,
+        owned_file: file.owned,
+        module_depth: 0,
+    };
     match unit {
-        Unit::Start => emitter.start(file.twins),
+        Unit::Start => emitter.start(file.owned),
         Unit::Constant(at) => emitter.constant(&module.constants[at]),
         Unit::Type(id) => emitter.definition(schema.ty(id)),
         Unit::Overlay(at) => emitter.overlay(&module.overlays[at]),
@@ -101,27 +123,49 @@ impl Emitter<'_> {
         }
     }
 
-    /// What a file begins with; one of owned forms has the types that have one form only, too.
-    fn start(&self, twins: bool) -> TokenStream {
-        if twins {
-            let types = self.schema.module(self.module).types.iter().map(|id| self.schema.ty(*id));
-            let same =
-                types.filter(|definition| !definition.layout.two_forms).map(|definition| ident(&definition.rust));
-            let runtime = self.twins_name_the_runtime().then(|| quote!(::xdrgen_runtime as xdr)).into_iter();
+    /// Emits the start of a file. A file of owned shapes re-exports the types that have only one
+    /// shape.
+    fn start(&self, owned: bool) -> TokenStream {
+        if owned {
+            let types = self
+                .schema
+                .module(self.module)
+                .types
+                .iter()
+                .map(|id| self.schema.ty(*id));
+            let same = types
+                .filter(|definition| !definition.layout.shapes_differ)
+                .map(|definition| ident(&definition.rust));
+            let runtime = self.owned_file_uses_runtime().then(|| self.runtime());
             return quote! {
-                #(use #runtime;)*
+                #runtime
                 #(#[doc(no_inline)] pub use super::#same;)*
             };
         }
         let abi = proc_macro2::Literal::u32_unsuffixed(crate::RUNTIME_ABI);
+        let runtime = self.runtime();
         quote! {
-            use ::xdrgen_runtime as xdr;
+            #runtime
             const _: () = xdr::assert_abi(#abi);
         }
     }
 
-    /// Whether a file of owned forms has more than other names for types of elsewhere.
-    fn twins_name_the_runtime(&self) -> bool {
+    /// Emits the import of the runtime. A crate with stubs depends on `oncrpc` alone.
+    fn runtime(&self) -> TokenStream {
+        if self.schema.has_stubs() {
+            quote!(
+                use ::oncrpc::xdr;
+            )
+        } else {
+            quote!(
+                use ::xdrgen_runtime as xdr;
+            )
+        }
+    }
+
+    /// Returns true if a file of owned shapes refers to the runtime: it contains more than aliases
+    /// of types in other modules.
+    fn owned_file_uses_runtime(&self) -> bool {
         fn named(ty: &Type) -> bool {
             match ty {
                 Type::Named(_) => true,
@@ -130,31 +174,37 @@ impl Emitter<'_> {
             }
         }
         let module = self.schema.module(self.module);
-        let mut owned =
-            module.types.iter().map(|id| self.schema.ty(*id)).filter(|definition| definition.layout.two_forms);
-        let own = owned.any(|definition| !matches!(&definition.kind, TypeDefKind::Alias(ty) if named(ty)));
+        let mut types = module
+            .types
+            .iter()
+            .map(|id| self.schema.ty(*id))
+            .filter(|definition| definition.layout.shapes_differ);
+        let own = types
+            .any(|definition| !matches!(&definition.kind, TypeDefKind::Alias(ty) if named(ty)));
         own || !module.overlays.is_empty()
     }
 
-    /// A type's documentation: that of an owned form points to the borrowed one, which shows the XDR.
+    /// Emits a type's documentation. That of an owned shape refers to the borrowed shape, which
+    /// shows the XDR.
     fn doc(&self, definition: &TypeDef) -> TokenStream {
         if self.has_borrowed() {
-            let place = docs::place(&definition.origin);
+            let position = docs::position(&definition.origin);
             return docs::lines(&[format!(
-                "`{}`: {place}. Owns what [`super::{}`] borrows.",
+                "`{}`: {position}. The owned shape of [`super::{}`].",
                 definition.name, definition.rust
             )]);
         }
         docs::item(&definition.name, &definition.origin)
     }
 
-    /// Whether this module also has the borrowed form of a type that is now emitted in its owned form.
+    /// Returns true if the type, which is emitted in its owned shape, has a borrowed shape in this
+    /// module too.
     fn has_borrowed(&self) -> bool {
-        self.form == Form::Owned && self.schema.module(self.module).shapes == Shapes::Both
+        self.shape == Shape::Owned && self.schema.module(self.module).shapes == Shapes::Both
     }
 }
 
-/// An identifier, raw where its name says so.
+/// Returns an identifier, raw if the name has the prefix `r#`.
 fn ident(name: &str) -> Ident {
     match name.strip_prefix("r#") {
         Some(raw) => Ident::new_raw(raw, Span::call_site()),
@@ -162,7 +212,7 @@ fn ident(name: &str) -> Ident {
     }
 }
 
-/// A name for a local variable that none of the fields has.
+/// Returns a name for a local variable that differs from all fields.
 fn local(base: &str, fields: &[Field]) -> Ident {
     let mut name = base.to_owned();
     while fields.iter().any(|field| field.rust == name) {
@@ -171,7 +221,7 @@ fn local(base: &str, fields: &[Field]) -> Ident {
     format_ident!("{name}")
 }
 
-/// A number without a suffix.
+/// Returns a number literal without a suffix.
 fn number(value: u64) -> proc_macro2::Literal {
     proc_macro2::Literal::u64_unsuffixed(value)
 }

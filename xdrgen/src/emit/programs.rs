@@ -10,7 +10,10 @@ impl Emitter<'_> {
     pub(super) fn program(&self, program: &Program) -> TokenStream {
         let doc = docs::item(&program.name, &program.origin);
         let (name, value) = (ident(&program.rust), number(u64::from(program.number)));
-        let versions = program.versions.iter().map(|version| self.version(program, version));
+        let versions = program
+            .versions
+            .iter()
+            .map(|version| self.version(program, version));
         quote! {
             #doc
             pub mod #name {
@@ -22,28 +25,59 @@ impl Emitter<'_> {
     }
 
     fn version(&self, program: &Program, version: &Version) -> TokenStream {
-        let doc = docs::lines(&[format!("`{}`, version {} of the program.", version.name, version.number)]);
+        let doc = docs::lines(&[format!(
+            "`{}`, version {} of the program.",
+            version.name, version.number
+        )]);
         let (name, value) = (ident(&version.rust), number(u64::from(version.number)));
-        let inside = Self { below: self.below + 2, ..*self };
-        let procedures = version.procedures.iter().map(|procedure| inside.procedure(program, version, procedure));
+        let inside = Self {
+            module_depth: self.module_depth + 2,
+            ..*self
+        };
+        let procedures = version
+            .procedures
+            .iter()
+            .map(|procedure| inside.procedure(program, version, procedure));
+        let runtime = self.runtime();
+        let stubs = self.schema.module(self.module).stubs;
+        let rpc = stubs.any().then(|| {
+            quote!(
+                use ::oncrpc as rpc;
+            )
+        });
+        let client = stubs.client.then(|| inside.client(program, version));
+        let services = stubs.server.then(|| inside.services(program, version));
         quote! {
             #doc
             pub mod #name {
-                use ::xdrgen_runtime as xdr;
+                #runtime
+                #rpc
                 /// The version number.
                 pub const VERSION: u32 = #value;
                 #(#procedures)*
+                #client
+                #services
             }
         }
     }
 
-    fn procedure(&self, program: &Program, version: &Version, procedure: &Procedure) -> TokenStream {
+    fn procedure(
+        &self,
+        program: &Program,
+        version: &Version,
+        procedure: &Procedure,
+    ) -> TokenStream {
         let doc = docs::item(&procedure.name, &procedure.origin);
         let (name, xdr_name) = (ident(&procedure.rust), &procedure.name);
-        let [program, version, number] =
-            [program.number, version.number, procedure.number].map(|value| number(u64::from(value)));
+        let [program, version, number] = [program.number, version.number, procedure.number]
+            .map(|value| number(u64::from(value)));
         let arguments = self.arguments(&procedure.arguments);
-        let reply = procedure.reply.as_ref().map_or_else(|| quote!(()), |ty| self.ty(ty));
+        let reply = procedure
+            .reply
+            .as_ref()
+            .map_or_else(|| quote!(()), |ty| self.ty(ty));
+        let stubs = self.schema.module(self.module).stubs;
+        let method = stubs.any().then(|| self.method(procedure));
         quote! {
             #doc
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +90,7 @@ impl Emitter<'_> {
                 type Args<'a> = #arguments;
                 type Reply<'a> = #reply;
             }
+            #method
         }
     }
 

@@ -1,19 +1,19 @@
-//! `struct name { T a; U b; };` with one bounds check for each run of plain fields.
+//! Emits `struct name { T a; U b; };`. Each run of plain fields has one bounds check.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use super::{Emitter, Form, docs, ident, local, number};
+use super::{Emitter, Shape, docs, ident, local, number};
 use crate::ir::{Field, Layout, TypeDef};
 
-/// Fields that are read together, or one that is read by itself.
+/// A run of fields that are read together, or one field.
 enum Part<'f> {
-    /// Plain fields in a row, each with its offset and size, and their size together.
+    /// Adjacent plain fields, each with its offset and size, and their total size.
     Run(Vec<(&'f Field, u64, u64)>, u64),
     Single(&'f Field),
 }
 
-/// The names of a codec's variables, which no field has.
+/// The names of a codec's local variables, which differ from all fields.
 struct Locals {
     decoder: Ident,
     sink: Ident,
@@ -28,7 +28,7 @@ impl Emitter<'_> {
         let lifetime = self.lifetime(&definition.layout);
         let derives = self.derives(&definition.layout);
         let members = fields.iter().map(|field| {
-            // A name that is the same in XDR says nothing.
+            // An XDR name that equals the Rust name needs no comment.
             let doc = (field.rust != field.name).then(|| docs::part(&field.name));
             let (name, ty) = (ident(&field.rust), self.ty(&field.ty));
             quote!(#doc pub #name: #ty)
@@ -46,24 +46,29 @@ impl Emitter<'_> {
         }
     }
 
-    /// `<'a>`, where this form of a type has one.
+    /// Returns `<'a>` if this shape of a type has a lifetime.
     pub(super) fn lifetime(&self, layout: &Layout) -> Option<TokenStream> {
-        (self.form == Form::Borrowed && layout.lifetime).then(|| quote!(<'a>))
+        (self.shape == Shape::Borrowed && layout.lifetime).then(|| quote!(<'a>))
     }
 
     pub(super) fn derives(&self, layout: &Layout) -> TokenStream {
-        let copy = (self.form == Form::Borrowed || !layout.two_forms).then(|| quote!(Copy,));
+        let copy = if self.shape == Shape::Borrowed {
+            layout.copy
+        } else {
+            !layout.shapes_differ
+        };
+        let copy = copy.then(|| quote!(Copy,));
         let eq = (!layout.float).then(|| quote!(, Eq));
         quote!(#[derive(Clone, #copy Debug, PartialEq #eq)])
     }
 
-    /// `impl Wire`: the sizes.
+    /// Emits `impl Wire`, the sizes.
     pub(super) fn wire(&self, definition: &TypeDef) -> TokenStream {
         let name = ident(&definition.rust);
         let layout = &definition.layout;
         let anonymous = self.lifetime(layout).map(|_| quote!(<'_>));
         let min = number(layout.min);
-        // What the trait has as its default goes without saying.
+        // Constants that equal the trait's defaults are left out.
         let max = layout.max.map(|max| {
             let max = number(max);
             quote!(const MAX: xdr::Option<usize> = Some(#max);)
@@ -93,17 +98,29 @@ impl Emitter<'_> {
             trace: local("trace", fields),
             run: local("run", fields),
         };
-        let Locals { decoder, sink, trace, .. } = &locals;
+        let Locals {
+            decoder,
+            sink,
+            trace,
+            ..
+        } = &locals;
         let plain = definition.layout.plain;
         let fixed = plain.then(|| self.fixed(definition, &parts));
         let (decode, encode) = if plain {
             plain_codec(definition, &locals)
         } else {
-            (self.decode(fields, &parts, &locals), self.encode(&parts, &locals))
+            (
+                self.decode(fields, &parts, &locals),
+                self.encode(&parts, &locals),
+            )
         };
         let skip = self.struct_skip(definition, &parts, &locals);
         let (inline, inline_skip) = (inline(&definition.layout), inline_skip(&definition.layout));
-        let (decode_all, encode_all) = if plain { all_at_once(definition) } else { Default::default() };
+        let (decode_all, encode_all) = if plain {
+            sequence_codec(definition)
+        } else {
+            Default::default()
+        };
         quote! {
             #fixed
             impl<'a> xdr::Decode<'a> for #name #lifetime {
@@ -142,14 +159,19 @@ impl Emitter<'_> {
 
     fn decode(&self, fields: &[Field], parts: &[Part<'_>], locals: &Locals) -> TokenStream {
         let Locals { decoder, run, .. } = locals;
-        // Fields are decoded in their order: a run anywhere but at the head wants those before it to be named.
-        let in_place = !parts.iter().skip(1).any(|part| matches!(part, Part::Run(..)));
+        // Fields are decoded in order. A run after the first part requires the fields before it to
+        // be local variables.
+        let in_place = !parts
+            .iter()
+            .skip(1)
+            .any(|part| matches!(part, Part::Run(..)));
         let mut statements = TokenStream::new();
         let mut members = Vec::new();
         for part in parts {
             match part {
                 Part::Single(field) => {
-                    let (name, decode) = (ident(&field.rust), self.decode_value(&field.ty, decoder));
+                    let (name, decode) =
+                        (ident(&field.rust), self.decode_value(&field.ty, decoder));
                     if in_place {
                         members.push(quote!(#name: #decode));
                     } else {
@@ -181,10 +203,13 @@ impl Emitter<'_> {
         let statements = parts.iter().map(|part| match part {
             Part::Single(field) => {
                 let name = ident(&field.rust);
-                quote!(xdr::Encode::encode(&self.#name, #sink)?;)
+                let encode = self.encode_value(&field.ty, &quote!(&self.#name), sink);
+                quote!(#encode?;)
             }
             Part::Run(fields, total) => {
-                let writes = fields.iter().map(|(field, at, size)| write(field, run, *total, *at, *size));
+                let writes = fields
+                    .iter()
+                    .map(|(field, at, size)| write(field, run, *total, *at, *size));
                 let size = number(*total);
                 quote!(#sink.fixed::<#size>(|#run| { #(#writes)* })?;)
             }
@@ -193,37 +218,43 @@ impl Emitter<'_> {
         quote!(#unused #(#statements)* Ok(()))
     }
 
-    /// `impl Fixed`: all fields at once.
+    /// Emits `impl Fixed`, which reads and writes all fields at once.
     fn fixed(&self, definition: &TypeDef, parts: &[Part<'_>]) -> TokenStream {
         let name = ident(&definition.rust);
-        let Some(Part::Run(fields, total)) = parts.first() else { return TokenStream::new() };
+        let Some(Part::Run(fields, total)) = parts.first() else {
+            return TokenStream::new();
+        };
         let size = number(*total);
-        let octets = proc_macro2::Ident::new("octets", proc_macro2::Span::call_site());
+        let bytes = proc_macro2::Ident::new("bytes", proc_macro2::Span::call_site());
         let reads = fields.iter().map(|(field, at, size)| {
-            let (name, read) = (ident(&field.rust), read(&octets, *total, *at, *size));
+            let (name, read) = (ident(&field.rust), read(&bytes, *total, *at, *size));
             quote!(#name: #read)
         });
-        let writes = fields.iter().map(|(field, at, size)| write(field, &octets, *total, *at, *size));
+        let writes = fields
+            .iter()
+            .map(|(field, at, size)| write(field, &bytes, *total, *at, *size));
         quote! {
             impl xdr::Fixed<#size> for #name {
                 #[inline(always)]
-                fn read(octets: &[u8; #size]) -> Self { Self { #(#reads),* } }
+                fn read(bytes: &[u8; #size]) -> Self { Self { #(#reads),* } }
                 #[inline(always)]
-                fn write(&self, octets: &mut [u8; #size]) { #(#writes)* }
+                fn write(&self, bytes: &mut [u8; #size]) { #(#writes)* }
             }
         }
     }
 
-    fn struct_skip(&self, definition: &TypeDef, parts: &[Part<'_>], locals: &Locals) -> TokenStream {
+    fn struct_skip(
+        &self,
+        definition: &TypeDef,
+        parts: &[Part<'_>],
+        locals: &Locals,
+    ) -> TokenStream {
         let Locals { decoder, trace, .. } = locals;
         if self.has_borrowed() {
             return self.skip_as_borrowed(definition, decoder, trace);
         }
         let statements = parts.iter().map(|part| match part {
-            Part::Single(field) => {
-                let (name, ty) = (&field.name, self.skipped(&field.ty));
-                quote!(xdr::field::<#ty, __Trace>(#name, #decoder, #trace)?;)
-            }
+            Part::Single(field) => self.skip_part(&field.name, &field.ty, decoder, trace),
             Part::Run(fields, total) => {
                 let entries = fields.iter().map(|(field, _, size)| {
                     let (name, size) = (&field.name, number(*size));
@@ -233,18 +264,29 @@ impl Emitter<'_> {
                 quote!(#trace.run(#decoder, &[#(#entries),*], #total)?;)
             }
         });
-        let unused = parts.is_empty().then(|| quote!(let _ = (#decoder, #trace);));
+        let unused = parts
+            .is_empty()
+            .then(|| quote!(let _ = (#decoder, #trace);));
         quote!(#unused #(#statements)* Ok(()))
     }
 
-    /// What the borrowed form accepts, the owned form does.
-    pub(super) fn skip_as_borrowed(&self, definition: &TypeDef, decoder: &Ident, trace: &Ident) -> TokenStream {
+    /// Emits `skip` of an owned shape through the borrowed shape, which accepts the same input.
+    pub(super) fn skip_as_borrowed(
+        &self,
+        definition: &TypeDef,
+        decoder: &Ident,
+        trace: &Ident,
+    ) -> TokenStream {
         let borrowed = self.borrowed_path(definition, &quote!('a));
         quote!(<#borrowed as xdr::Decode<'a>>::skip(#decoder, #trace))
     }
 
-    /// The path from an owned type to its borrowed form, one module up.
-    pub(super) fn borrowed_path(&self, definition: &TypeDef, lifetime: &TokenStream) -> TokenStream {
+    /// Returns the path from an owned shape to its borrowed shape, one module up.
+    pub(super) fn borrowed_path(
+        &self,
+        definition: &TypeDef,
+        lifetime: &TokenStream,
+    ) -> TokenStream {
         let name = ident(&definition.rust);
         let lifetime = definition.layout.lifetime.then(|| quote!(<#lifetime>));
         quote!(super::#name #lifetime)
@@ -254,17 +296,20 @@ impl Emitter<'_> {
         self.has_borrowed().then(|| {
             let fields = fields.iter().map(|field| {
                 let name = ident(&field.rust);
-                let value = self.owning(&field.ty, &quote!(borrowed.#name));
+                let value = self.owned_value(&field.ty, &quote!(borrowed.#name));
                 quote!(#name: #value)
             });
             self.conversions(definition, &quote!(Self { #(#fields),* }))
         })
     }
 
-    /// From borrowed to owned, and back by way of a buffer.
+    /// Emits the conversions: from borrowed to owned, and back through a buffer.
     pub(super) fn conversions(&self, definition: &TypeDef, body: &TokenStream) -> TokenStream {
         let name = ident(&definition.rust);
-        let (any, named) = (self.borrowed_path(definition, &quote!('_)), self.borrowed_path(definition, &quote!('a)));
+        let (any, named) = (
+            self.borrowed_path(definition, &quote!('_)),
+            self.borrowed_path(definition, &quote!('a)),
+        );
         quote! {
             impl ::core::convert::From<#any> for #name {
                 fn from(borrowed: #any) -> Self { #body }
@@ -276,18 +321,20 @@ impl Emitter<'_> {
     }
 }
 
-/// A plain struct is read and written whole.
+/// Emits the codec of a plain struct, which is read and written as one run.
 fn plain_codec(definition: &TypeDef, locals: &Locals) -> (TokenStream, TokenStream) {
     let size = number(definition.layout.min);
-    let Locals { decoder, sink, run, .. } = locals;
+    let Locals {
+        decoder, sink, run, ..
+    } = locals;
     (
         quote!(Ok(<Self as xdr::Fixed<#size>>::read(#decoder.fixed()?))),
         quote!(#sink.fixed::<#size>(|#run| xdr::Fixed::write(self, #run))),
     )
 }
 
-/// Elements of a plain type are read and written without a bounds check for each.
-fn all_at_once(definition: &TypeDef) -> (TokenStream, TokenStream) {
+/// Emits the codec of sequences of a plain type, without a bounds check for each element.
+fn sequence_codec(definition: &TypeDef) -> (TokenStream, TokenStream) {
     let size = number(definition.layout.min);
     (
         quote! {
@@ -303,7 +350,7 @@ fn all_at_once(definition: &TypeDef) -> (TokenStream, TokenStream) {
         quote! {
             #[inline]
             fn encode_all<'s, S: xdr::Sink<'s>>(items: &'s [Self], sink: &mut S) -> xdr::Result<()> {
-                sink.many(items, <Self as xdr::Fixed<#size>>::write)
+                sink.fixed_all(items, <Self as xdr::Fixed<#size>>::write)
             }
         },
     )
@@ -320,21 +367,26 @@ fn write(field: &Field, run: &Ident, total: u64, at: u64, size: u64) -> TokenStr
     quote!(xdr::Fixed::write(&self.#name, xdr::part_mut::<#total, #at, #size>(#run));)
 }
 
-/// Up to this weight, decoding and encoding are always inlined.
-const LIGHT: u32 = 64;
+/// The maximum weight of a type whose `decode` and `encode` are always inlined.
+const MAX_INLINE_WEIGHT: u32 = 64;
 
-/// How `decode` and `encode` of a type are inlined. A value that a call returns is copied, field by field stored and in
-/// wider pieces loaded, which costs more than decoding it: light codecs become part of their caller's. Heavy ones (a
-/// union of many operations) would be copied to each place that uses them.
+/// Returns the inlining of `decode` and `encode`. A value that a call returns is copied: stored
+/// field by field and loaded in wider pieces, which costs more than to decode it. Light codecs are
+/// therefore inlined. Heavy ones (a union of many operations) would be duplicated at each use.
 pub(super) fn inline(layout: &Layout) -> Option<TokenStream> {
     match layout {
-        Layout { recursive: true, .. } => None,
-        Layout { weight: ..=LIGHT, .. } => Some(quote!(#[inline(always)])),
+        Layout {
+            recursive: true, ..
+        } => None,
+        Layout {
+            weight: ..=MAX_INLINE_WEIGHT,
+            ..
+        } => Some(quote!(#[inline(always)])),
         _ => inline_skip(layout),
     }
 }
 
-/// How `skip` of a type is inlined: it returns no value.
+/// Returns the inlining of `skip`, which returns no value.
 pub(super) fn inline_skip(layout: &Layout) -> Option<TokenStream> {
     (!layout.recursive && layout.memory <= 256).then(|| quote!(#[inline]))
 }

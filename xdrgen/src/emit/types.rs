@@ -1,9 +1,9 @@
-//! Types in place: `xdr::Array<'a, Segment>`, and how a borrowed value becomes an owned one.
+//! Emits types such as `xdr::Array<'a, Segment>`, and conversions from borrowed to owned values.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use super::{Emitter, Form, ident, number};
+use super::{Emitter, Shape, ident, number};
 use crate::ir::{ModuleId, Primitive, Shapes, Type, TypeId};
 
 impl Emitter<'_> {
@@ -20,24 +20,32 @@ impl Emitter<'_> {
         }
     }
 
-    /// A type in this emitter's form.
+    /// Returns a type in this emitter's shape.
     pub(super) fn ty(&self, ty: &Type) -> TokenStream {
-        let borrowed = self.form == Form::Borrowed;
+        let borrowed = self.shape == Shape::Borrowed;
         match ty {
             Type::Primitive(primitive) => self.primitive(*primitive),
             Type::FixedOpaque(length) => array(&quote!(u8), *length),
             Type::Opaque(None) if borrowed => quote!(&'a [u8]),
             Type::Opaque(None) => quote!(xdr::heap::Vec<u8>),
-            Type::Opaque(Some(max)) if borrowed => bounded(&quote!(xdr::Opaque), &[quote!('a)], Some(*max)),
+            Type::Opaque(Some(max)) if borrowed => {
+                bounded(&quote!(xdr::Opaque), &[quote!('a)], Some(*max))
+            }
             Type::Opaque(Some(max)) => bounded(&quote!(xdr::OpaqueBuf), &[], Some(*max)),
             Type::String(max) if borrowed => bounded(&quote!(xdr::Text), &[quote!('a)], *max),
             Type::String(max) => bounded(&quote!(xdr::TextBuf), &[], *max),
+            Type::Item(_) if borrowed => quote!(xdr::Item<'a>),
+            Type::Item(_) => quote!(xdr::Item<'static>),
             Type::Fixed(element, length) => array(&self.ty(element), *length),
             Type::Array(element, max) => self.array(element, *max),
             Type::Optional(element) => {
                 let boxed = !borrowed && self.schema.is_boxed(element);
                 let element = self.ty(element);
-                if boxed { quote!(xdr::Option<xdr::heap::Box<#element>>) } else { quote!(xdr::Option<#element>) }
+                if boxed {
+                    quote!(xdr::Option<xdr::heap::Box<#element>>)
+                } else {
+                    quote!(xdr::Option<#element>)
+                }
             }
             Type::Recursive(id) => {
                 let target = self.path(*id);
@@ -49,7 +57,11 @@ impl Emitter<'_> {
             }
             Type::List(element) => {
                 let element = self.ty(element);
-                if borrowed { quote!(xdr::List<'a, #element>) } else { quote!(xdr::ListBuf<#element>) }
+                if borrowed {
+                    quote!(xdr::List<'a, #element>)
+                } else {
+                    quote!(xdr::ListBuf<#element>)
+                }
             }
             Type::Named(id) => self.path(*id),
         }
@@ -57,33 +69,74 @@ impl Emitter<'_> {
 
     fn array(&self, element: &Type, max: Option<u32>) -> TokenStream {
         let element = self.ty(element);
-        match (self.form, max) {
-            (Form::Borrowed, max) => bounded(&quote!(xdr::Array), &[quote!('a), element], max),
-            (Form::Owned, None) => quote!(xdr::heap::Vec<#element>),
-            (Form::Owned, max) => bounded(&quote!(xdr::ArrayBuf), &[element], max),
+        match (self.shape, max) {
+            (Shape::Borrowed, max) => bounded(&quote!(xdr::Array), &[quote!('a), element], max),
+            (Shape::Owned, None) => quote!(xdr::heap::Vec<#element>),
+            (Shape::Owned, max) => bounded(&quote!(xdr::ArrayBuf), &[element], max),
         }
     }
 
-    /// What a union's arm holds in this form.
+    /// Returns the type of an arm's content in this shape.
     pub(super) fn content(&self, ty: &Type) -> TokenStream {
         let content = self.ty(ty);
-        if self.form == Form::Owned && self.schema.is_boxed(ty) { quote!(xdr::heap::Box<#content>) } else { content }
+        if self.shape == Shape::Owned && self.schema.is_boxed(ty) {
+            quote!(xdr::heap::Box<#content>)
+        } else {
+            content
+        }
     }
 
-    /// The expression that decodes a field's value. A box that is there for its size alone counts no level of depth.
-    pub(super) fn decode_value(&self, ty: &Type, decoder: &proc_macro2::Ident) -> TokenStream {
+    /// Returns the expression that decodes a field. A box that only limits the size of a type does
+    /// not count as a level of depth.
+    pub(super) fn decode_value(&self, ty: &Type, decoder: &Ident) -> TokenStream {
+        if let Some(max) = ty.item_max() {
+            let (max, owned) = (bound(max), self.shape == Shape::Owned);
+            let to_static = owned.then(|| quote!(.to_static()));
+            return quote!(#decoder.item(#max)? #to_static);
+        }
         match self.schema.resolve(ty) {
-            Type::Optional(element) if self.form == Form::Owned && self.schema.is_boxed(element) => {
+            Type::Optional(element)
+                if self.shape == Shape::Owned && self.schema.is_boxed(element) =>
+            {
                 quote!(xdr::heap::boxed(#decoder)?)
             }
             _ => quote!(xdr::Decode::decode(#decoder)?),
         }
     }
 
-    /// The type whose `skip` accepts what the decoded field does.
-    pub(super) fn skipped(&self, ty: &Type) -> TokenStream {
+    /// Returns the expression that encodes a part, of which `value` is a reference.
+    pub(super) fn encode_value(&self, ty: &Type, value: &TokenStream, sink: &Ident) -> TokenStream {
+        match ty.item_max().map(bound) {
+            Some(max) => quote!(#sink.item(#value, #max)),
+            None => quote!(xdr::Encode::encode(#value, #sink)),
+        }
+    }
+
+    /// Returns the statements that skip a part and report its name to the trace.
+    pub(super) fn skip_part(
+        &self,
+        name: &str,
+        ty: &Type,
+        decoder: &Ident,
+        trace: &Ident,
+    ) -> TokenStream {
+        if let Some(max) = ty.item_max().map(bound) {
+            return quote! {
+                #trace.enter(#name);
+                #decoder.skip_item(#max)?;
+                #trace.leave();
+            };
+        }
+        let ty = self.skipped(ty);
+        quote!(xdr::field::<#ty, __Trace>(#name, #decoder, #trace)?;)
+    }
+
+    /// Returns the type whose `skip` accepts the same input as the decoded field.
+    fn skipped(&self, ty: &Type) -> TokenStream {
         match self.schema.resolve(ty) {
-            Type::Optional(element) if self.form == Form::Owned && self.schema.is_boxed(element) => {
+            Type::Optional(element)
+                if self.shape == Shape::Owned && self.schema.is_boxed(element) =>
+            {
                 let element = self.ty(element);
                 quote!(xdr::Option<#element>)
             }
@@ -91,68 +144,83 @@ impl Emitter<'_> {
         }
     }
 
-    /// The path to a type, from here, with its lifetime.
+    /// Returns the relative path of a type, with its lifetime.
     pub(super) fn path(&self, id: TypeId) -> TokenStream {
         let definition = self.schema.ty(id);
         let name = ident(&definition.rust);
-        let place = self.path_to(definition.module, definition.layout.two_forms);
-        let lifetime = (self.form == Form::Borrowed && definition.layout.lifetime).then(|| quote!(<'a>));
-        quote!(#place #name #lifetime)
+        let module = self.path_to(definition.module, definition.layout.shapes_differ);
+        let lifetime =
+            (self.shape == Shape::Borrowed && definition.layout.lifetime).then(|| quote!(<'a>));
+        quote!(#module #name #lifetime)
     }
 
-    /// The path to the module in which a type of `module` stands, with its last `::`.
-    pub(super) fn path_to(&self, module: ModuleId, two_forms: bool) -> TokenStream {
-        let here = self.place(self.module, true);
-        let there = self.place(module, two_forms);
+    /// Returns the relative path of the module that contains a type of `module`, with a final `::`.
+    pub(super) fn path_to(&self, module: ModuleId, shapes_differ: bool) -> TokenStream {
+        let mut here = self.schema.module(self.module).path.clone();
+        if self.owned_file {
+            here.push("owned".to_owned());
+        }
+        let there = self.module_path(module, shapes_differ);
         let shared = here.iter().zip(&there).take_while(|(a, b)| a == b).count();
-        let up = (0..here.len() - shared + self.below).map(|_| quote!(super::));
-        let down = there[shared..].iter().map(|part| ident(part)).map(|part| quote!(#part::));
+        let up = (0..here.len() - shared + self.module_depth).map(|_| quote!(super::));
+        let down = there[shared..]
+            .iter()
+            .map(|part| ident(part))
+            .map(|part| quote!(#part::));
         quote!(#(#up)* #(#down)*)
     }
 
-    /// The path of the module in which a module's types stand in this form.
-    fn place(&self, id: ModuleId, two_forms: bool) -> Vec<String> {
+    /// Returns the path of the module that contains a module's types in this shape.
+    fn module_path(&self, id: ModuleId, shapes_differ: bool) -> Vec<String> {
         let module = self.schema.module(id);
         let mut path = module.path.clone();
-        if two_forms && self.form == Form::Owned && module.shapes == Shapes::Both {
+        if shapes_differ && self.shape == Shape::Owned && module.shapes == Shapes::Both {
             path.push("owned".to_owned());
         }
         path
     }
 
-    /// `value`, which is of the borrowed form of `ty`, in the owned form.
-    pub(super) fn owning(&self, ty: &Type, value: &TokenStream) -> TokenStream {
+    /// Returns the expression that converts `value`, in the borrowed shape of `ty`, to the owned
+    /// shape.
+    pub(super) fn owned_value(&self, ty: &Type, value: &TokenStream) -> TokenStream {
         let ty = self.schema.resolve(ty);
-        if !self.schema.layout_of(ty).two_forms {
+        if !self.schema.layout_of(ty).shapes_differ {
             return value.clone();
         }
         let item = quote!(item);
         match ty {
             Type::Opaque(None) => quote!(xdr::heap::Vec::from(#value)),
+            Type::Item(_) => quote!(#value.to_static()),
             Type::Fixed(element, _) => {
-                let element = self.owning(element, &item);
+                let element = self.owned_value(element, &item);
                 quote!(#value.map(|item| #element))
             }
-            Type::Array(element, None) | Type::List(element) if !self.schema.layout_of(element).two_forms => {
+            Type::Array(element, None) | Type::List(element)
+                if !self.schema.layout_of(element).shapes_differ =>
+            {
                 quote!(#value.iter().collect())
             }
             Type::Array(element, None) | Type::List(element) => {
-                let element = self.owning(element, &item);
+                let element = self.owned_value(element, &item);
                 quote!(#value.iter().map(|item| #element).collect())
             }
-            Type::Array(element, Some(_)) if self.schema.layout_of(element).two_forms => {
-                let element = self.owning(element, &item);
+            Type::Array(element, Some(_)) if self.schema.layout_of(element).shapes_differ => {
+                let element = self.owned_value(element, &item);
                 quote!(xdr::ArrayBuf::from_array(#value, |item| #element))
             }
             Type::Optional(element) => {
                 let boxed = self.schema.is_boxed(element);
-                let element = self.owning(element, &item);
-                let element = if boxed { quote!(xdr::heap::Box::new(#element)) } else { element };
+                let element = self.owned_value(element, &item);
+                let element = if boxed {
+                    quote!(xdr::heap::Box::new(#element))
+                } else {
+                    element
+                };
                 quote!(#value.map(|item| #element))
             }
             Type::Recursive(id) => {
-                let element = self.owning(&Type::Named(*id), &item);
-                // What was validated once decodes again: `ok` drops nothing.
+                let element = self.owned_value(&Type::Named(*id), &item);
+                // Validated bytes always decode again: `ok` drops no error.
                 quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element)))
             }
             _ => quote!(#value.into()),
@@ -160,14 +228,29 @@ impl Emitter<'_> {
     }
 }
 
+/// Returns the bound of an item.
+fn bound(max: u32) -> TokenStream {
+    if max == u32::MAX {
+        return quote!(u32::MAX);
+    }
+    let max = number(u64::from(max));
+    quote!(#max)
+}
+
 fn array(element: &TokenStream, length: u32) -> TokenStream {
     let length = number(u64::from(length));
     quote!([#element; #length])
 }
 
-/// `name<arguments, max>`; no bound is the type's own default.
+/// Returns `name<arguments, max>`. Without a bound, the type's default applies.
 fn bounded(name: &TokenStream, arguments: &[TokenStream], max: Option<u32>) -> TokenStream {
-    let max = max.map(|max| number(u64::from(max))).map(|max| quote!(#max));
+    let max = max
+        .map(|max| number(u64::from(max)))
+        .map(|max| quote!(#max));
     let arguments: Vec<_> = arguments.iter().cloned().chain(max).collect();
-    if arguments.is_empty() { name.clone() } else { quote!(#name<#(#arguments),*>) }
+    if arguments.is_empty() {
+        name.clone()
+    } else {
+        quote!(#name<#(#arguments),*>)
+    }
 }

@@ -5,7 +5,7 @@ use quote::quote;
 
 use super::structs::{inline, inline_skip};
 use super::{Emitter, docs, ident};
-use crate::ir::{Arm, Content, Discriminant, TypeDef, Union};
+use crate::ir::{Arm, Content, Discriminant, Type, TypeDef, Union};
 
 impl Emitter<'_> {
     pub(super) fn union(&self, definition: &TypeDef, union: &Union) -> TokenStream {
@@ -15,10 +15,17 @@ impl Emitter<'_> {
         let derives = self.derives(&definition.layout);
         let variants = union.arms.iter().map(|arm| {
             let (doc, name) = (docs::part(&arm.case), ident(&arm.rust));
-            let content = arm.content.as_ref().map(|(_, ty)| self.content(ty)).map(|ty| quote!((#ty)));
+            let content = arm
+                .content
+                .as_ref()
+                .map(|(_, ty)| self.content(ty))
+                .map(|ty| quote!((#ty)));
             quote!(#doc #name #content)
         });
-        let default = union.default.as_ref().map(|content| self.default_variant(union, content));
+        let default = union
+            .default
+            .as_ref()
+            .map(|content| self.default_variant(union, content));
         let wire = self.wire(definition);
         let accessor = self.accessor(definition, union);
         let codec = self.union_codec(definition, union);
@@ -35,10 +42,16 @@ impl Emitter<'_> {
     }
 
     fn default_variant(&self, union: &Union, content: &Content) -> TokenStream {
-        let doc = docs::lines(&[format!("`default`, with the `{}` that has no arm of its own.", union.name)]);
+        let doc = docs::lines(&[format!(
+            "The `default` arm, with a `{}` that has no arm of its own.",
+            union.name
+        )]);
         let name = default_name(union);
         let discriminant = self.discriminant(union);
-        let content = content.as_ref().map(|(_, ty)| self.content(ty)).map(|ty| quote!(, #ty));
+        let content = content
+            .as_ref()
+            .map(|(_, ty)| self.content(ty))
+            .map(|ty| quote!(, #ty));
         quote!(#doc #name(#discriminant #content),)
     }
 
@@ -51,12 +64,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// The discriminant of a value.
+    /// Emits the accessor of the discriminant.
     fn accessor(&self, definition: &TypeDef, union: &Union) -> TokenStream {
         let name = ident(&definition.rust);
         let anonymous = self.lifetime(&definition.layout).map(|_| quote!(<'_>));
         let (field, ty) = (ident(&union.rust), self.discriminant(union));
-        let doc = docs::lines(&[format!("The discriminant, `{}`.", union.name)]);
+        let doc = docs::lines(&[format!("Returns the discriminant, `{}`.", union.name)]);
         let arms = union.arms.iter().map(|arm| {
             let variant = ident(&arm.rust);
             let content = arm.content.as_ref().map(|_| quote!((_)));
@@ -79,7 +92,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An arm's discriminant as a value of its Rust type.
+    /// Returns an arm's discriminant as a value of its Rust type.
     fn value(&self, union: &Union, arm: &Arm) -> TokenStream {
         match union.discriminant {
             Discriminant::I32 => {
@@ -105,7 +118,6 @@ impl Emitter<'_> {
         let name = ident(&definition.rust);
         let lifetime = self.lifetime(&definition.layout);
         let anonymous = lifetime.as_ref().map(|_| quote!(<'_>));
-        let local = |name| Ident::new(name, Span::call_site());
         let (decoder, trace) = (local("decoder"), local("trace"));
         let decode = self.union_decode(union);
         let skip = if self.has_borrowed() {
@@ -115,8 +127,12 @@ impl Emitter<'_> {
         };
         let encode = self.union_encode(union);
         let (inline, inline_skip) = (inline(&definition.layout), inline_skip(&definition.layout));
-        let silent = !self.has_borrowed() && !contents(union).any(Option::is_some);
-        let trace = if silent { quote!(_) } else { quote!(#trace) };
+        let unused_trace = !self.has_borrowed() && !contents(union).any(Option::is_some);
+        let trace = if unused_trace {
+            quote!(_)
+        } else {
+            quote!(#trace)
+        };
         quote! {
             impl<'a> xdr::Decode<'a> for #name #lifetime {
                 #inline
@@ -154,22 +170,33 @@ impl Emitter<'_> {
             None => unknown_arm(),
             Some(content) => {
                 let (which, name) = (self.default_which(union), default_name(union));
-                let content = content.as_ref().map(|(_, ty)| self.decode_content(ty)).map(|value| quote!(, #value));
+                let content = content
+                    .as_ref()
+                    .map(|(_, ty)| self.decode_content(ty))
+                    .map(|value| quote!(, #value));
                 quote!(other => { #which Self::#name(which #content) })
             }
         };
         quote!(Ok(match decoder.u32()? { #(#arms)* #other }))
     }
 
-    /// The expression that decodes an arm's content.
-    fn decode_content(&self, ty: &crate::ir::Type) -> TokenStream {
-        let decoder = Ident::new("decoder", Span::call_site());
-        let value = self.decode_value(ty, &decoder);
-        let boxed = self.form == super::Form::Owned && self.schema.is_boxed(ty);
-        if boxed { quote!(xdr::heap::Box::new(#value)) } else { value }
+    /// Returns the expression that encodes an arm's content.
+    fn encode_content(&self, ty: &Type) -> TokenStream {
+        self.encode_value(ty, &quote!(content), &local("sink"))
     }
 
-    /// `let which = ..;`: the discriminant that has no arm, as a value of its Rust type.
+    /// Returns the expression that decodes an arm's content.
+    fn decode_content(&self, ty: &Type) -> TokenStream {
+        let value = self.decode_value(ty, &local("decoder"));
+        let boxed = self.shape == super::Shape::Owned && self.schema.is_boxed(ty);
+        if boxed {
+            quote!(xdr::heap::Box::new(#value))
+        } else {
+            value
+        }
+    }
+
+    /// Returns `let which = ..;`: the discriminant without an arm, as a value of its Rust type.
     fn default_which(&self, union: &Union) -> TokenStream {
         match union.discriminant {
             Discriminant::I32 => quote!(let which = other.cast_signed();),
@@ -190,14 +217,17 @@ impl Emitter<'_> {
         let skip = |content: &Content| match content {
             None => quote!({}),
             Some((name, ty)) => {
-                let ty = self.skipped(ty);
-                quote!({ xdr::field::<#ty, __Trace>(#name, decoder, trace)?; })
+                let skip = self.skip_part(name, ty, &local("decoder"), &local("trace"));
+                quote!({ #skip })
             }
         };
-        // The name is the path's, so that only arms of one name share theirs.
+        // The name is part of the trace's path, so only arms of one name share code.
         let mut groups: Vec<Vec<&Arm>> = Vec::new();
         for arm in &union.arms {
-            match groups.iter_mut().find(|group| arm.content.is_some() && group[0].content == arm.content) {
+            match groups
+                .iter_mut()
+                .find(|group| arm.content.is_some() && group[0].content == arm.content)
+            {
                 Some(group) => group.push(arm),
                 None => groups.push(vec![arm]),
             }
@@ -213,10 +243,10 @@ impl Emitter<'_> {
                 match union.discriminant {
                     Discriminant::Enum(id) => {
                         let ty = self.path(id);
-                        let refused = quote!(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
+                        let invalid = quote!(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
                         quote!(other => {
                             if #ty::from_value(other.cast_signed()).is_none() {
-                                return Err(#refused);
+                                return Err(#invalid);
                             }
                             #skip
                         })
@@ -231,16 +261,22 @@ impl Emitter<'_> {
     fn union_encode(&self, union: &Union) -> TokenStream {
         let arms = self.schema.shared_arms(union).into_iter().map(|arms| {
             let (values, names) = (values(&arms), names(&arms));
-            let [.., value] = &values[..] else { return TokenStream::new() };
+            let [.., value] = &values[..] else {
+                return TokenStream::new();
+            };
             let others = names.iter().zip(&values).take(names.len() - 1);
             let others = others.map(|(name, value)| quote!(Self::#name(_) => #value,));
-            let which = if names.len() > 1 { quote!(match self { #(#others)* _ => #value }) } else { quote!(#value) };
-            match arms[0].content {
+            let which = if names.len() > 1 {
+                quote!(match self { #(#others)* _ => #value })
+            } else {
+                quote!(#value)
+            };
+            match &arms[0].content {
                 None => quote!(#(Self::#names)|* => sink.u32(#which),),
-                Some(_) => quote!(#(Self::#names(content))|* => {
-                    sink.u32(#which)?;
-                    xdr::Encode::encode(content, sink)
-                }),
+                Some((_, ty)) => {
+                    let encode = self.encode_content(ty);
+                    quote!(#(Self::#names(content))|* => { sink.u32(#which)?; #encode })
+                }
             }
         });
         let default = union.default.as_ref().map(|content| {
@@ -251,16 +287,19 @@ impl Emitter<'_> {
                 Discriminant::Bool => quote!(u32::from(*which)),
                 Discriminant::Enum(_) => quote!(which.value().cast_unsigned()),
             };
-            let taken = union.arms.iter().map(|arm| Literal::u32_unsuffixed(arm.value));
+            let taken = union
+                .arms
+                .iter()
+                .map(|arm| Literal::u32_unsuffixed(arm.value));
             let (pattern, rest) = match content {
                 None => (quote!(Self::#name(which)), quote!(sink.u32(bits))),
-                Some(_) => (
-                    quote!(Self::#name(which, content)),
-                    quote!({
-                        sink.u32(bits)?;
-                        xdr::Encode::encode(content, sink)
-                    }),
-                ),
+                Some((_, ty)) => {
+                    let encode = self.encode_content(ty);
+                    (
+                        quote!(Self::#name(which, content)),
+                        quote!({ sink.u32(bits)?; #encode }),
+                    )
+                }
             };
             quote! {
                 #pattern => match #bits {
@@ -275,8 +314,12 @@ impl Emitter<'_> {
     fn union_to_owned(&self, definition: &TypeDef, union: &Union) -> Option<TokenStream> {
         let borrowed = ident(&definition.rust);
         let value = |ty| {
-            let owned = self.owning(ty, &quote!(content));
-            if self.schema.is_boxed(ty) { quote!(xdr::heap::Box::new(#owned)) } else { owned }
+            let owned = self.owned_value(ty, &quote!(content));
+            if self.schema.is_boxed(ty) {
+                quote!(xdr::heap::Box::new(#owned))
+            } else {
+                owned
+            }
         };
         self.has_borrowed().then(|| {
             let arms = union.arms.iter().map(|arm| {
@@ -304,22 +347,33 @@ impl Emitter<'_> {
     }
 }
 
-/// The discriminants of arms.
-fn values(arms: &[&Arm]) -> Vec<Literal> {
-    arms.iter().map(|arm| Literal::u32_unsuffixed(arm.value)).collect()
+/// Returns the identifier of a local variable.
+fn local(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
 }
 
-/// The variants of arms.
+/// Returns the discriminants of arms.
+fn values(arms: &[&Arm]) -> Vec<Literal> {
+    arms.iter()
+        .map(|arm| Literal::u32_unsuffixed(arm.value))
+        .collect()
+}
+
+/// Returns the variants of arms.
 fn names(arms: &[&Arm]) -> Vec<Ident> {
     arms.iter().map(|arm| ident(&arm.rust)).collect()
 }
 
-/// The contents of all arms.
+/// Returns the contents of all arms.
 fn contents(union: &Union) -> impl Iterator<Item = &Content> {
-    union.arms.iter().map(|arm| &arm.content).chain(&union.default)
+    union
+        .arms
+        .iter()
+        .map(|arm| &arm.content)
+        .chain(&union.default)
 }
 
-/// The default arm's variant: `Default`, unless a case is called that.
+/// Returns the default arm's variant: `Default`, unless a case has that name.
 fn default_name(union: &Union) -> Ident {
     let taken = union.arms.iter().any(|arm| arm.rust == "Default");
     ident(if taken { "DefaultArm" } else { "Default" })

@@ -1,28 +1,29 @@
-//! Lines of XDR before they become a text: errata may still change them.
+//! Lines of XDR before they form a text. Errata may still change them.
 
 use crate::source::{DocumentId, Text, TextKind};
 
-/// One line of XDR, and where it stands in the document.
+/// A line of XDR and its position in the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The line of the document, counted from one.
+    /// The line number in the document; the first line is 1.
     pub(super) number: usize,
-    /// The octet of that line at which the content begins.
+    /// The byte offset, in the document's line, at which the content begins.
     pub(super) column: usize,
-    /// The XDR. An erratum may have made several lines of it.
+    /// The XDR. It contains several lines if an erratum inserted some.
     pub(super) content: String,
 }
 
-/// What a document holds. The lines of each block have ascending numbers, each number once.
+/// The XDR of a document. The lines of each block have ascending numbers, and each number occurs
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blocks {
-    /// The definitions that are compiled.
+    /// The definitions to compile.
     pub(super) xdr: Vec<Line>,
-    /// The copies in running text.
+    /// The copies of definitions in running text.
     pub(super) copies: Vec<Vec<Line>>,
 }
 
-/// The text that a block's lines make.
+/// Joins the lines of a block into a text.
 pub(super) fn text(lines: &[Line], document: DocumentId, kind: TextKind) -> Text {
     let mut text = Text::new(document, kind);
     for line in lines {

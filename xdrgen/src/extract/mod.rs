@@ -1,8 +1,8 @@
-//! Takes the XDR out of a document, with errata applied, and finds the document's pages and sections.
+//! Extracts the XDR from a document and applies errata to it.
 //!
-//! One file per format: `txt.rs` for drafts and RFCs as published, `x.rs` for plain XDR. The name decides (`.x`,
-//! `.txt`), and where it does not, the content. Whatever the format, the result is lines of XDR that remember where
-//! they stand in the document.
+//! `txt.rs` reads drafts and RFCs as published, `x.rs` reads plain XDR. The file extension (`.x`,
+//! `.txt`) selects the format; without one of these the content does. The result is lines of XDR
+//! with their positions in the document.
 
 mod line;
 mod patch;
@@ -11,24 +11,24 @@ mod x;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
-use crate::source::{Document, DocumentId, Sources, TextId, TextKind};
-pub(crate) use txt::{CodeMark, code_mark, marked};
+use crate::source::{Document, DocumentId, SourceMap, TextId, TextKind};
+pub(crate) use txt::{CodeMark, code_mark, strip_marker};
 
-/// The texts that were taken out of one document.
+/// The texts extracted from one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extracted {
-    /// The definitions that are compiled; empty where the document has none.
+pub struct Extraction {
+    /// The definitions to compile; empty if the document has none.
     pub xdr: TextId,
-    /// The copies in running text, one for each block, in their order.
+    /// The copies of definitions in running text, one for each block, in document order.
     pub copies: Vec<TextId>,
 }
 
-/// How a document holds its XDR.
+/// The format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// A draft or an RFC, whose XDR stands on lines that begin with `///`.
+    /// A draft or an RFC, whose XDR is on lines that begin with `///`.
     Txt,
-    /// XDR and nothing else.
+    /// Plain XDR.
     X,
 }
 
@@ -39,21 +39,23 @@ impl Format {
             return Self::X;
         }
         let text = document.text();
-        let plain = !ends(".txt") && !text.lines().any(|line| marked(line).is_some()) && x::looks_like(text);
+        let plain = !ends(".txt")
+            && !text.lines().any(|line| strip_marker(line).is_some())
+            && x::looks_like(text);
         if plain { Self::X } else { Self::Txt }
     }
 }
 
-/// Takes the XDR out of a document, and applies the errata that name it.
+/// Extracts the XDR from a document and applies the errata that name it.
 ///
-/// Reports [`Code::NoXdr`] for a draft without a `///` line, and [`Code::ErratumMismatch`] for each erratum that does
-/// not fit. Errata of other documents are passed over.
+/// Reports [`Code::NoXdr`] for a draft without a `///` line, and [`Code::ErratumMismatch`] for each
+/// erratum whose old text is not found. Errata for other documents are ignored.
 pub fn extract(
-    sources: &mut Sources,
+    sources: &mut SourceMap,
     document: DocumentId,
     errata: &[Erratum],
     diagnostics: &mut Diagnostics,
-) -> Extracted {
+) -> Extraction {
     let source = sources.document(document);
     let format = Format::of(source);
     let mut blocks = match format {
@@ -61,18 +63,27 @@ pub fn extract(
         Format::Txt => txt::read(source.text()),
     };
     if format == Format::Txt && blocks.xdr.is_empty() {
-        let message = format!("`{}` has no XDR: no line of it begins with `///`", source.name());
-        diagnostics.report(Diagnostic::nowhere(Code::NoXdr, message));
+        let message = format!(
+            "`{}` contains no XDR: no line begins with `///`",
+            source.name()
+        );
+        diagnostics.report(Diagnostic::without_span(Code::NoXdr, message));
     }
     patch::apply(sources, document, &mut blocks, errata, diagnostics);
     let xdr = sources.add_text(line::text(&blocks.xdr, document, TextKind::Xdr));
-    let copies = blocks.copies.iter().map(|lines| sources.add_text(line::text(lines, document, TextKind::Copy)));
-    Extracted { xdr, copies: copies.collect() }
+    let copies = blocks
+        .copies
+        .iter()
+        .map(|lines| sources.add_text(line::text(lines, document, TextKind::Copy)));
+    Extraction {
+        xdr,
+        copies: copies.collect(),
+    }
 }
 
-/// The XDR of a text, as the command `xdrgen extract` prints it.
+/// Returns the content of a text. The command `xdrgen extract` prints it.
 #[must_use]
-pub fn xdr_of(sources: &Sources, id: TextId) -> String {
+pub fn xdr_of(sources: &SourceMap, id: TextId) -> String {
     sources.text(id).content().to_owned()
 }
 

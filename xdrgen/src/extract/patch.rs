@@ -3,11 +3,12 @@
 use super::line::{Blocks, Line};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
-use crate::source::{DocumentId, Sources, Span, Text, TextKind};
+use crate::source::{DocumentId, SourceMap, Span, Text, TextKind};
 
-/// Applies each erratum that names the document, in their order, and reports those that do not fit.
+/// Applies, in order, each erratum that names the document. Reports errata whose old text is not
+/// found.
 pub(super) fn apply(
-    sources: &mut Sources,
+    sources: &mut SourceMap,
     document: DocumentId,
     blocks: &mut Blocks,
     errata: &[Erratum],
@@ -22,7 +23,7 @@ pub(super) fn apply(
     }
 }
 
-/// Why an erratum does not fit, and on which line of the document.
+/// An erratum that cannot be applied: the line of the document and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mismatch {
     line: usize,
@@ -31,32 +32,41 @@ struct Mismatch {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
-    /// The line holds no XDR.
+    /// The line contains no XDR.
     NoXdr,
-    /// The line's XDR is this, and the old text is not in it.
+    /// The line has this XDR, which does not contain the old text.
     Absent(String),
-    /// The line's XDR is this, and the old text is in it more than once.
+    /// The line has this XDR, which contains the old text more than once.
     Ambiguous(String),
 }
 
-/// Replaces the old text by the new one, or changes nothing.
+/// Replaces the old text by the new text. Changes nothing on failure.
 fn apply_one(blocks: &mut Blocks, erratum: &Erratum) -> Result<(), Mismatch> {
-    let missing = |line| Mismatch { line, reason: Reason::NoXdr };
+    let missing = |line| Mismatch {
+        line,
+        reason: Reason::NoXdr,
+    };
     let (lines, first) = find_line(blocks, erratum.line).ok_or_else(|| missing(erratum.line))?;
     let pieces = pieces(&erratum.old);
     let mut ranges = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
-        let line = lines.get(first + at).ok_or_else(|| missing(erratum.line + at))?;
+        let line = lines
+            .get(first + at)
+            .ok_or_else(|| missing(erratum.line + at))?;
         ranges.push(find_once(line, piece)?);
     }
     for (at, range) in ranges.into_iter().enumerate() {
-        let new = if at == 0 { erratum.new.trim_end_matches('\n') } else { "" };
+        let new = if at == 0 {
+            erratum.new.trim_end_matches('\n')
+        } else {
+            ""
+        };
         lines[first + at].content.replace_range(range, new);
     }
     Ok(())
 }
 
-/// The old text line by line: each but the first is trimmed.
+/// Splits the old text into lines and trims each except the first.
 fn pieces(old: &str) -> Vec<&str> {
     let mut pieces: Vec<&str> = old.trim_end_matches('\n').split('\n').collect();
     for piece in pieces.iter_mut().skip(1) {
@@ -65,15 +75,19 @@ fn pieces(old: &str) -> Vec<&str> {
     pieces
 }
 
-/// The lines of the text that a line of the document is in, and its place among them.
+/// Finds the block that contains a line of the document, and the index of the line in the block.
 fn find_line(blocks: &mut Blocks, number: usize) -> Option<(&mut [Line], usize)> {
-    std::iter::once(&mut blocks.xdr).chain(&mut blocks.copies).find_map(|lines| {
-        let at = lines.binary_search_by_key(&number, |line| line.number).ok()?;
-        Some((lines.as_mut_slice(), at))
-    })
+    std::iter::once(&mut blocks.xdr)
+        .chain(&mut blocks.copies)
+        .find_map(|lines| {
+            let at = lines
+                .binary_search_by_key(&number, |line| line.number)
+                .ok()?;
+            Some((lines.as_mut_slice(), at))
+        })
 }
 
-/// Where a piece stands in a line, if it does so once. An empty piece stands at the start.
+/// Finds the range of a piece in a line; the piece must occur once. An empty piece is at the start.
 fn find_once(line: &Line, piece: &str) -> Result<std::ops::Range<usize>, Mismatch> {
     if piece.is_empty() {
         return Ok(0..0);
@@ -84,15 +98,24 @@ fn find_once(line: &Line, piece: &str) -> Result<std::ops::Range<usize>, Mismatc
         (Some(_), Some(_)) => Reason::Ambiguous(line.content.clone()),
         (None, _) => Reason::Absent(line.content.clone()),
     };
-    Err(Mismatch { line: line.number, reason })
+    Err(Mismatch {
+        line: line.number,
+        reason,
+    })
 }
 
 impl Mismatch {
-    fn diagnostic(&self, sources: &mut Sources, document: DocumentId, erratum: &Erratum) -> Diagnostic {
-        let (message, note) = self.words(sources.document(document).line_count(), &erratum.document);
+    fn diagnostic(
+        &self,
+        sources: &mut SourceMap,
+        document: DocumentId,
+        erratum: &Erratum,
+    ) -> Diagnostic {
+        let (message, note) =
+            self.message_and_note(sources.document(document).line_count(), &erratum.document);
         let diagnostic = match erratum.span {
             Some(span) => Diagnostic::new(Code::ErratumMismatch, span, message),
-            None => Diagnostic::nowhere(Code::ErratumMismatch, message),
+            None => Diagnostic::without_span(Code::ErratumMismatch, message),
         };
         match line_span(sources, document, self.line) {
             Some(span) => diagnostic.note_at(span, note),
@@ -100,30 +123,32 @@ impl Mismatch {
         }
     }
 
-    /// The message, and what to say at the line.
-    fn words(&self, line_count: usize, document: &str) -> (String, String) {
+    /// Returns the message, and the note for the line.
+    fn message_and_note(&self, line_count: usize, document: &str) -> (String, String) {
         let line = self.line;
         match &self.reason {
-            Reason::NoXdr if line == 0 || line > line_count => {
-                (format!("`{document}` has no line {line}"), format!("it has {line_count} lines"))
-            }
-            Reason::NoXdr => {
-                (format!("line {line} of `{document}` holds no XDR"), format!("line {line} is not part of the XDR"))
-            }
+            Reason::NoXdr if line == 0 || line > line_count => (
+                format!("`{document}` has no line {line}"),
+                format!("it has {line_count} lines"),
+            ),
+            Reason::NoXdr => (
+                format!("line {line} of `{document}` contains no XDR"),
+                format!("line {line} is not part of the XDR"),
+            ),
             Reason::Absent(content) => (
                 format!("the erratum's old text is not on line {line} of `{document}`"),
-                format!("line {line} holds `{}`", content.trim()),
+                format!("line {line} contains `{}`", content.trim()),
             ),
             Reason::Ambiguous(content) => (
                 format!("the erratum's old text is on line {line} of `{document}` more than once"),
-                format!("line {line} holds `{}`", content.trim()),
+                format!("line {line} contains `{}`", content.trim()),
             ),
         }
     }
 }
 
-/// A span of a line's own text, in a text made for it.
-fn line_span(sources: &mut Sources, document: DocumentId, line: usize) -> Option<Span> {
+/// Returns the span of a line of the document, in a text created for it.
+fn line_span(sources: &mut SourceMap, document: DocumentId, line: usize) -> Option<Span> {
     let source = sources.document(document);
     if line == 0 || line > source.line_count() {
         return None;

@@ -1,15 +1,19 @@
-//! Drafts and RFCs as published: the XDR stands on lines that begin with `///`.
+//! Extracts XDR from drafts and RFCs as published, where it is on lines that begin with `///`.
 //!
-//! The shell script that the drafts print for this fails on their own text, as it expects one blank before the marker
-//! and one after. Here any indentation will do, and at most one blank after the marker is left out.
+//! The drafts print a shell script for this purpose. It expects exactly one blank before and after
+//! the marker, and fails on the drafts' own text. This module accepts any indentation and removes
+//! at most one blank after the marker.
 
 use super::line::{Blocks, Line};
 use super::x;
-use crate::outline::page::furniture;
+use crate::outline::page::header_footer_lines;
 
-/// Where XDR begins on a line whose first non-blank characters are `///`, and the XDR.
-pub(crate) fn marked(line: &str) -> Option<(usize, &str)> {
-    let after = line.trim_start_matches([' ', '\t', '\u{c}', '\u{feff}']).strip_prefix("///")?;
+/// Returns the column and the content of the XDR on a line whose first non-blank characters are
+/// `///`.
+pub(crate) fn strip_marker(line: &str) -> Option<(usize, &str)> {
+    let after = line
+        .trim_start_matches([' ', '\t', '\u{c}', '\u{feff}'])
+        .strip_prefix("///")?;
     let content = after.strip_prefix(' ').unwrap_or(after);
     Some((line.len() - content.len(), content))
 }
@@ -17,13 +21,13 @@ pub(crate) fn marked(line: &str) -> Option<(usize, &str)> {
 /// A line that opens or closes a block of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeMark {
-    /// `<CODE BEGINS>`, which may be followed by `file "a.x"`.
+    /// `<CODE BEGINS>`, which `file "a.x"` may follow.
     Begins,
     /// `<CODE ENDS>`
     Ends,
 }
 
-/// What mark a line is, if any.
+/// Returns the mark on a line, if there is one.
 pub(crate) fn code_mark(line: &str) -> Option<CodeMark> {
     let line = line.trim();
     if line.starts_with("<CODE BEGINS>") {
@@ -32,34 +36,49 @@ pub(crate) fn code_mark(line: &str) -> Option<CodeMark> {
     (line == "<CODE ENDS>").then_some(CodeMark::Ends)
 }
 
-/// The XDR of a draft, and its copies.
+/// Returns the XDR and the copies of a draft.
 pub(super) fn read(text: &str) -> Blocks {
-    let xdr = text.lines().enumerate().filter_map(|(at, line)| marked_line(at + 1, line));
-    Blocks { xdr: xdr.collect(), copies: copies(text) }
+    let xdr = text
+        .lines()
+        .enumerate()
+        .filter_map(|(at, line)| xdr_line(at + 1, line));
+    Blocks {
+        xdr: xdr.collect(),
+        copies: copies(text),
+    }
 }
 
-/// The XDR of a line, unless it only says which file follows, as `/// @@FILE a.x`.
-fn marked_line(number: usize, line: &str) -> Option<Line> {
-    let (column, content) = marked(line)?;
+/// Returns the XDR of a line. A line such as `/// @@FILE a.x`, which names a file, contains none.
+fn xdr_line(number: usize, line: &str) -> Option<Line> {
+    let (column, content) = strip_marker(line)?;
     let names_a_file = content.trim_start().starts_with("@@FILE");
-    (!names_a_file).then(|| Line { number, column, content: content.to_owned() })
+    (!names_a_file).then(|| Line {
+        number,
+        column,
+        content: content.to_owned(),
+    })
 }
 
-/// The blocks between `<CODE BEGINS>` and `<CODE ENDS>` that hold definitions, without what page breaks put there.
+/// Returns the blocks between `<CODE BEGINS>` and `<CODE ENDS>` that contain definitions, without
+/// page breaks.
 fn copies(text: &str) -> Vec<Vec<Line>> {
-    let furniture = furniture(text);
+    let page_breaks = header_footer_lines(text);
     let mut copies = Vec::new();
     let mut open: Option<Vec<Line>> = None;
     for (at, line) in text.lines().enumerate() {
         match code_mark(line) {
             Some(CodeMark::Begins) => open = Some(Vec::new()),
             Some(CodeMark::Ends) => copies.extend(open.take().filter(|lines| is_copy(lines))),
-            None if furniture.get(at) == Some(&true) => {}
+            None if page_breaks.get(at) == Some(&true) => {}
             None => {
                 if let Some(lines) = &mut open {
                     let content = line.trim_start_matches('\u{c}');
                     let column = line.len() - content.len();
-                    lines.push(Line { number: at + 1, column, content: content.to_owned() });
+                    lines.push(Line {
+                        number: at + 1,
+                        column,
+                        content: content.to_owned(),
+                    });
                 }
             }
         }
@@ -67,9 +86,13 @@ fn copies(text: &str) -> Vec<Vec<Line>> {
     copies
 }
 
-/// Whether the lines of a block of code are a copy of definitions, and not the definitions or something else.
+/// Returns true if a block of code is a copy of definitions. A block of `///` lines is the
+/// definitions themselves.
 fn is_copy(lines: &[Line]) -> bool {
-    if lines.iter().any(|line| marked(&line.content).is_some()) {
+    if lines
+        .iter()
+        .any(|line| strip_marker(&line.content).is_some())
+    {
         return false;
     }
     let text: Vec<&str> = lines.iter().map(|line| line.content.as_str()).collect();
@@ -90,18 +113,21 @@ mod tests {
             ("\t/// \tc", Some((5, "\tc"))),
             ("\u{c}///", Some((4, ""))),
             ("   line, plus a sentinel sequence of \"///\".", None),
-            ("   grep '^ *///' | sed 's?^ /// ??' | sed 's?^ *///$??'", None),
+            (
+                "   grep '^ *///' | sed 's?^ /// ??' | sed 's?^ *///$??'",
+                None,
+            ),
             ("   <http:///example>", None),
             ("   // a comment", None),
             ("", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(marked(line), expected, "{line}");
+            assert_eq!(strip_marker(line), expected, "{line}");
         }
     }
 
     #[test]
-    fn a_block_without_its_end_is_no_copy() {
+    fn an_unclosed_block_is_not_a_copy() {
         assert_eq!(read("<CODE BEGINS>\nconst A = 1;\n"), Blocks::default());
         let copies =
             read("<CODE BEGINS>\nprose\n<CODE BEGINS> file \"a.x\"\n/* a */ const A = 1;\n <CODE ENDS>\n").copies;
@@ -111,9 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_left_out() {
+    fn file_names_are_ignored() {
         let blocks = read("/// @@FILE a.x\n/// const A = 1;\n/// /* FILE ENDS: a.x */\n");
-        let lines: Vec<&str> = blocks.xdr.iter().map(|line| line.content.as_str()).collect();
+        let lines: Vec<&str> = blocks
+            .xdr
+            .iter()
+            .map(|line| line.content.as_str())
+            .collect();
         assert_eq!(lines, ["const A = 1;", "/* FILE ENDS: a.x */"]);
     }
 }

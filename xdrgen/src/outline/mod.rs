@@ -1,4 +1,4 @@
-//! Pages and sections of a document, so that a place in it can be named as people do.
+//! Finds the pages and sections of a document, which diagnostics and documentation refer to.
 
 pub(crate) mod page;
 
@@ -7,37 +7,45 @@ use page::pages;
 /// A section heading of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The line the heading stands on, counted from one.
+    /// The line number of the heading; the first line is 1.
     pub line: usize,
-    /// Its number, as `4.2`.
+    /// The section number, such as `4.2`.
     pub number: String,
-    /// Its title.
+    /// The title, on one line.
     pub title: String,
 }
 
-/// Where a document's pages and sections begin.
+/// The pages and sections of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// The first line of each page and its number, ascending; empty where the file has no page breaks.
+    /// The first line and the number of each page, ascending; empty if the file has no page breaks.
     pub pages: Vec<(usize, u32)>,
-    /// The section headings, in their order.
+    /// The section headings, in document order.
     pub sections: Vec<Section>,
 }
 
 /// Finds the pages and sections of a document.
 ///
-/// A heading is told from a numbered list by its number, which must be a plausible successor of the heading's before;
-/// and from the table of contents by that one's dot leaders, or because the first heading comes again.
+/// The number of a heading must be a plausible successor of the previous heading's number; this
+/// distinguishes headings from items of a list. Entries of the table of contents have dot leaders,
+/// or are dropped when the first heading appears again.
 #[must_use]
 pub fn outline(text: &str) -> Outline {
-    Outline { pages: pages(text), sections: sections(text) }
+    Outline {
+        pages: pages(text),
+        sections: sections(text),
+    }
 }
 
 fn sections(text: &str) -> Vec<Section> {
-    let lines: Vec<&str> = text.lines().map(|line| line.trim_start_matches('\u{c}').trim_end()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(|line| line.trim_start_matches('\u{c}').trim_end())
+        .collect();
     let mut found: Vec<(Section, Number)> = Vec::new();
     for at in 0..lines.len() {
-        let Some((heading, title)) = Heading::read(lines[at]).and_then(|heading| Some((heading, title(&lines, at)?)))
+        let Some((heading, title)) =
+            Heading::read(lines[at]).and_then(|heading| Some((heading, title(&lines, at)?)))
         else {
             continue;
         };
@@ -46,22 +54,32 @@ fn sections(text: &str) -> Vec<Section> {
             continue;
         }
         let title = format!("{}{}", heading.title, title);
-        if found.first().is_some_and(|(first, number)| *number == heading.number && first.title == title) {
+        if found
+            .first()
+            .is_some_and(|(first, number)| *number == heading.number && first.title == title)
+        {
             found.clear();
         }
         if heading.follows(found.last().map(|(_, number)| number)) {
             let number = heading.number.to_string();
-            found.push((Section { line: at + 1, number, title }, heading.number));
+            found.push((
+                Section {
+                    line: at + 1,
+                    number,
+                    title,
+                },
+                heading.number,
+            ));
         }
     }
     found.into_iter().map(|(section, _)| section).collect()
 }
 
-/// How many columns a line of a draft has.
+/// The width of a line in a draft.
 const WIDTH: usize = 72;
 
-/// What the lines after `at` add to its heading's title; nothing at all if they show that it is no heading but the
-/// first line of a paragraph.
+/// Returns the continuation of a heading's title on the lines after `at`. Returns `None` if these
+/// lines show that line `at` begins a paragraph.
 fn title(lines: &[&str], at: usize) -> Option<String> {
     let mut title = String::new();
     let mut last = lines[at];
@@ -82,11 +100,11 @@ fn title(lines: &[&str], at: usize) -> Option<String> {
     (ends_here && !last.ends_with('.')).then_some(title)
 }
 
-/// A section's number: `4.2`, or `A.1` of an appendix.
+/// A section number: `4.2`, or `A.1` in an appendix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Number {
     appendix: bool,
-    /// As written; an appendix's letter is its place in the alphabet, from one.
+    /// The parts as written. An appendix's letter is its position in the alphabet, starting at 1.
     parts: Vec<u32>,
 }
 
@@ -104,7 +122,7 @@ impl std::fmt::Display for Number {
 }
 
 impl Number {
-    /// `4.2` or `A.1`
+    /// Parses `4.2` or `A.1`.
     fn read(number: &str) -> Option<Self> {
         let letter = number.chars().next().filter(char::is_ascii_uppercase);
         let first = letter.map(|letter| u32::from(letter) - u32::from('A') + 1);
@@ -114,21 +132,31 @@ impl Number {
         };
         let mut parts: Vec<u32> = first.into_iter().collect();
         for part in digits.into_iter().flat_map(|digits| digits.split('.')) {
-            let plain = (1..=3).contains(&part.len()) && part.bytes().all(|octet| octet.is_ascii_digit());
+            let plain =
+                (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
             parts.push(part.parse().ok().filter(|_| plain)?);
         }
         let whole = letter.is_none() || digits.is_some() || number.len() == 1;
-        whole.then_some(Self { appendix: letter.is_some(), parts })
+        whole.then_some(Self {
+            appendix: letter.is_some(),
+            parts,
+        })
     }
 
-    /// Without the zeros at its end: `5.0` is `5`.
+    /// Returns the parts without trailing zeros: `5.0` is `5`.
     fn significant(&self) -> &[u32] {
-        let zeros = self.parts.iter().skip(1).rev().take_while(|part| **part == 0).count();
+        let zeros = self
+            .parts
+            .iter()
+            .skip(1)
+            .rev()
+            .take_while(|part| **part == 0)
+            .count();
         &self.parts[..self.parts.len() - zeros]
     }
 
-    /// Whether a heading of this number may come after one of the number `before`: as its first child (`4.2.1` after
-    /// `4.2`), its next sibling (`4.3`) or that of an ancestor (`5`).
+    /// Returns true if a heading with this number may follow one with `before`: as its first child
+    /// (`4.2.1` after `4.2`), its next sibling (`4.3`) or the next sibling of an ancestor (`5`).
     fn succeeds(&self, before: &Self) -> bool {
         if self.appendix != before.appendix {
             return self.appendix && self.parts == [1];
@@ -146,10 +174,13 @@ impl Number {
         }
     }
 
-    /// Whether it comes later than `before`, in the same top-level section or in the next.
+    /// Returns true if this number is greater than `before`, in the same top-level section or the
+    /// next.
     fn is_later(&self, before: &Self) -> bool {
         let step = self.parts[0].checked_sub(before.parts[0]);
-        self.appendix == before.appendix && step.is_some_and(|step| step < 2) && self.parts > before.parts
+        self.appendix == before.appendix
+            && step.is_some_and(|step| step < 2)
+            && self.parts > before.parts
     }
 }
 
@@ -161,12 +192,14 @@ struct Heading<'t> {
 }
 
 impl<'t> Heading<'t> {
-    /// `4.2.  Title`, `4.2 Title`, `Appendix A. Title`, `Appendix A: Title` or `A.1. Title`, but not if it is a line of
-    /// a table of contents.
+    /// Parses `4.2.  Title`, `4.2 Title`, `Appendix A. Title`, `Appendix A: Title` or `A.1. Title`.
+    /// Rejects entries of a table of contents.
     fn read(line: &'t str) -> Option<Self> {
         let content = line.trim_start_matches(' ');
         let indent = line.len() - content.len();
-        let appendix = content.strip_prefix("Appendix ").or_else(|| content.strip_prefix("APPENDIX "));
+        let appendix = content
+            .strip_prefix("Appendix ")
+            .or_else(|| content.strip_prefix("APPENDIX "));
         let (written, title) = appendix.unwrap_or(content).split_once(' ')?;
         let number = Number::read(written.strip_suffix(['.', ':']).unwrap_or(written))?;
         let title = title.trim();
@@ -177,23 +210,29 @@ impl<'t> Heading<'t> {
             (None, 1) => !number.appendix && dotted && indent == 0,
             (None, _) => dotted || indent == 0,
         };
-        let fine = form && indent <= 3 && !title.is_empty() && !has_leader(title);
-        fine.then_some(Self { indented: indent > 0, number, title })
+        let valid = form && indent <= 3 && !title.is_empty() && !has_leader(title);
+        valid.then_some(Self {
+            indented: indent > 0,
+            number,
+            title,
+        })
     }
 
-    /// Whether it may come after the heading of the number `before`.
+    /// Returns true if this heading may follow one with the number `before`.
     fn follows(&self, before: Option<&Number>) -> bool {
         match before {
             None => self.number.significant() == [1] && !self.number.appendix && !self.indented,
             Some(before) => {
                 let nested = self.number.parts.len() > 1;
-                self.number.succeeds(before) || nested && !self.indented && self.number.is_later(before)
+                self.number.succeeds(before)
+                    || nested && !self.indented && self.number.is_later(before)
             }
         }
     }
 }
 
-/// Whether a title is followed by dots, or by a page number at a distance, as in a table of contents.
+/// Returns true if dots, or a page number at a distance, follow the title, as in a table of
+/// contents.
 fn has_leader(title: &str) -> bool {
     let number = title.trim_end_matches(|c: char| c.is_ascii_digit());
     let paged = number.len() < title.len() && number.ends_with("  ");
@@ -205,36 +244,55 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(usize, String, String)> {
-        sections(text).into_iter().map(|section| (section.line, section.number, section.title)).collect()
+        sections(text)
+            .into_iter()
+            .map(|section| (section.line, section.number, section.title))
+            .collect()
     }
 
     fn numbers(text: &str) -> Vec<String> {
-        sections(text).into_iter().map(|section| section.number).collect()
+        sections(text)
+            .into_iter()
+            .map(|section| section.number)
+            .collect()
     }
 
     #[test]
     fn headings_of_all_forms_are_found() {
         let text = "1. A\n\n1.1.  B\n\n1.2 C d\n\n   1.3. E\n\n\u{c}2.  F\n2.1. G\n\nAppendix A: H\n\nA.1.  I\n\n   Appendix B. J\n";
         let found = found(text);
-        let list: Vec<(&str, &str)> =
-            found.iter().map(|(_, number, title)| (number.as_str(), title.as_str())).collect();
-        let expected = [("1", "A"), ("1.1", "B"), ("1.2", "C d"), ("1.3", "E"), ("2", "F"), ("2.1", "G")];
+        let list: Vec<(&str, &str)> = found
+            .iter()
+            .map(|(_, number, title)| (number.as_str(), title.as_str()))
+            .collect();
+        let expected = [
+            ("1", "A"),
+            ("1.1", "B"),
+            ("1.2", "C d"),
+            ("1.3", "E"),
+            ("2", "F"),
+            ("2.1", "G"),
+        ];
         assert_eq!(list[..6], expected);
         assert_eq!(list[6..], [("A", "H"), ("A.1", "I"), ("B", "J")]);
         assert_eq!(found[5].0, 10);
     }
 
     #[test]
-    fn a_title_may_go_on_in_the_next_line() {
+    fn a_title_may_continue_on_the_next_line() {
         let text = "1. A\n\n1.1. B\n\n   1.2. ROPT_RESPXCH: Respond to Request to Modify Transport\n   Characteristics\n\n   Text";
         assert_eq!(
             found(text)[2],
-            (5, "1.2".into(), "ROPT_RESPXCH: Respond to Request to Modify Transport Characteristics".into())
+            (
+                5,
+                "1.2".into(),
+                "ROPT_RESPXCH: Respond to Request to Modify Transport Characteristics".into()
+            )
         );
     }
 
     #[test]
-    fn items_of_lists_are_no_headings() {
+    fn list_items_are_not_headings() {
         let prose = "2. May contain a part of a message payload stream for an RPC which\n   goes on for several lines\n   and more.\n";
         let text = format!(
             "1. A\n\n1. B\n\n{prose}\n   2. C\n\n1.1. D\n\n2. Do it.\n\n2. E\n\ntext\n3. F\n\n   4.1 clients\n"
@@ -243,19 +301,27 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_contents_has_none() {
-        let leaders = "   1. A . . . 3\n   1.1. B . . . . 3\n2. C ....... 4\n3. D    5\n\n1. A\n\n1.1. B\n";
+    fn the_table_of_contents_has_no_headings() {
+        let leaders =
+            "   1. A . . . 3\n   1.1. B . . . . 3\n2. C ....... 4\n3. D    5\n\n1. A\n\n1.1. B\n";
         assert_eq!(numbers(leaders), ["1", "1.1"]);
         let own_run = "1. A\n1.1. B\n2. C\n\n1. A\n\ntext\n\n1.1. B\n\ntext\n\n2. C\n";
-        assert_eq!(found(own_run).iter().map(|section| section.0).collect::<Vec<_>>(), [5, 9, 13]);
+        assert_eq!(
+            found(own_run)
+                .iter()
+                .map(|section| section.0)
+                .collect::<Vec<_>>(),
+            [5, 9, 13]
+        );
     }
 
     #[test]
     fn numbers_follow_each_other() {
-        let succeeds = |before: &str, number: &str| match (Number::read(before), Number::read(number)) {
-            (Some(before), Some(number)) => number.succeeds(&before),
-            _ => panic!("{before} {number}"),
-        };
+        let succeeds =
+            |before: &str, number: &str| match (Number::read(before), Number::read(number)) {
+                (Some(before), Some(number)) => number.succeeds(&before),
+                _ => panic!("{before} {number}"),
+            };
         for (before, number) in [
             ("4", "5"),
             ("4", "4.1"),
@@ -272,12 +338,27 @@ mod tests {
         ] {
             assert!(succeeds(before, number), "{number} after {before}");
         }
-        for (before, number) in
-            [("4", "4"), ("4", "6"), ("4", "4.2"), ("4.2", "4.1"), ("4.2", "1"), ("9", "B"), ("A", "1"), ("C", "X.25")]
-        {
+        for (before, number) in [
+            ("4", "4"),
+            ("4", "6"),
+            ("4", "4.2"),
+            ("4.2", "4.1"),
+            ("4.2", "1"),
+            ("9", "B"),
+            ("A", "1"),
+            ("C", "X.25"),
+        ] {
             assert!(!succeeds(before, number), "{number} after {before}");
         }
-        assert!(Number::read("4.").is_none() && Number::read("AB").is_none() && Number::read("").is_none());
-        assert!(Number::read("1997").is_none() && Number::read("A.b").is_none() && Number::read("é.1").is_none());
+        assert!(
+            Number::read("4.").is_none()
+                && Number::read("AB").is_none()
+                && Number::read("").is_none()
+        );
+        assert!(
+            Number::read("1997").is_none()
+                && Number::read("A.b").is_none()
+                && Number::read("é.1").is_none()
+        );
     }
 }

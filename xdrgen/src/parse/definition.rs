@@ -6,7 +6,7 @@ use crate::ast::{Definition, DefinitionKind, Ident, TypeSpecifier};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::declaration::declaration;
 use crate::parse::enumeration::enum_body;
-use crate::parse::input::{Mismatch, Parsed, Tokens};
+use crate::parse::input::{Mismatch, ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{
     after_item, expect, expect_name, is_name, repeated, semicolon, starts_definition, starts_type,
@@ -17,41 +17,54 @@ use crate::parse::union::union_body;
 use crate::parse::value::value_or_zero;
 use crate::source::Span;
 
-/// What a definition's own parser finds: its name and kind, unless either is lost.
-pub(super) type Named = Option<(Ident, DefinitionKind)>;
+/// The result of a definition's parser: its name and kind, or `None` if one of them is missing.
+pub(super) type NameAndKind = Option<(Ident, DefinitionKind)>;
 
-/// The definition from the start of `input` to the start of `rest`.
-pub(super) fn complete(input: Tokens<'_>, rest: Tokens<'_>, named: Named) -> Option<Definition> {
-    named.map(|(name, kind)| Definition { name, span: rest.since(input.span()), kind })
+/// Builds the definition from the start of `input` to the start of `rest`.
+pub(super) fn finish(
+    input: Tokens<'_>,
+    rest: Tokens<'_>,
+    named: NameAndKind,
+) -> Option<Definition> {
+    named.map(|(name, kind)| Definition {
+        name,
+        span: rest.since(input.span()),
+        kind,
+    })
 }
 
-/// The `;` that ends a definition.
-pub(super) fn end(input: Tokens<'_>) -> Parsed<'_, ()> {
+/// Parses the `;` that ends a definition.
+pub(super) fn end(input: Tokens<'_>) -> ParseResult<'_, ()> {
     semicolon(|input| {
         let new_line = input.on_new_line();
-        let closed = input.previous().is_some_and(|previous| previous.kind == TokenKind::BraceClose);
+        let closed = input
+            .previous()
+            .is_some_and(|previous| previous.kind == TokenKind::BraceClose);
         starts_definition(input) || new_line && (closed || is_keyword(input.kind(0)))
     })
     .parse(input)
 }
 
-/// Whether a keyword begins a definition.
+/// Returns true if a keyword begins a definition.
 pub(super) fn is_keyword(kind: TokenKind) -> bool {
     use TokenKind::{Const, Enum, Struct, Typedef, Union};
     matches!(kind, Const | Enum | Struct | Typedef | Union)
 }
 
-/// `A = 1;`, or as an extension `uint32 A = 1;`
-pub(super) fn constant(input: Tokens<'_>) -> Parsed<'_, Named> {
+/// Parses `A = 1;`, or the extension `uint32 A = 1;`.
+pub(super) fn constant(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
     let (rest, ty) = constant_type(input)?;
     let (rest, name) = expect_name("a name for the constant").parse(rest)?;
     let (rest, _) = (expect(TokenKind::Equal), repeated).parse(rest)?;
     let (rest, value) = value_or_zero("a number").parse(rest)?;
     let (rest, ()) = end(rest)?;
-    Ok((rest, name.map(|name| (name, DefinitionKind::Const { ty, value }))))
+    Ok((
+        rest,
+        name.map(|name| (name, DefinitionKind::Const { ty, value })),
+    ))
 }
 
-fn constant_type(input: Tokens<'_>) -> Parsed<'_, Option<TypeSpecifier>> {
+fn constant_type(input: Tokens<'_>) -> ParseResult<'_, Option<TypeSpecifier>> {
     let typed = match (input.kind(0), input.kind(1)) {
         (first, second) if is_name(first) => is_name(second),
         (first, _) => starts_type(first) && first != TokenKind::Void,
@@ -61,55 +74,81 @@ fn constant_type(input: Tokens<'_>) -> Parsed<'_, Option<TypeSpecifier>> {
     }
     let (rest, ty) = type_specifier(input)?;
     input.lint(
-        Diagnostic::new(Code::TypedConstant, ty.span, "a constant with a type").label("RFC 4506 has none here").fix(
-            Span { end: rest.span().start, ..ty.span },
-            "",
-            "remove the type",
-        ),
+        Diagnostic::new(Code::TypedConstant, ty.span, "a constant with a type")
+            .label("RFC 4506 has none here")
+            .fix(
+                Span {
+                    end: rest.span().start,
+                    ..ty.span
+                },
+                "",
+                "remove the type",
+            ),
     );
     Ok((rest, Some(ty)))
 }
 
-/// `T name;` The type and all after it.
-pub(super) fn typedef(input: Tokens<'_>) -> Parsed<'_, Named> {
+/// Parses the rest of `typedef T name;`.
+pub(super) fn typedef(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
     let Ok((rest, declaration)) = declaration(input) else {
-        input.expected("a type");
+        input.report_expected("a type");
         return Ok((after_item(input), None));
     };
     let (rest, ()) = end(rest)?;
-    Ok((rest, declaration.map(|declaration| (declaration.name.clone(), DefinitionKind::Typedef(declaration)))))
+    Ok((
+        rest,
+        declaration.map(|declaration| {
+            (
+                declaration.name.clone(),
+                DefinitionKind::Typedef(declaration),
+            )
+        }),
+    ))
 }
 
-/// `name { .. };` of a struct.
-pub(super) fn structure(input: Tokens<'_>) -> Parsed<'_, Named> {
-    bodied(input, "a name for the struct", struct_body.map(DefinitionKind::Struct))
+/// Parses `name { .. };` of a struct.
+pub(super) fn structure(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
+    name_and_body(
+        input,
+        "a name for the struct",
+        struct_body.map(DefinitionKind::Struct),
+    )
 }
 
-/// `name { .. };` of an enum.
-pub(super) fn enumeration(input: Tokens<'_>) -> Parsed<'_, Named> {
-    bodied(input, "a name for the enum", enum_body.map(DefinitionKind::Enum))
+/// Parses `name { .. };` of an enum.
+pub(super) fn enumeration(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
+    name_and_body(
+        input,
+        "a name for the enum",
+        enum_body.map(DefinitionKind::Enum),
+    )
 }
 
-/// `name switch (..) { .. };`
-pub(super) fn union(input: Tokens<'_>) -> Parsed<'_, Named> {
-    bodied(input, "a name for the union", union_body.map(|body| DefinitionKind::Union(Box::new(body))))
+/// Parses `name switch (..) { .. };`.
+pub(super) fn union(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
+    name_and_body(
+        input,
+        "a name for the union",
+        union_body.map(|body| DefinitionKind::Union(Box::new(body))),
+    )
 }
 
-fn bodied<'t>(
+fn name_and_body<'t>(
     input: Tokens<'t>,
     what: &'static str,
     mut body: impl Parser<Tokens<'t>, Output = DefinitionKind, Error = Mismatch>,
-) -> Parsed<'t, Named> {
+) -> ParseResult<'t, NameAndKind> {
     let (mut rest, name) = expect_name(what).parse(input)?;
     if name.is_none() {
-        rest.skip(1).cast_shadow();
+        rest.skip(1).start_cascade();
     }
-    if is_keyword(rest.kind(0)) && matches!(rest.kind(1), TokenKind::BraceOpen | TokenKind::Switch) {
-        rest.expected("`{`");
+    if is_keyword(rest.kind(0)) && matches!(rest.kind(1), TokenKind::BraceOpen | TokenKind::Switch)
+    {
+        rest.report_expected("`{`");
         rest = rest.skip(1);
     }
     if has_no_body(&rest) {
-        rest.expected("`{`");
+        rest.report_expected("`{`");
         return Ok((after_item(rest), None));
     }
     let (rest, kind) = body.parse(rest)?;
@@ -117,7 +156,8 @@ fn bodied<'t>(
     Ok((rest, name.map(|name| (name, kind))))
 }
 
-/// Whether a declaration's end follows the name rather than a body: `struct foo;`, `struct foo *bar;`
+/// Returns true if the name is followed by the end of a declaration and not by a body: `struct
+/// foo;`, `struct foo *bar;`
 fn has_no_body(input: &Tokens<'_>) -> bool {
     use TokenKind::{AngleOpen, BracketOpen, End, Name, Semicolon, Star};
     match input.kind(0) {

@@ -4,33 +4,33 @@ use nom::Parser;
 use nom::branch::alt;
 use nom::sequence::{preceded, terminated};
 
-use crate::ast::{EnumBody, Ident, Member, Value};
+use crate::ast::{EnumBody, EnumMember, Ident, ValueExpr};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::input::{Parsed, Tokens};
+use crate::parse::input::{ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{close, ends_body, expect, ident, is_name, items, repeated, token};
 use crate::parse::value::expect_value;
 
-/// `{ A = 1, B = 2 }`
-pub(super) fn enum_body(input: Tokens<'_>) -> Parsed<'_, EnumBody> {
+/// Parses `{ A = 1, B = 2 }`.
+pub(super) fn enum_body(input: Tokens<'_>) -> ParseResult<'_, EnumBody> {
     let (body, open) = terminated(expect(TokenKind::BraceOpen), repeated).parse(input)?;
     if body.kind(0) == TokenKind::BraceClose {
-        body.expected("a name");
+        body.report_expected("a name");
     }
-    let (rest, members) = items(alt((member, broken_member))).parse(body)?;
+    let (rest, members) = items(alt((member, invalid_member))).parse(body)?;
     let (rest, ()) = close(open).parse(rest)?;
     Ok((rest, EnumBody { members }))
 }
 
-fn member(input: Tokens<'_>) -> Parsed<'_, Option<Member>> {
+fn member(input: Tokens<'_>) -> ParseResult<'_, Option<EnumMember>> {
     let (rest, name) = ident(input)?;
     let (rest, value) = member_value(&name, rest)?;
     let (rest, ()) = separator(rest)?;
-    Ok((rest, Some(Member { name, value })))
+    Ok((rest, Some(EnumMember { name, value })))
 }
 
-/// `= 1`, or nothing: an extension.
-fn member_value<'t>(name: &Ident, input: Tokens<'t>) -> Parsed<'t, Option<Value>> {
+/// Parses `= 1`, or nothing (an extension).
+fn member_value<'t>(name: &Ident, input: Tokens<'t>) -> ParseResult<'t, Option<ValueExpr>> {
     let input = match input.peek(0) {
         Some(token) if token.text == name.name => repeated(input)?.0,
         _ => input,
@@ -39,12 +39,18 @@ fn member_value<'t>(name: &Ident, input: Tokens<'t>) -> Parsed<'t, Option<Value>
         return expect_value("a value").parse(rest);
     }
     if input.kind(0) == TokenKind::Comma && input.kind(1) == TokenKind::Equal {
-        input.error(input.unexpected("`=`").fix(input.span(), "", "remove the `,`"));
+        input.error(
+            input
+                .expected_diagnostic("`=`")
+                .fix(input.span(), "", "remove the `,`"),
+        );
         return expect_value("a value").parse(input.skip(2));
     }
     let new_line = input.on_new_line();
     match (input.kind(0), input.kind(1)) {
-        (TokenKind::Number, _) => preceded(expect(TokenKind::Equal), expect_value("a value")).parse(input),
+        (TokenKind::Number, _) => {
+            preceded(expect(TokenKind::Equal), expect_value("a value")).parse(input)
+        }
         (kind, next) if is_name(kind) && next != TokenKind::Equal && !new_line => {
             preceded(expect(TokenKind::Equal), expect_value("a value")).parse(input)
         }
@@ -52,34 +58,43 @@ fn member_value<'t>(name: &Ident, input: Tokens<'t>) -> Parsed<'t, Option<Value>
             implicit(name, &input);
             Ok((input, None))
         }
-        (_, TokenKind::Equal) => preceded(expect(TokenKind::Equal), expect_value("a value")).parse(input),
+        (_, TokenKind::Equal) => {
+            preceded(expect(TokenKind::Equal), expect_value("a value")).parse(input)
+        }
         _ => {
-            input.expected("`=`");
+            input.report_expected("`=`");
             Ok((input, None))
         }
     }
 }
 
 fn implicit(name: &Ident, input: &Tokens<'_>) {
-    if input.in_shadow() {
+    if input.is_cascading() {
         return;
     }
     let message = format!("`{}` has no value", name.name);
-    input.lint(Diagnostic::new(Code::ImplicitEnumValue, name.span, message).label("one more than the one before"));
+    input.lint(
+        Diagnostic::new(Code::ImplicitEnumValue, name.span, message)
+            .label("one more than the previous member"),
+    );
 }
 
-/// What stands between members: `,`, or nothing before the `}`.
-fn separator(input: Tokens<'_>) -> Parsed<'_, ()> {
+/// Parses the separator of members: `,`, or nothing before the `}`.
+fn separator(input: Tokens<'_>) -> ParseResult<'_, ()> {
     if let Ok((rest, comma)) = token(TokenKind::Comma).parse(input) {
         if rest.kind(0) == TokenKind::BraceClose {
             input.lint(
-                Diagnostic::new(Code::TrailingComma, comma.span, "a comma after the last member")
-                    .label("one too many")
-                    .fix(comma.span, "", "remove it"),
+                Diagnostic::new(
+                    Code::TrailingComma,
+                    comma.span,
+                    "a comma after the last member",
+                )
+                .label("extra comma")
+                .fix(comma.span, "", "remove it"),
             );
         }
         if rest.on_new_line() {
-            rest.recovered();
+            rest.end_cascade();
         }
         return Ok((rest, ()));
     }
@@ -87,41 +102,49 @@ fn separator(input: Tokens<'_>) -> Parsed<'_, ()> {
     match (input.kind(0), input.kind(1)) {
         _ if ends_body(&input) => Ok((input, ())),
         _ if member_follows(0) => {
-            input.missing(TokenKind::Comma);
+            input.report_missing(TokenKind::Comma);
             if input.kind(2) != TokenKind::Equal && !input.is_unclosed() {
-                input.recovered();
+                input.end_cascade();
             }
             Ok((input, ()))
         }
         (TokenKind::Semicolon, TokenKind::BraceClose) => Ok((instead_of_comma(input, ""), ())),
         (TokenKind::Semicolon, _) if member_follows(1) => Ok((instead_of_comma(input, ","), ())),
         _ => {
-            input.expected("`,` or `}`");
+            input.report_expected("`,` or `}`");
             Ok((after_member(input), ()))
         }
     }
 }
 
-/// Whether what follows a word shows it to be a member.
+/// Returns true if `kind`, after a word, shows that the word is a member.
 fn separates(kind: TokenKind) -> bool {
-    matches!(kind, TokenKind::Equal | TokenKind::Comma | TokenKind::BraceClose)
+    matches!(
+        kind,
+        TokenKind::Equal | TokenKind::Comma | TokenKind::BraceClose
+    )
 }
 
-/// Reports a `;` where a comma or nothing belongs, and skips it.
+/// Reports a `;` in place of a comma or of nothing, and skips it.
 fn instead_of_comma<'t>(input: Tokens<'t>, right: &str) -> Tokens<'t> {
-    let diagnostic = input.unexpected("`,` or `}`");
-    let action = if right.is_empty() { "remove it" } else { "write `,`" };
+    let diagnostic = input.expected_diagnostic("`,` or `}`");
+    let action = if right.is_empty() {
+        "remove it"
+    } else {
+        "write `,`"
+    };
     input.error(diagnostic.fix(input.span(), right, action));
     input.skip(1)
 }
 
-/// What is no member, and all up to the next.
-fn broken_member(input: Tokens<'_>) -> Parsed<'_, Option<Member>> {
-    input.expected("a name");
+/// Reports and skips input that is not a member.
+fn invalid_member(input: Tokens<'_>) -> ParseResult<'_, Option<EnumMember>> {
+    input.report_expected("a name");
     Ok((after_member(input), None))
 }
 
-/// The tokens after the member that is broken: past its comma, or before the next line's member or the end.
+/// Returns the tokens after an invalid member: past its comma, or before the next line's member or
+/// the end of the body.
 fn after_member(mut input: Tokens<'_>) -> Tokens<'_> {
     let start = input;
     loop {

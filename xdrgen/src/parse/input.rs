@@ -1,4 +1,5 @@
-//! What the grammar reads: a slice of tokens that knows its text, as nom's `Input`, and where defects go.
+//! The input of the grammar: a slice of tokens that implements nom's `Input`, and the sink for
+//! diagnostics.
 
 use std::cell::{Cell, RefCell};
 use std::iter::{Copied, Enumerate};
@@ -11,16 +12,18 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::lexer::{Token, TokenKind};
 use crate::source::{Span, TextId};
 
-/// How deep bodies may stand in bodies.
+/// The maximum nesting depth of inline bodies.
 pub(super) const MAX_DEPTH: u8 = 32;
 
-/// How many tokens after a syntax error another one is taken for its consequence.
-const SHADOW: usize = 2;
+/// The number of tokens after a syntax error within which another error counts as a cascading
+/// error.
+const CASCADE_TOKENS: usize = 2;
 
-/// What a parser of the grammar gives. `Err::Error`: what it reads does not begin here, and nothing was reported.
-pub(super) type Parsed<'t, T> = IResult<Tokens<'t>, T, Mismatch>;
+/// The result of a grammar parser. `Err::Error` means that the construct does not begin here;
+/// nothing was reported.
+pub(super) type ParseResult<'t, T> = IResult<Tokens<'t>, T, Mismatch>;
 
-/// Something else stands here.
+/// The error of a parser whose construct does not begin here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch;
 
@@ -34,37 +37,43 @@ impl ParseError<Tokens<'_>> for Mismatch {
     }
 }
 
-/// [`Mismatch`] as nom wants it.
+/// Returns [`Mismatch`] as a nom error.
 pub(super) fn mismatch() -> nom::Err<Mismatch> {
     nom::Err::Error(Mismatch)
 }
 
-/// All tokens of a text, and what was found wrong with them.
+/// All tokens of a text, and the diagnostics for them.
 #[derive(Debug)]
 pub(super) struct Context<'t> {
     text: TextId,
     tokens: &'t [Token<'t>],
-    /// For each `{`, the token that closes it; for all others, themselves.
+    /// For each `{`, the index of the token that closes it; for every other token, its own index.
     closing: Vec<usize>,
-    /// The last token at which a syntax error was reported, as long as it may cause others.
+    /// The token of the last syntax error, while it may cause cascading errors.
     last_error: Cell<Option<usize>>,
     diagnostics: RefCell<Vec<Diagnostic>>,
 }
 
 impl<'t> Context<'t> {
-    /// A context without defects.
+    /// Creates a context without diagnostics.
     pub(super) fn new(text: TextId, tokens: &'t [Token<'t>]) -> Self {
         let closing = closing(tokens);
-        Self { text, tokens, closing, last_error: Cell::new(None), diagnostics: RefCell::default() }
+        Self {
+            text,
+            tokens,
+            closing,
+            last_error: Cell::new(None),
+            diagnostics: RefCell::default(),
+        }
     }
 
-    /// What was found.
+    /// Returns the collected diagnostics.
     pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
         self.diagnostics.into_inner()
     }
 }
 
-/// The token that closes each `{`; itself where none does.
+/// Returns, for each `{`, the index of the token that closes it, or its own index if none does.
 fn closing(tokens: &[Token<'_>]) -> Vec<usize> {
     let mut closing: Vec<usize> = (0..tokens.len()).collect();
     let mut open = Vec::new();
@@ -82,97 +91,118 @@ fn closing(tokens: &[Token<'_>]) -> Vec<usize> {
     closing
 }
 
-/// Tokens still to be read.
+/// The tokens that remain to be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens<'t> {
     context: &'t Context<'t>,
     start: usize,
     end: usize,
     depth: u8,
-    /// Whether the innermost inline body lacks its `}`: no name follows the brace that seems to close it.
+    /// Whether the innermost inline body lacks its `}`: no name follows the brace that appears to
+    /// close it.
     unclosed: bool,
 }
 
 impl<'t> Tokens<'t> {
-    /// All tokens of a context.
+    /// Returns all tokens of a context.
     pub(super) fn new(context: &'t Context<'t>) -> Self {
-        Self { context, start: 0, end: context.tokens.len(), depth: 0, unclosed: false }
+        Self {
+            context,
+            start: 0,
+            end: context.tokens.len(),
+            depth: 0,
+            unclosed: false,
+        }
     }
 
-    /// The token that is `ahead` of the first.
+    /// Returns the token at an offset from the first.
     pub(super) fn peek(&self, ahead: usize) -> Option<&'t Token<'t>> {
         let tokens: &'t [Token<'t>] = self.context.tokens;
-        tokens.get(..self.end).and_then(|tokens| tokens.get(self.start + ahead))
+        tokens
+            .get(..self.end)
+            .and_then(|tokens| tokens.get(self.start + ahead))
     }
 
-    /// What the token that is `ahead` of the first is.
+    /// Returns the kind of the token at an offset from the first.
     pub(super) fn kind(&self, ahead: usize) -> TokenKind {
         self.peek(ahead).map_or(TokenKind::End, |token| token.kind)
     }
 
-    /// The tokens after the first `count`.
+    /// Returns the tokens after the first `count`.
     pub(super) fn skip(mut self, count: usize) -> Self {
         self.start = (self.start + count).min(self.end);
         self
     }
 
-    /// Whether these tokens begin where those do.
+    /// Returns true if both start at the same token.
     pub(super) fn is_at(&self, other: &Self) -> bool {
         self.start == other.start
     }
 
-    /// The token before the first.
+    /// Returns the token before the first.
     pub(super) fn previous(&self) -> Option<&'t Token<'t>> {
         let tokens: &'t [Token<'t>] = self.context.tokens;
         self.start.checked_sub(1).and_then(|at| tokens.get(at))
     }
 
-    /// How many tokens ahead the brace closes that is `ahead` of the first.
+    /// Returns the offset, from the first token, of the brace that closes the one at the offset
+    /// `ahead`.
     pub(super) fn closing(&self, ahead: usize) -> Option<usize> {
         let at = self.start + ahead;
-        self.context.closing.get(at).filter(|closing| **closing > at).map(|closing| closing - self.start)
+        self.context
+            .closing
+            .get(at)
+            .filter(|closing| **closing > at)
+            .map(|closing| closing - self.start)
     }
 
-    /// The span of the first token, or the end of the text.
+    /// Returns the span of the first token, or the end of the text.
     pub(super) fn span(&self) -> Span {
-        self.peek(0).map_or_else(|| self.gap(), |token| token.span)
+        self.peek(0)
+            .map_or_else(|| self.end_of_previous(), |token| token.span)
     }
 
-    /// The empty span right after the token before the first.
-    pub(super) fn gap(&self) -> Span {
+    /// Returns the empty span after the previous token.
+    pub(super) fn end_of_previous(&self) -> Span {
         let end = self.previous().map_or(0, |token| token.span.end as usize);
         Span::new(self.context.text, end..end)
     }
 
-    /// The empty span right before the first token.
-    pub(super) fn here(&self) -> Span {
+    /// Returns the empty span before the first token.
+    pub(super) fn start_of_first(&self) -> Span {
         let start = self.span().range().start;
         Span::new(self.context.text, start..start)
     }
 
-    /// From `start` to the end of the token before the first.
+    /// Returns the span from `start` to the end of the previous token.
     pub(super) fn since(&self, start: Span) -> Span {
-        start.to(self.gap())
+        start.to(self.end_of_previous())
     }
 
-    /// How the first token reads in a message.
+    /// Returns the first token as a message shows it.
     pub(super) fn found(&self) -> String {
-        self.peek(0).map_or_else(|| "the end of the text".to_owned(), |token| format!("`{}`", token.text))
+        self.peek(0).map_or_else(
+            || "the end of the text".to_owned(),
+            |token| format!("`{}`", token.text),
+        )
     }
 
-    /// The same tokens, one inline body deeper, which may lack its `}`; `None` at the limit.
+    /// Enters an inline body, which may lack its `}`. Returns `None` at the maximum depth.
     pub(super) fn deeper(mut self, unclosed: bool) -> Option<Self> {
         self.unclosed = unclosed;
-        self.depth = self.depth.checked_add(1).filter(|depth| *depth <= MAX_DEPTH)?;
+        self.depth = self
+            .depth
+            .checked_add(1)
+            .filter(|depth| *depth <= MAX_DEPTH)?;
         Some(self)
     }
 
-    /// Whether the innermost inline body lacks its `}`.
+    /// Returns true if the innermost inline body lacks its `}`.
     pub(super) fn is_unclosed(&self) -> bool {
         self.unclosed
     }
 
-    /// The same tokens, as deep as `outer`.
+    /// Returns these tokens at the depth of `outer`.
     pub(super) fn at_depth_of(mut self, outer: Self) -> Self {
         self.depth = outer.depth;
         self.unclosed = outer.unclosed;
@@ -184,57 +214,75 @@ impl<'t> Tokens<'t> {
         self.context.diagnostics.borrow_mut().push(diagnostic);
     }
 
-    /// Reports a syntax error at these tokens, unless it is likely the consequence of the one before.
+    /// Reports a syntax error at these tokens, unless it is a cascading error.
     pub(super) fn error(&self, diagnostic: Diagnostic) {
-        if !self.in_shadow() {
+        if !self.is_cascading() {
             self.lint(diagnostic);
         }
-        self.cast_shadow();
+        self.start_cascade();
     }
 
-    /// Whether what is wrong here is likely a consequence of the syntax error before.
-    pub(super) fn in_shadow(&self) -> bool {
-        self.context.last_error.get().is_some_and(|last| (last..=last + SHADOW).contains(&self.start))
+    /// Returns true if an error here is likely a consequence of the previous syntax error.
+    pub(super) fn is_cascading(&self) -> bool {
+        self.context
+            .last_error
+            .get()
+            .is_some_and(|last| (last..=last + CASCADE_TOKENS).contains(&self.start))
     }
 
-    /// Takes what is wrong from here on for a consequence of what was reported.
-    pub(super) fn cast_shadow(&self) {
+    /// Treats errors from here on as consequences of the reported error.
+    pub(super) fn start_cascade(&self) {
         self.context.last_error.set(Some(self.start));
     }
 
-    /// Whether the first token is the first of its line.
+    /// Returns true if the first token is the first on its line.
     pub(super) fn on_new_line(&self) -> bool {
         self.peek(0).is_some_and(|token| token.first_on_line)
     }
 
-    /// Reports that `expected` does not stand at these tokens.
-    pub(super) fn expected(&self, expected: &str) {
-        self.error(self.unexpected(expected));
+    /// Reports a syntax error: `expected` is missing at these tokens.
+    pub(super) fn report_expected(&self, expected: &str) {
+        self.error(self.expected_diagnostic(expected));
     }
 
-    /// The diagnostic of [`Self::expected`].
-    pub(super) fn unexpected(&self, expected: &str) -> Diagnostic {
-        Diagnostic::new(Code::Syntax, self.span(), format!("expected {expected}, found {}", self.found()))
-            .label(format!("expected {expected}"))
+    /// Returns the diagnostic of [`Self::report_expected`].
+    pub(super) fn expected_diagnostic(&self, expected: &str) -> Diagnostic {
+        Diagnostic::new(
+            Code::Syntax,
+            self.span(),
+            format!("expected {expected}, found {}", self.found()),
+        )
+        .label(format!("expected {expected}"))
     }
 
-    /// Reports that the sign or keyword `kind` is missing: what ends or opens something after the token before, all
-    /// else before the first.
-    pub(super) fn missing(&self, kind: TokenKind) {
+    /// Reports a missing sign or keyword. The position is after the previous token for signs that
+    /// end or open something, and before the first token otherwise.
+    pub(super) fn report_missing(&self, kind: TokenKind) {
         let missing = kind.spelling().unwrap_or_default();
         let (span, place, insertion) = match kind {
-            TokenKind::BraceOpen => (self.gap(), self.gap(), format!(" {missing}")),
-            TokenKind::Semicolon | TokenKind::Comma => (self.gap(), self.gap(), missing.to_owned()),
-            TokenKind::Colon | TokenKind::ParenClose => (self.span(), self.gap(), missing.to_owned()),
-            _ => (self.span(), self.here(), format!("{missing} ")),
+            TokenKind::BraceOpen => (
+                self.end_of_previous(),
+                self.end_of_previous(),
+                format!(" {missing}"),
+            ),
+            TokenKind::Semicolon | TokenKind::Comma => (
+                self.end_of_previous(),
+                self.end_of_previous(),
+                missing.to_owned(),
+            ),
+            TokenKind::Colon | TokenKind::ParenClose => {
+                (self.span(), self.end_of_previous(), missing.to_owned())
+            }
+            _ => (self.span(), self.start_of_first(), format!("{missing} ")),
         };
         let message = format!("expected `{missing}`, found {}", self.found());
-        let diagnostic = Diagnostic::new(Code::Syntax, span, message).label(format!("expected `{missing}`"));
+        let diagnostic =
+            Diagnostic::new(Code::Syntax, span, message).label(format!("expected `{missing}`"));
         self.error(diagnostic.fix(place, insertion, format!("add `{missing}`")));
     }
 
-    /// A sign that separates items stood or was put where it belongs: what follows is no consequence of errors before.
-    pub(super) fn recovered(&self) {
+    /// Ends the suppression of cascading errors: a separator was found or inserted at its place.
+    pub(super) fn end_cascade(&self) {
         self.context.last_error.set(None);
     }
 }
@@ -249,7 +297,10 @@ impl<'t> Input for Tokens<'t> {
     }
 
     fn take(&self, index: usize) -> Self {
-        Self { end: (self.start + index).min(self.end), ..*self }
+        Self {
+            end: (self.start + index).min(self.end),
+            ..*self
+        }
     }
 
     fn take_from(&self, index: usize) -> Self {
@@ -266,7 +317,11 @@ impl<'t> Input for Tokens<'t> {
 
     fn iter_elements(&self) -> Self::Iter {
         let tokens: &'t [Token<'t>] = self.context.tokens;
-        tokens.get(self.start..self.end).unwrap_or_default().iter().copied()
+        tokens
+            .get(self.start..self.end)
+            .unwrap_or_default()
+            .iter()
+            .copied()
     }
 
     fn iter_indices(&self) -> Self::IterIndices {
@@ -275,6 +330,10 @@ impl<'t> Input for Tokens<'t> {
 
     fn slice_index(&self, count: usize) -> Result<usize, Needed> {
         let missing = count.saturating_sub(self.input_len());
-        if missing == 0 { Ok(count) } else { Err(Needed::new(missing)) }
+        if missing == 0 {
+            Ok(count)
+        } else {
+            Err(Needed::new(missing))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Characters to tokens: RFC 4506, section 6.2, and the comments and lines of other tools that real files have.
+//! The lexer: RFC 4506, section 6.2, and the comments and directives that real files contain.
 
 use nom::branch::alt;
 use nom::bytes::complete::{tag, take_until, take_while, take_while1};
@@ -14,22 +14,22 @@ use crate::source::{Span, TextId};
 
 macro_rules! kinds {
     ($($kind:ident $spelling:literal,)*) => {
-        /// What a token is.
+        /// The kind of a token.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum TokenKind {
-            /// An identifier that is no keyword.
+            /// An identifier that is not a keyword.
             Name,
-            /// A constant within 64 bits.
+            /// A constant of 64 bits.
             Number,
-            /// A word that is neither; reported already, and taken for either.
+            /// A malformed name or number. It was reported, and the grammar accepts it as either.
             Malformed,
-            /// No token: the end of the text.
+            /// The end of the text.
             End,
             $(#[doc = concat!("`", $spelling, "`")] $kind,)*
         }
 
         impl TokenKind {
-            /// How it is written, where there is only one way.
+            /// Returns the spelling, if the kind has only one.
             pub(crate) fn spelling(self) -> Option<&'static str> {
                 match self {
                     $(Self::$kind => Some($spelling),)*
@@ -37,7 +37,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The keyword or sign that is written so.
+            /// Returns the keyword or sign with a spelling.
             fn of(spelling: &str) -> Option<Self> {
                 match spelling {
                     $($spelling => Some(Self::$kind),)*
@@ -56,48 +56,48 @@ kinds! {
     AngleClose ">", Comma ",", Semicolon ";", Colon ":", Equal "=", Star "*",
 }
 
-/// A token and where it stands.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'t> {
-    /// What it is.
+    /// The kind.
     pub(crate) kind: TokenKind,
-    /// Its characters.
+    /// The characters.
     pub(crate) text: &'t str,
-    /// Where.
+    /// The position.
     pub(crate) span: Span,
-    /// Whether no other token stands before it on its line.
+    /// Whether the token is the first on its line.
     pub(crate) first_on_line: bool,
 }
 
-/// What [`lex`] finds.
+/// The output of [`lex`].
 #[derive(Debug, Default)]
-pub(crate) struct Lexed<'t> {
-    /// The tokens in their order.
+pub(crate) struct LexOutput<'t> {
+    /// The tokens, in text order.
     pub(crate) tokens: Vec<Token<'t>>,
-    /// What is wrong with the characters between them, and lints.
+    /// Lexical errors and lints.
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// The first block comment that speaks of copyright, without its marks.
+    /// The first block comment that mentions copyright, without comment marks.
     pub(crate) license: Option<String>,
 }
 
-/// The tokens of `content`, which is the content of `text`.
-pub(crate) fn lex(content: &str, text: TextId) -> Lexed<'_> {
+/// Splits `content`, which is the content of `text`, into tokens.
+pub(crate) fn lex(content: &str, text: TextId) -> LexOutput<'_> {
     let mut lexer = Lexer {
         content,
         text,
         first_on_line: true,
         unterminated: false,
         preprocessor: Preprocessor::default(),
-        found: Lexed::default(),
+        output: LexOutput::default(),
     };
     let mut rest = content.strip_prefix('\u{feff}').unwrap_or(content);
     while !rest.is_empty() {
         rest = lexer.step(rest);
     }
-    lexer.found
+    lexer.output
 }
 
-/// What stands at the head of a text.
+/// The lexical element at the start of the input.
 enum Piece {
     Blank,
     Newline,
@@ -114,21 +114,25 @@ struct Lexer<'t> {
     content: &'t str,
     text: TextId,
     first_on_line: bool,
-    /// No `*/` follows: found once, so that it is not searched for again.
+    /// Set once no `*/` follows, so that the rest is not searched again for each `/*`.
     unterminated: bool,
     preprocessor: Preprocessor<'t>,
-    found: Lexed<'t>,
+    output: LexOutput<'t>,
 }
 
 impl<'t> Lexer<'t> {
-    /// Takes one piece off `input`.
+    /// Consumes one lexical element of `input`.
     fn step(&mut self, input: &'t str) -> &'t str {
         if self.first_on_line
             && let Ok((rest, sign)) = directive(input)
         {
             return self.directive(sign, input, rest);
         }
-        let piece = if self.unterminated { piece_without_comment(input) } else { piece(input) };
+        let piece = if self.unterminated {
+            piece_without_comment(input)
+        } else {
+            piece(input)
+        };
         let Ok((rest, piece)) = piece else {
             return "";
         };
@@ -142,54 +146,89 @@ impl<'t> Lexer<'t> {
             Piece::Blank => {}
             Piece::Newline => self.first_on_line = true,
             Piece::Comment => {
-                if self.found.license.is_none() && taken.contains("Copyright") {
-                    self.found.license = Some(undecorated(taken));
+                if self.output.license.is_none() && taken.contains("Copyright") {
+                    self.output.license = Some(strip_comment_marks(taken));
                 }
             }
             Piece::Unterminated => return self.unterminated(input),
-            Piece::LineComment => self.say(Code::LineComment, span, "a `//` comment", "XDR has `/* .. */` alone"),
+            Piece::LineComment => self.report(
+                Code::LineComment,
+                span,
+                "a `//` comment",
+                "XDR has only `/* .. */`",
+            ),
             Piece::Sign(kind) => self.push(kind, taken, span),
             Piece::Word => self.word(taken, span),
             Piece::Quoted => {
-                self.say(Code::InvalidToken, span, "a quoted text", "XDR has numbers alone");
+                self.report(
+                    Code::InvalidToken,
+                    span,
+                    "quoted text",
+                    "XDR has only numbers",
+                );
                 self.push(TokenKind::Malformed, taken, span);
             }
             Piece::Junk => {
-                let message = format!("`{}` is no part of XDR", taken.escape_debug());
-                self.say(Code::InvalidToken, span, message, "not XDR");
+                let message = format!("`{}` is not part of XDR", taken.escape_debug());
+                self.report(Code::InvalidToken, span, message, "not XDR");
             }
         }
         rest
     }
 
-    /// The span from the start of `input` to the start of `rest`, both tails of the content.
+    /// Returns the span from the start of `input` to the start of `rest`. Both are suffixes of the
+    /// content.
     fn span(&self, input: &str, rest: &str) -> Span {
-        Span::new(self.text, self.content.len() - input.len()..self.content.len() - rest.len())
+        Span::new(
+            self.text,
+            self.content.len() - input.len()..self.content.len() - rest.len(),
+        )
     }
 
-    fn say(&mut self, code: Code, span: Span, message: impl Into<String>, label: &str) {
-        self.found.diagnostics.push(Diagnostic::new(code, span, message).label(label));
+    fn report(&mut self, code: Code, span: Span, message: impl Into<String>, label: &str) {
+        self.output
+            .diagnostics
+            .push(Diagnostic::new(code, span, message).label(label));
     }
 
     fn push(&mut self, kind: TokenKind, text: &'t str, span: Span) {
-        self.found.tokens.push(Token { kind, text, span, first_on_line: self.first_on_line });
+        self.output.tokens.push(Token {
+            kind,
+            text,
+            span,
+            first_on_line: self.first_on_line,
+        });
         self.first_on_line = false;
     }
 
     fn directive(&mut self, sign: char, input: &'t str, rest: &'t str) -> &'t str {
         let span = self.span(input, rest);
         if sign == '%' {
-            self.say(Code::Passthrough, span, "a line for the output of rpcgen", "left out");
+            self.report(
+                Code::Passthrough,
+                span,
+                "a line for the output of rpcgen",
+                "ignored",
+            );
             return rest;
         }
-        self.say(Code::Preprocessor, span, "a line for the C preprocessor", "followed as far as XDR files need it");
+        self.report(
+            Code::Preprocessor,
+            span,
+            "a line for the C preprocessor",
+            "conditions and constants are evaluated, the rest is ignored",
+        );
         if let Some(definition) = self.preprocessor.line(&input[..input.len() - rest.len()]) {
             self.define(definition, span);
         }
-        if self.preprocessor.counts() { rest } else { next_directive(rest) }
+        if self.preprocessor.is_active() {
+            rest
+        } else {
+            next_directive(rest)
+        }
     }
 
-    /// Reads `#define NAME value` as `const NAME = value;`.
+    /// Lexes `#define NAME value` as `const NAME = value;`.
     fn define(&mut self, definition: Definition<'t>, span: Span) {
         self.push(TokenKind::Const, "const", span);
         self.push(TokenKind::Name, definition.name, span);
@@ -215,12 +254,16 @@ impl<'t> Lexer<'t> {
             Ok(_) => return TokenKind::Number,
             Err(defect) => defect,
         };
-        let mut diagnostic =
-            Diagnostic::new(Code::InvalidToken, span, format!("`{word}` is not a number")).label(defect.to_string());
-        if let Some(mended) = defect.mended(word) {
-            diagnostic = diagnostic.fix(span, mended, "write it so");
+        let mut diagnostic = Diagnostic::new(
+            Code::InvalidToken,
+            span,
+            format!("`{word}` is not a number"),
+        )
+        .label(defect.to_string());
+        if let Some(corrected) = defect.corrected(word) {
+            diagnostic = diagnostic.fix(span, corrected, "replace it");
         }
-        self.found.diagnostics.push(diagnostic);
+        self.output.diagnostics.push(diagnostic);
         TokenKind::Malformed
     }
 
@@ -229,26 +272,29 @@ impl<'t> Lexer<'t> {
         if word.chars().all(legal) {
             return TokenKind::Name;
         }
-        let mended: String = word.chars().map(|c| if legal(c) { c } else { '_' }).collect();
-        self.found.diagnostics.push(
+        let corrected: String = word
+            .chars()
+            .map(|c| if legal(c) { c } else { '_' })
+            .collect();
+        self.output.diagnostics.push(
             Diagnostic::new(Code::InvalidToken, span, format!("`{word}` is not a name"))
-                .label("a name has letters of ASCII, digits and `_` alone")
-                .fix(span, mended, "write it so"),
+                .label("a name consists of ASCII letters, digits and `_`")
+                .fix(span, corrected, "replace it"),
         );
         TokenKind::Malformed
     }
 
-    /// Reports a comment without an end, and goes on at the first line that looks like a definition.
+    /// Reports an unterminated comment, and continues at the first line that looks like a
+    /// definition.
     fn unterminated(&mut self, input: &'t str) -> &'t str {
         self.unterminated = true;
         let mark = self.span(input, &input[2..]);
-        let line = self.content.len() - input.len() + input.find(['\r', '\n']).unwrap_or(input.len());
-        self.found.diagnostics.push(
-            Diagnostic::new(Code::UnterminatedComment, mark, "a comment without its end").label("no `*/` follows").fix(
-                Span::new(self.text, line..line),
-                " */",
-                "end the comment",
-            ),
+        let line =
+            self.content.len() - input.len() + input.find(['\r', '\n']).unwrap_or(input.len());
+        self.output.diagnostics.push(
+            Diagnostic::new(Code::UnterminatedComment, mark, "unterminated comment")
+                .label("no `*/` follows")
+                .fix(Span::new(self.text, line..line), " */", "end the comment"),
         );
         self.first_on_line = true;
         let mut rest = input;
@@ -288,14 +334,18 @@ fn comment(input: &str) -> IResult<&str, &str> {
     recognize((tag("/*"), take_until("*/"), tag("*/"))).parse(input)
 }
 
-/// A `%` or `#` line with the lines that a backslash joins to it; but each `%` line is one of its own.
+/// Recognizes a `%` or `#` line, with the lines that a backslash joins to it. A `%` line never
+/// joins the line before.
 fn directive(input: &str) -> IResult<&str, char> {
     let (rest, sign) = one_of("%#").parse(input)?;
     let mut lines = rest.split_inclusive('\n').peekable();
     let mut length = 0;
     while let Some(line) = lines.next() {
         let content = line.trim_end_matches(['\n', '\r']);
-        let joined = content.ends_with('\\') && lines.peek().is_some_and(|next| !next.trim_start().starts_with('%'));
+        let joined = content.ends_with('\\')
+            && lines
+                .peek()
+                .is_some_and(|next| !next.trim_start().starts_with('%'));
         length += if joined { line.len() } else { content.len() };
         if !joined {
             break;
@@ -304,7 +354,7 @@ fn directive(input: &str) -> IResult<&str, char> {
     Ok((&rest[length..], sign))
 }
 
-/// What is left from the next line of the preprocessor on.
+/// Returns the input from the next preprocessor line on.
 fn next_directive(mut rest: &str) -> &str {
     while let Some(end) = rest.find('\n') {
         rest = &rest[end + 1..];
@@ -315,50 +365,65 @@ fn next_directive(mut rest: &str) -> &str {
     ""
 }
 
-/// A name or a number, or what was meant as one: `nfs-fh`, `12ab`, `1'000`.
+/// Recognizes a name or a number, and words that are likely meant as one: `nfs-fh`, `12ab`,
+/// `1'000`.
 fn word(input: &str) -> IResult<&str, &str> {
     let inner = |c: char| c.is_alphanumeric() || c == '_';
     let joint = pair(one_of("-'"), take_while1(inner));
-    recognize((opt(tag("-")), satisfy(inner), take_while(inner), nom::multi::many0_count(joint))).parse(input)
+    recognize((
+        opt(tag("-")),
+        satisfy(inner),
+        take_while(inner),
+        nom::multi::many0_count(joint),
+    ))
+    .parse(input)
 }
 
 fn sign(input: &str) -> IResult<&str, TokenKind> {
     map_opt(recognize(anychar), TokenKind::of).parse(input)
 }
 
-/// A quoted text on one line.
+/// Recognizes quoted text on one line.
 fn quoted(input: &str) -> IResult<&str, &str> {
     recognize((tag("\""), take_while(|c| c != '"' && c != '\n'), tag("\""))).parse(input)
 }
 
-/// Characters that begin nothing.
+/// Recognizes characters that begin no token.
 fn junk(input: &str) -> IResult<&str, &str> {
     let more = |c: char| c.is_ascii_punctuation() && !"{}()[]<>,;:=*/_\"%#-".contains(c);
     recognize(pair(anychar, take_while(more))).parse(input)
 }
 
-/// Whether the first line of `rest` begins as a definition does.
+/// Returns true if the first line of `rest` looks like the start of a definition.
 fn looks_like_definition(rest: &str) -> bool {
     let line = rest.lines().next().unwrap_or_default();
     let mut words = line.split_whitespace();
     match (words.next(), words.next(), words.next()) {
-        (Some("struct" | "enum" | "program"), Some(_), third) => third.is_none_or(|third| third.starts_with('{')),
+        (Some("struct" | "enum" | "program"), Some(_), third) => {
+            third.is_none_or(|third| third.starts_with('{'))
+        }
         (Some("union"), Some(_), Some(third)) => third.starts_with("switch"),
         (Some("const" | "typedef"), Some(_), Some(_)) => line.contains(';'),
         _ => false,
     }
 }
 
-/// A block comment's lines without the marks and stars that frame them.
-fn undecorated(comment: &str) -> String {
-    let inner = comment.strip_prefix("/*").and_then(|inner| inner.strip_suffix("*/")).unwrap_or(comment);
-    let lines: Vec<&str> = inner.lines().map(undecorated_line).collect();
+/// Removes the marks and stars that frame the lines of a block comment.
+fn strip_comment_marks(comment: &str) -> String {
+    let inner = comment
+        .strip_prefix("/*")
+        .and_then(|inner| inner.strip_suffix("*/"))
+        .unwrap_or(comment);
+    let lines: Vec<&str> = inner.lines().map(strip_star).collect();
     let first = lines.iter().position(|line| !line.is_empty()).unwrap_or(0);
-    let last = lines.iter().rposition(|line| !line.is_empty()).map_or(0, |at| at + 1);
+    let last = lines
+        .iter()
+        .rposition(|line| !line.is_empty())
+        .map_or(0, |at| at + 1);
     lines.get(first..last).unwrap_or_default().join("\n")
 }
 
-fn undecorated_line(line: &str) -> &str {
+fn strip_star(line: &str) -> &str {
     let line = line.trim_end();
     let unstarred = line.trim_start().trim_start_matches('*');
     unstarred.strip_prefix(' ').unwrap_or(unstarred)

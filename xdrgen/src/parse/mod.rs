@@ -1,7 +1,8 @@
-//! XDR to syntax: a lexer, a grammar over its tokens, and recovery, so that one run finds all defects.
+//! The parser: turns XDR into an AST and recovers from errors, so that one run finds all defects.
 //!
-//! The language is that of RFC 4506, section 6, and RFC 5531, section 12; what real files have beyond it is accepted
-//! and reported as a lint. Both floors are nom parsers: the lexer reads `&str`, the grammar a slice of tokens.
+//! The language is that of RFC 4506, section 6, and RFC 5531, section 12. Extensions that real
+//! files use are accepted and reported as lints. Both layers are nom parsers: the lexer reads
+//! `&str`, the grammar reads a slice of tokens.
 
 mod declaration;
 mod definition;
@@ -22,24 +23,34 @@ mod value;
 
 use crate::ast::Specification;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::source::{Sources, TextId, TextKind};
+use crate::source::{SourceMap, TextId, TextKind};
 
-/// The syntax of a text. What is wrong with it is reported; what can be read nevertheless is returned.
+/// Parses a text. Reports defects, and returns the definitions that it recovers.
 ///
-/// In a [`TextKind::Copy`], which is compared and not compiled, every defect is a [`Code::TextSyntax`], and the lints
-/// of the language are not reported.
-pub fn parse(sources: &Sources, text: TextId, diagnostics: &mut Diagnostics) -> Specification {
+/// A [`TextKind::Copy`] is compared and not compiled: every syntax error in it is reported as
+/// [`Code::TextSyntax`], and lints are not reported.
+pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -> Specification {
     let source = sources.text(text);
-    let lexed = lexer::lex(source.content(), text);
-    let context = input::Context::new(text, &lexed.tokens);
+    let output = lexer::lex(source.content(), text);
+    let context = input::Context::new(text, &output.tokens);
     let definitions = specification::definitions(input::Tokens::new(&context));
     let copy = source.kind() == TextKind::Copy;
-    for diagnostic in lexed.diagnostics.into_iter().chain(context.into_diagnostics()) {
+    for diagnostic in output
+        .diagnostics
+        .into_iter()
+        .chain(context.into_diagnostics())
+    {
         if !copy {
             diagnostics.report(diagnostic);
         } else if diagnostic.code.default_level().is_none() {
-            diagnostics.report(Diagnostic { code: Code::TextSyntax, ..diagnostic });
+            diagnostics.report(Diagnostic {
+                code: Code::TextSyntax,
+                ..diagnostic
+            });
         }
     }
-    Specification { definitions, license: lexed.license }
+    Specification {
+        definitions,
+        license: output.license,
+    }
 }

@@ -2,47 +2,54 @@
 
 use std::fmt;
 
-/// What is wrong with a number.
+/// A defect of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Defect {
-    /// A character that the base does not have.
+    /// A character that is not a digit of the base.
     Digit(char, &'static str),
-    /// `0x` alone.
+    /// `0x` without digits.
     NoDigits,
-    /// `-0x1`.
+    /// A negative hexadecimal or octal constant: `-0x1`.
     NegativeBase,
-    /// Separators, as `1'000`.
+    /// Digit separators: `1'000`.
     Separators,
-    /// Over 64 bits.
+    /// More than 64 bits.
     TooLarge,
 }
 
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Digit(digit, base) => write!(f, "`{digit}` is no digit of {base} constant"),
+            Self::Digit(digit, base) => write!(f, "`{digit}` is not a digit of {base} constant"),
             Self::NoDigits => f.write_str("expected hexadecimal digits after `0x`"),
             Self::NegativeBase => f.write_str("only a decimal constant can be negative"),
             Self::Separators => f.write_str("XDR has no digit separators"),
-            Self::TooLarge => f.write_str("over 64 bits"),
+            Self::TooLarge => f.write_str("more than 64 bits"),
         }
     }
 }
 
 impl Defect {
-    /// The number as it was likely meant.
-    pub(super) fn mended(self, word: &str) -> Option<String> {
+    /// Returns the likely intended number.
+    pub(super) fn corrected(self, word: &str) -> Option<String> {
         (self == Self::Separators).then(|| word.replace('\'', ""))
     }
 }
 
-/// The value of a number as written.
+/// Returns the value of a number.
 pub(super) fn value(word: &str) -> Result<i128, Defect> {
-    let (negative, digits) = word.strip_prefix('-').map_or((false, word), |digits| (true, digits));
-    if let Some(bare) = Defect::Separators.mended(digits).filter(|bare| bare != digits) {
+    let (negative, digits) = word
+        .strip_prefix('-')
+        .map_or((false, word), |digits| (true, digits));
+    if let Some(bare) = Defect::Separators
+        .corrected(digits)
+        .filter(|bare| bare != digits)
+    {
         return Err(value(&bare).err().unwrap_or(Defect::Separators));
     }
-    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let hexadecimal = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
     let (digits, radix, base) = match hexadecimal {
         Some(digits) => (digits, 16, "a hexadecimal"),
         None if digits.len() > 1 && digits.starts_with('0') => (digits, 8, "an octal"),
@@ -63,7 +70,7 @@ pub(super) fn value(word: &str) -> Result<i128, Defect> {
     }
 }
 
-/// The value of a malformed number, as near as can be told.
+/// Returns the likely value of a malformed number.
 pub(super) fn guess(word: &str) -> i128 {
     value(&word.replace('\'', "")).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What stands at the top of a text: definitions, and around them namespaces, pragmas and what is none of these.
+//! The top level of a text: definitions, namespaces, pragmas, and recovery from other input.
 
 use nom::Parser;
 use nom::branch::alt;
@@ -8,33 +8,36 @@ use nom::sequence::pair;
 
 use crate::ast::Definition;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::definition::{Named, complete, constant, enumeration, is_keyword, structure, typedef, union};
-use crate::parse::input::{Parsed, Tokens, mismatch};
+use crate::parse::definition::{
+    NameAndKind, constant, enumeration, finish, is_keyword, structure, typedef, union,
+};
+use crate::parse::input::{ParseResult, Tokens, mismatch};
 use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::program::{program, program_after_keyword};
 use crate::parse::recovery::{
-    after_item, expect, ident, is_name, repeated, starts_declaration, starts_definition, starts_type, token, word,
+    after_item, expect, ident, is_name, repeated, starts_declaration, starts_definition,
+    starts_type, token, word,
 };
 use crate::parse::structure::stray_semicolon;
 use crate::source::Span;
 
-/// What stands at the top.
+/// An item at the top level.
 enum Item {
     Definition(Option<Box<Definition>>),
-    /// `namespace a {`, with its brace.
+    /// `namespace a {`, with the span of its brace.
     Open(Span),
     /// `}`
     Close(Span),
     Nothing,
 }
 
-/// All definitions.
+/// Parses all definitions.
 pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
     let mut found = Vec::new();
     let mut open = Vec::new();
     while input.kind(0) != TokenKind::End {
-        if begins_afresh(&input) {
-            input.recovered();
+        if starts_new_definition(&input) {
+            input.end_cascade();
         }
         let Ok((rest, item)) = item(input) else {
             break;
@@ -43,23 +46,31 @@ pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
             Item::Definition(definition) => found.extend(definition.map(|definition| *definition)),
             Item::Open(brace) => open.push(brace),
             Item::Close(brace) if open.pop().is_none() => {
-                let message = "a `}` without its `{`";
-                let diagnostic = Diagnostic::new(Code::Syntax, brace, message).label("expected a definition");
+                let message = "unmatched `}`";
+                let diagnostic =
+                    Diagnostic::new(Code::Syntax, brace, message).label("expected a definition");
                 input.error(diagnostic.fix(brace, "", "remove it"));
             }
             Item::Close(_) | Item::Nothing => {}
         }
-        input = if rest.is_at(&input) { input.skip(1) } else { rest };
+        input = if rest.is_at(&input) {
+            input.skip(1)
+        } else {
+            rest
+        };
     }
     for brace in open {
-        let diagnostic = input.unexpected("`}`").note_at(brace, "this `{` is not closed");
+        let diagnostic = input
+            .expected_diagnostic("`}`")
+            .note_at(brace, "this `{` is not closed");
         input.error(diagnostic);
     }
     found
 }
 
-/// A definition with its `;`. `Err::Error` where none begins, and `None` where it is too broken to keep.
-fn definition(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
+/// Parses a definition with its `;`. Returns `Err::Error` if none begins here, and `None` if it is
+/// too defective to keep.
+fn definition(input: Tokens<'_>) -> ParseResult<'_, Option<Definition>> {
     let keyword = |kind| (token(kind), repeated);
     let (rest, named) = alt((
         (keyword(TokenKind::Const), constant).map(|(_, named)| named),
@@ -70,18 +81,24 @@ fn definition(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
         program,
     ))
     .parse(input)?;
-    Ok((rest, complete(input, rest, named)))
+    Ok((rest, finish(input, rest, named)))
 }
 
-/// Whether a line begins here as a definition does, even if its keyword is missing: what is wrong with it is no
-/// consequence of the definition before.
-fn begins_afresh(input: &Tokens<'_>) -> bool {
-    let ended = || input.previous().is_some_and(|previous| previous.kind == TokenKind::Semicolon);
-    let headless = || is_name(input.kind(0)) && matches!(input.kind(1), TokenKind::BraceOpen | TokenKind::Switch);
+/// Returns true if a line looks like the start of a definition, even without its keyword. Its
+/// errors are not consequences of the previous definition.
+fn starts_new_definition(input: &Tokens<'_>) -> bool {
+    let ended = || {
+        input
+            .previous()
+            .is_some_and(|previous| previous.kind == TokenKind::Semicolon)
+    };
+    let headless = || {
+        is_name(input.kind(0)) && matches!(input.kind(1), TokenKind::BraceOpen | TokenKind::Switch)
+    };
     input.on_new_line() && (ended() || is_keyword(input.kind(0)) || headless())
 }
 
-fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
+fn item(input: Tokens<'_>) -> ParseResult<'_, Item> {
     alt((
         namespace.map(Item::Open),
         closing,
@@ -93,93 +110,108 @@ fn item(input: Tokens<'_>) -> Parsed<'_, Item> {
     .parse(input)
 }
 
-/// `}`, with the `;` that may follow.
-fn closing(input: Tokens<'_>) -> Parsed<'_, Item> {
+/// Parses `}` with an optional `;`.
+fn closing(input: Tokens<'_>) -> ParseResult<'_, Item> {
     let (rest, brace) = token(TokenKind::BraceClose).parse(input)?;
-    let rest = if rest.kind(0) == TokenKind::Semicolon { rest.skip(1) } else { rest };
+    let rest = if rest.kind(0) == TokenKind::Semicolon {
+        rest.skip(1)
+    } else {
+        rest
+    };
     Ok((rest, Item::Close(brace.span)))
 }
 
-/// `namespace a::b {`
-fn namespace(input: Tokens<'_>) -> Parsed<'_, Span> {
+/// Parses `namespace a::b {`.
+fn namespace(input: Tokens<'_>) -> ParseResult<'_, Span> {
     let colons = pair(token(TokenKind::Colon), token(TokenKind::Colon));
-    let (rest, (keyword, _)) = pair(word("namespace"), separated_list1(colons, ident)).parse(input)?;
+    let (rest, (keyword, _)) =
+        pair(word("namespace"), separated_list1(colons, ident)).parse(input)?;
     let (rest, brace) = expect(TokenKind::BraceOpen).parse(rest)?;
     input.lint(
         Diagnostic::new(Code::Namespace, keyword.span, "a namespace")
-            .label("XDR has none: what it holds is taken as if it stood outside"),
+            .label("not part of XDR: its definitions are read as if they were outside"),
     );
     Ok((rest, brace))
 }
 
-/// `pragma header nfs4;`
-fn pragma(input: Tokens<'_>) -> Parsed<'_, ()> {
+/// Parses `pragma header nfs4;`.
+fn pragma(input: Tokens<'_>) -> ParseResult<'_, ()> {
     let words = take_while(|token: Token<'_>| is_name(token.kind) && !token.first_on_line);
     let (rest, _) = (word("pragma"), words, expect(TokenKind::Semicolon)).parse(input)?;
     let span = rest.since(input.span());
-    input.lint(Diagnostic::new(Code::Pragma, span, "a pragma of Linux's xdrgen").label("left out"));
+    input.lint(Diagnostic::new(Code::Pragma, span, "a pragma of Linux's xdrgen").label("ignored"));
     Ok((rest, ()))
 }
 
-/// What no definition begins with: reported, and read as the definition that it most resembles.
-fn unexpected(input: Tokens<'_>) -> Parsed<'_, Option<Definition>> {
+/// Reports input that begins no definition, and parses it as the definition that it most resembles.
+fn unexpected(input: Tokens<'_>) -> ParseResult<'_, Option<Definition>> {
     if input.kind(0) == TokenKind::End {
         return Err(mismatch());
     }
-    let diagnostic = input.unexpected("a definition");
-    if let Some(meant) = misspelt(input) {
-        input.error(diagnostic.fix(input.span(), meant.0, format!("write `{}`", meant.0)));
-        return read_as(meant, input.skip(1));
+    let diagnostic = input.expected_diagnostic("a definition");
+    if let Some(guess) = misspelled_keyword(input) {
+        input.error(diagnostic.fix(input.span(), guess.0, format!("write `{}`", guess.0)));
+        return read_as(guess, input.skip(1));
     }
-    if let Some(meant) = swapped(input) {
+    if let Some(guess) = swapped_keyword(input) {
         input.error(diagnostic);
-        input.skip(1).cast_shadow();
-        return read_as(meant, input);
+        input.skip(1).start_cascade();
+        return read_as(guess, input);
     }
     let next = input.skip(1);
     if is_keyword(next.kind(0)) || starts_definition(&next) {
         input.error(diagnostic);
-        next.cast_shadow();
+        next.start_cascade();
         return Ok((next, None));
     }
-    if let Some(meant) = likeness(input) {
-        input.error(diagnostic.fix(input.here(), format!("{} ", meant.0), format!("add `{}`", meant.0)));
-        return read_as(meant, input);
+    if let Some(guess) = missing_keyword(input) {
+        input.error(diagnostic.fix(
+            input.start_of_first(),
+            format!("{} ", guess.0),
+            format!("add `{}`", guess.0),
+        ));
+        return read_as(guess, input);
     }
     input.error(diagnostic);
     Ok((after_item(next), None))
 }
 
-/// A definition's keyword, and what reads the rest of the definition.
-type Meant = (&'static str, for<'t> fn(Tokens<'t>) -> Parsed<'t, Named>);
+/// A definition's keyword, and the parser of the rest of the definition.
+type KeywordParser = (
+    &'static str,
+    for<'t> fn(Tokens<'t>) -> ParseResult<'t, NameAndKind>,
+);
 
-const CONST: Meant = ("const", constant);
-const TYPEDEF: Meant = ("typedef", typedef);
-const STRUCT: Meant = ("struct", structure);
-const ENUM: Meant = ("enum", enumeration);
-const UNION: Meant = ("union", union);
-const PROGRAM: Meant = ("program", program_after_keyword);
+const CONST: KeywordParser = ("const", constant);
+const TYPEDEF: KeywordParser = ("typedef", typedef);
+const STRUCT: KeywordParser = ("struct", structure);
+const ENUM: KeywordParser = ("enum", enumeration);
+const UNION: KeywordParser = ("union", union);
+const PROGRAM: KeywordParser = ("program", program_after_keyword);
 
-fn read_as<'t>((_, rest): Meant, input: Tokens<'t>) -> Parsed<'t, Option<Definition>> {
+fn read_as<'t>((_, rest): KeywordParser, input: Tokens<'t>) -> ParseResult<'t, Option<Definition>> {
     let (end, named) = rest(input)?;
-    Ok((end, complete(input, end, named)))
+    Ok((end, finish(input, end, named)))
 }
 
-/// The keyword that a name before another name, or before a body, is likely to mean.
-fn misspelt(input: Tokens<'_>) -> Option<Meant> {
-    let word = input.peek(0).filter(|token| token.kind == TokenKind::Name)?;
+/// Guesses the keyword that a misspelled name before another name or a body stands for.
+fn misspelled_keyword(input: Tokens<'_>) -> Option<KeywordParser> {
+    let word = input
+        .peek(0)
+        .filter(|token| token.kind == TokenKind::Name)?;
     let next = input.skip(1);
     if !is_name(next.kind(0)) && !starts_type(next.kind(0)) {
         return None;
     }
-    let near =
-        [CONST, TYPEDEF, STRUCT, ENUM, UNION, PROGRAM].into_iter().find(|(keyword, _)| resembles(word.text, keyword));
+    let near = [CONST, TYPEDEF, STRUCT, ENUM, UNION, PROGRAM]
+        .into_iter()
+        .find(|(keyword, _)| resembles(word.text, keyword));
     let bodied = matches!(next.kind(1), TokenKind::BraceOpen | TokenKind::Switch);
-    near.or_else(|| likeness(next).filter(|_| bodied && !is_keyword(next.kind(0))))
+    near.or_else(|| missing_keyword(next).filter(|_| bodied && !is_keyword(next.kind(0))))
 }
 
-/// The keyword behind the name that it should stand before.
-fn swapped(input: Tokens<'_>) -> Option<Meant> {
+/// Returns the keyword that follows the name instead of preceding it.
+fn swapped_keyword(input: Tokens<'_>) -> Option<KeywordParser> {
     match (input.kind(0), input.kind(1), input.kind(2)) {
         (TokenKind::Name, TokenKind::Struct, TokenKind::BraceOpen) => Some(STRUCT),
         (TokenKind::Name, TokenKind::Enum, TokenKind::BraceOpen) => Some(ENUM),
@@ -188,12 +220,16 @@ fn swapped(input: Tokens<'_>) -> Option<Meant> {
     }
 }
 
-/// What a definition without its keyword looks like.
-fn likeness(input: Tokens<'_>) -> Option<Meant> {
+/// Guesses the keyword of a definition that lacks one.
+fn missing_keyword(input: Tokens<'_>) -> Option<KeywordParser> {
     use TokenKind::{BraceClose, BraceOpen, Comma, Equal, Name, Switch};
     match (input.kind(0), input.kind(1), input.kind(2), input.kind(3)) {
         (Name, BraceOpen, Name, Equal | Comma | BraceClose) => Some(ENUM),
-        (Name, BraceOpen, Name, _) if input.peek(2).is_some_and(|token| token.text == "version") => Some(PROGRAM),
+        (Name, BraceOpen, Name, _)
+            if input.peek(2).is_some_and(|token| token.text == "version") =>
+        {
+            Some(PROGRAM)
+        }
         (Name, BraceOpen, ..) => Some(STRUCT),
         (Name, Switch, ..) => Some(UNION),
         (Name, Equal, ..) | (_, Name, Equal, _) => Some(CONST),
@@ -201,11 +237,20 @@ fn likeness(input: Tokens<'_>) -> Option<Meant> {
     }
 }
 
-/// Whether a word is a keyword but for case, or one letter added, left out, changed, or two swapped.
+/// Returns true if a word equals a keyword up to case and one edit: a letter added, removed or
+/// changed, or two letters swapped.
 fn resembles(word: &str, keyword: &str) -> bool {
     let word = word.to_ascii_lowercase();
-    let (short, long) = if word.len() < keyword.len() { (word.as_str(), keyword) } else { (keyword, word.as_str()) };
-    let same = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
+    let (short, long) = if word.len() < keyword.len() {
+        (word.as_str(), keyword)
+    } else {
+        (keyword, word.as_str())
+    };
+    let same = short
+        .bytes()
+        .zip(long.bytes())
+        .take_while(|(a, b)| a == b)
+        .count();
     let tail = |word: &str, from: usize| word.as_bytes().get(from..).unwrap_or_default().to_vec();
     match long.len() - short.len() {
         0 if tail(short, same + 1) == tail(long, same + 1) => true,

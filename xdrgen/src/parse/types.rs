@@ -1,4 +1,4 @@
-//! Type specifiers: RFC 4506, section 6.3, and the types of C that real files have.
+//! Type specifiers: RFC 4506, section 6.3, and the C types that real files use.
 
 use nom::Parser;
 use nom::branch::alt;
@@ -8,21 +8,28 @@ use nom::sequence::{pair, preceded};
 use crate::ast::{Keyword, TypeKind, TypeSpecifier};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::enumeration::enum_body;
-use crate::parse::input::{MAX_DEPTH, Parsed, Tokens, mismatch};
+use crate::parse::input::{MAX_DEPTH, ParseResult, Tokens, mismatch};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{any, is_inline, is_name, repeated, starts_type, token, word};
 use crate::parse::structure::struct_body;
 use crate::parse::union::union_body;
 use crate::parse::value::path;
 
-/// A type; `Err::Error` where none begins.
-pub(super) fn type_specifier(input: Tokens<'_>) -> Parsed<'_, TypeSpecifier> {
-    let (rest, kind) = alt((basic, unsigned, constructed, signed_c, named, body_alone)).parse(input)?;
-    Ok((rest, TypeSpecifier { span: rest.since(input.span()), kind }))
+/// Parses a type specifier. Returns `Err::Error` if none begins here.
+pub(super) fn type_specifier(input: Tokens<'_>) -> ParseResult<'_, TypeSpecifier> {
+    let (rest, kind) =
+        alt((basic, unsigned, constructed, signed_c, named, body_alone)).parse(input)?;
+    Ok((
+        rest,
+        TypeSpecifier {
+            span: rest.since(input.span()),
+            kind,
+        },
+    ))
 }
 
-/// The types that are one keyword.
-fn basic(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
+/// Parses a type that is one keyword.
+fn basic(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
     map_opt(any, |token| match token.kind {
         TokenKind::Int => Some(TypeKind::Int),
         TokenKind::Hyper => Some(TypeKind::Hyper),
@@ -37,9 +44,15 @@ fn basic(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
     .parse(input)
 }
 
-/// `unsigned int`, `unsigned hyper`, `unsigned` alone, or before an integer of C.
-fn unsigned(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
-    let unsigned_c = c_integer.map(|kind| if kind.is_wide() { TypeKind::UnsignedHyper } else { TypeKind::UnsignedInt });
+/// Parses `unsigned int`, `unsigned hyper`, `unsigned` alone, or `unsigned` before a C integer.
+fn unsigned(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
+    let unsigned_c = c_integer.map(|kind| {
+        if kind.is_wide() {
+            TypeKind::UnsignedHyper
+        } else {
+            TypeKind::UnsignedInt
+        }
+    });
     let exact = alt((
         token(TokenKind::Int).map(|_| TypeKind::UnsignedInt),
         token(TokenKind::Hyper).map(|_| TypeKind::UnsignedHyper),
@@ -55,15 +68,18 @@ fn unsigned(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
     Ok((unsigned_alone(input, size), TypeKind::UnsignedInt))
 }
 
-/// Reports `unsigned` without `int`, and gives what follows.
+/// Reports `unsigned` without `int`, and returns the tokens after the type.
 fn unsigned_alone<'t>(input: Tokens<'t>, rest: Tokens<'t>) -> Tokens<'t> {
     if rest.kind(0) == TokenKind::Name && rest.kind(1) == TokenKind::Name {
-        let message = format!("expected `int` or `hyper` after `unsigned`, found {}", rest.found());
-        rest.error(Diagnostic::new(Code::Syntax, rest.span(), message).label("expected `int` or `hyper`").fix(
-            input.span(),
-            "",
-            "remove `unsigned`",
-        ));
+        let message = format!(
+            "expected `int` or `hyper` after `unsigned`, found {}",
+            rest.found()
+        );
+        rest.error(
+            Diagnostic::new(Code::Syntax, rest.span(), message)
+                .label("expected `int` or `hyper`")
+                .fix(input.span(), "", "remove `unsigned`"),
+        );
         return rest.skip(1);
     }
     input.lint(
@@ -74,8 +90,8 @@ fn unsigned_alone<'t>(input: Tokens<'t>, rest: Tokens<'t>) -> Tokens<'t> {
     rest
 }
 
-/// An integer of C.
-fn signed_c(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
+/// Parses a C integer.
+fn signed_c(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
     let (rest, kind) = c_integer(input)?;
     c_lint(input, rest);
     Ok((rest, kind))
@@ -84,17 +100,20 @@ fn signed_c(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
 fn c_lint(input: Tokens<'_>, rest: Tokens<'_>) {
     let span = rest.since(input.span());
     input.lint(
-        Diagnostic::new(Code::CInteger, span, "an integer of C that XDR does not have")
-            .label("travels as an integer of XDR"),
+        Diagnostic::new(Code::CInteger, span, "a C integer that XDR does not have")
+            .label("encoded as an XDR integer"),
     );
 }
 
-/// `char`, `short`, `long` as `rpcgen` takes them, `long long`.
-fn c_integer(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
+/// Parses `char`, `short`, `long` (which have the size that rpcgen gives them) and `long long`.
+fn c_integer(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
     let int = || opt(token(TokenKind::Int));
     alt((
         value(TypeKind::Hyper, (word("long"), word("long"), int())),
-        value(TypeKind::Int, pair(alt((word("short"), word("long"))), int())),
+        value(
+            TypeKind::Int,
+            pair(alt((word("short"), word("long"))), int()),
+        ),
         value(TypeKind::Int, word("char")),
         value(TypeKind::Hyper, word("longlong_t")),
         value(TypeKind::UnsignedHyper, word("u_longlong_t")),
@@ -102,12 +121,16 @@ fn c_integer(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
     .parse(input)
 }
 
-fn named(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
-    path.map(|name| TypeKind::Named { name, keyword: None }).parse(input)
+fn named(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
+    path.map(|name| TypeKind::Named {
+        name,
+        keyword: None,
+    })
+    .parse(input)
 }
 
-/// What begins with `struct`, `enum` or `union`.
-fn constructed(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
+/// Parses a type that begins with `struct`, `enum` or `union`.
+fn constructed(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
     let keyword = map_opt(any, |token| match token.kind {
         TokenKind::Struct => Some(Keyword::Struct),
         TokenKind::Enum => Some(Keyword::Enum),
@@ -118,18 +141,22 @@ fn constructed(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
     match rest.kind(0) {
         TokenKind::BraceOpen | TokenKind::Switch => inline(rest, keyword),
         kind if is_name(kind) && is_tagged(&rest) => inline(untagged(input, rest), keyword),
-        kind if is_name(kind) && keyword == Keyword::Enum && rest.kind(1) == TokenKind::Equal => inline(rest, keyword),
+        kind if is_name(kind) && keyword == Keyword::Enum && rest.kind(1) == TokenKind::Equal => {
+            inline(rest, keyword)
+        }
         kind if is_name(kind) => reference(input, rest, keyword),
-        kind if starts_type(kind) && rest.in_shadow() => alt((basic, unsigned, success(TypeKind::Int))).parse(rest),
+        kind if starts_type(kind) && rest.is_cascading() => {
+            alt((basic, unsigned, success(TypeKind::Int))).parse(rest)
+        }
         kind if starts_type(kind) && keyword == Keyword::Struct => inline(rest, keyword),
         _ => {
-            rest.expected("a name or `{`");
+            rest.report_expected("a name or `{`");
             Ok((rest, TypeKind::Int))
         }
     }
 }
 
-/// Whether a body follows the name, as in C: `struct tag { int a; } field;`
+/// Returns true if a body follows the name, as in C: `struct tag { int a; } field;`
 fn is_tagged(input: &Tokens<'_>) -> bool {
     is_inline(input, 1) || (input.kind(1) == TokenKind::Switch && is_inline(input, 6))
 }
@@ -138,47 +165,72 @@ fn is_tagged(input: &Tokens<'_>) -> bool {
 fn untagged<'t>(keyword: Tokens<'t>, name: Tokens<'t>) -> Tokens<'t> {
     let kind = keyword.found();
     name.error(
-        Diagnostic::new(Code::Syntax, name.span(), format!("expected `{{`, found {}", name.found()))
-            .label(format!("a {kind} within a declaration has no name"))
-            .fix(name.span(), "", "remove the name"),
+        Diagnostic::new(
+            Code::Syntax,
+            name.span(),
+            format!("expected `{{`, found {}", name.found()),
+        )
+        .label(format!("a {kind} within a declaration has no name"))
+        .fix(name.span(), "", "remove the name"),
     );
     name.skip(1)
 }
 
-fn reference<'t>(input: Tokens<'t>, name: Tokens<'t>, keyword: Keyword) -> Parsed<'t, TypeKind> {
+fn reference<'t>(
+    input: Tokens<'t>,
+    name: Tokens<'t>,
+    keyword: Keyword,
+) -> ParseResult<'t, TypeKind> {
     let (rest, name) = path(name)?;
     let span = rest.since(input.span());
     input.lint(
-        Diagnostic::new(Code::StructReference, span, format!("{} before the name of a type", input.found()))
-            .label(format!("RFC 4506 has `{}` alone", name.name))
-            .fix(span, name.name.clone(), "write the name alone"),
+        Diagnostic::new(
+            Code::StructReference,
+            span,
+            format!("{} before the name of a type", input.found()),
+        )
+        .label(format!("RFC 4506 has only `{}`", name.name))
+        .fix(span, name.name.clone(), "remove the keyword"),
     );
-    Ok((rest, TypeKind::Named { name, keyword: Some(keyword) }))
+    Ok((
+        rest,
+        TypeKind::Named {
+            name,
+            keyword: Some(keyword),
+        },
+    ))
 }
 
-/// A body within a declaration.
-fn inline(input: Tokens<'_>, keyword: Keyword) -> Parsed<'_, TypeKind> {
-    let Some(deeper) = input.deeper(brace(&input).is_some_and(|brace| !is_inline(&input, brace))) else {
+/// Parses an inline body in a declaration.
+fn inline(input: Tokens<'_>, keyword: Keyword) -> ParseResult<'_, TypeKind> {
+    let Some(deeper) = input.deeper(brace(&input).is_some_and(|brace| !is_inline(&input, brace)))
+    else {
         return Ok((too_deep(input), TypeKind::Int));
     };
     let (rest, kind) = match keyword {
         Keyword::Struct => struct_body.map(TypeKind::Struct).parse(deeper)?,
         Keyword::Enum => enum_body.map(TypeKind::Enum).parse(deeper)?,
-        Keyword::Union => union_body.map(|body| TypeKind::Union(Box::new(body))).parse(deeper)?,
+        Keyword::Union => union_body
+            .map(|body| TypeKind::Union(Box::new(body)))
+            .parse(deeper)?,
     };
     Ok((rest.at_depth_of(input), kind))
 }
 
-/// How far ahead the body's `{` stands.
+/// Returns the offset of the body's `{`.
 fn brace(input: &Tokens<'_>) -> Option<usize> {
     (0..8).find(|at| input.kind(*at) == TokenKind::BraceOpen)
 }
 
-/// A body within a declaration whose keyword is missing.
-fn body_alone(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
+/// Parses an inline body whose keyword is missing.
+fn body_alone(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
     let (keyword, word) = match (input.kind(0), input.kind(1), input.kind(2)) {
-        (TokenKind::BraceOpen, TokenKind::Name, TokenKind::Equal | TokenKind::Comma) => (Keyword::Enum, "enum"),
-        (TokenKind::BraceOpen, TokenKind::Enum, TokenKind::Name) if input.kind(3) == TokenKind::Equal => {
+        (TokenKind::BraceOpen, TokenKind::Name, TokenKind::Equal | TokenKind::Comma) => {
+            (Keyword::Enum, "enum")
+        }
+        (TokenKind::BraceOpen, TokenKind::Enum, TokenKind::Name)
+            if input.kind(3) == TokenKind::Equal =>
+        {
             (Keyword::Enum, "enum")
         }
         (TokenKind::BraceOpen, ..) => (Keyword::Struct, "struct"),
@@ -188,13 +240,17 @@ fn body_alone(input: Tokens<'_>) -> Parsed<'_, TypeKind> {
     if keyword != Keyword::Union && !is_inline(&input, 0) {
         return Err(mismatch());
     }
-    input.error(input.unexpected("a type").fix(input.here(), format!("{word} "), format!("add `{word}`")));
+    input.error(input.expected_diagnostic("a type").fix(
+        input.start_of_first(),
+        format!("{word} "),
+        format!("add `{word}`"),
+    ));
     inline(input, keyword)
 }
 
-/// Reports a body in too many others, and skips it.
+/// Reports a body that is nested too deep, and skips it.
 fn too_deep(input: Tokens<'_>) -> Tokens<'_> {
-    let message = format!("bodies stand in each other more than {MAX_DEPTH} deep");
+    let message = format!("bodies are nested more than {MAX_DEPTH} deep");
     input.error(Diagnostic::new(Code::Syntax, input.span(), message).label("too deep"));
     let brace = brace(&input).unwrap_or(0);
     input.skip(input.closing(brace).unwrap_or(brace) + 1)

@@ -7,32 +7,49 @@ use nom::multi::many1;
 use nom::sequence::{delimited, terminated};
 
 use crate::ast::Ident;
-use crate::ast::{Arm, ArmBody, Declaration, Shape, StructBody, TypeKind, TypeSpecifier, UnionBody, Value};
+use crate::ast::{
+    ArmBody, Declaration, Declarator, StructBody, TypeKind, TypeSpecifier, UnionArm, UnionBody,
+    ValueExpr,
+};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::declaration::declaration;
-use crate::parse::input::{Parsed, Tokens};
+use crate::parse::input::{ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
 use crate::parse::recovery::{
-    after_item, broken, close, ends_body, expect, is_name, items, repeated, semicolon, starts_declaration, token,
+    after_item, close, ends_body, expect, is_name, items, repeated, semicolon, skip_invalid,
+    starts_declaration, token,
 };
 use crate::parse::structure::{stray_semicolon, void};
 use crate::parse::value::{expect_value, value};
 use crate::source::Span;
 
-/// One `case` or `default` with what follows it.
+/// A `case` or `default` with its content.
 enum Item {
-    Arm(Arm),
+    Arm(UnionArm),
     Default(Span, ArmBody),
 }
 
-/// `switch (T name) { case A: U b; default: void; }`
-pub(super) fn union_body(input: Tokens<'_>) -> Parsed<'_, UnionBody> {
-    let head = (terminated(expect(TokenKind::Switch), repeated), terminated(expect(TokenKind::ParenOpen), repeated));
-    let (rest, discriminant) = delimited(head, discriminant, expect(TokenKind::ParenClose)).parse(input)?;
+/// Parses `switch (T name) { case A: U b; default: void; }`.
+pub(super) fn union_body(input: Tokens<'_>) -> ParseResult<'_, UnionBody> {
+    let head = (
+        terminated(expect(TokenKind::Switch), repeated),
+        terminated(expect(TokenKind::ParenOpen), repeated),
+    );
+    let (rest, discriminant) =
+        delimited(head, discriminant, expect(TokenKind::ParenClose)).parse(input)?;
     let (body, open) = terminated(expect(TokenKind::BraceOpen), repeated).parse(rest)?;
-    let (rest, items) = items(alt((stray_semicolon.map(|()| None), item, broken("`case`")))).parse(body)?;
+    let (rest, items) = items(alt((
+        stray_semicolon.map(|()| None),
+        item,
+        skip_invalid("`case`"),
+    )))
+    .parse(body)?;
     let (rest, ()) = close(open).parse(rest)?;
-    let mut union = UnionBody { discriminant, arms: Vec::new(), default: None };
+    let mut union = UnionBody {
+        discriminant,
+        arms: Vec::new(),
+        default: None,
+    };
     for item in items {
         union.add(item, &body);
     }
@@ -46,42 +63,70 @@ impl UnionBody {
             (Item::Arm(arm), Some((default, _))) => {
                 let place = arm.cases.first().map_or(*default, |case| case.span);
                 let diagnostic = Diagnostic::new(Code::Syntax, place, "a case after `default`");
-                body.lint(diagnostic.label("expected before `default`").note_at(*default, "`default` stands here"));
+                body.lint(
+                    diagnostic
+                        .label("expected before `default`")
+                        .note_at(*default, "`default` is here"),
+                );
                 self.arms.push(arm);
             }
             (Item::Default(keyword, arm), None) => self.default = Some((keyword, arm)),
             (Item::Default(keyword, _), Some((first, _))) => {
-                let diagnostic = Diagnostic::new(Code::Syntax, keyword, "a union has one `default`");
-                body.lint(diagnostic.label("the second").note_at(*first, "the first stands here"));
+                let diagnostic =
+                    Diagnostic::new(Code::Syntax, keyword, "a union has one `default`");
+                body.lint(
+                    diagnostic
+                        .label("the second")
+                        .note_at(*first, "the first is here"),
+                );
             }
         }
     }
 }
 
-/// `T name`; what is missing is reported, and an integer stands in for it.
-fn discriminant(input: Tokens<'_>) -> Parsed<'_, Declaration> {
-    let stand_in = |input: Tokens<'_>| Declaration {
-        span: input.gap(),
-        ty: TypeSpecifier { span: input.gap(), kind: TypeKind::Int },
-        name: Ident { name: "discriminant".to_owned(), span: input.gap() },
-        shape: Shape::Plain,
+/// Parses `T name`. Reports missing parts and replaces the declaration by an integer.
+fn discriminant(input: Tokens<'_>) -> ParseResult<'_, Declaration> {
+    let placeholder = |input: Tokens<'_>| Declaration {
+        span: input.end_of_previous(),
+        ty: TypeSpecifier {
+            span: input.end_of_previous(),
+            kind: TypeKind::Int,
+        },
+        name: Ident {
+            name: "discriminant".to_owned(),
+            span: input.end_of_previous(),
+        },
+        declarator: Declarator::Plain,
     };
     let (rest, found) = opt(declaration).parse(input)?;
     if found.is_none() {
-        input.expected("a type");
-        let end = (0..4).find(|at| input.kind(*at) == TokenKind::ParenClose).unwrap_or(0);
-        return Ok((input.skip(end), stand_in(input)));
+        input.report_expected("a type");
+        let end = (0..4)
+            .find(|at| input.kind(*at) == TokenKind::ParenClose)
+            .unwrap_or(0);
+        return Ok((input.skip(end), placeholder(input)));
     }
-    let declaration = found.flatten().unwrap_or_else(|| stand_in(input));
-    if !matches!(declaration.shape, Shape::Plain) {
+    let declaration = found.flatten().unwrap_or_else(|| placeholder(input));
+    if !matches!(declaration.declarator, Declarator::Plain) {
         input.error(
-            Diagnostic::new(Code::Syntax, declaration.span, "a discriminant is one value").label("expected `T name`"),
+            Diagnostic::new(
+                Code::Syntax,
+                declaration.span,
+                "a discriminant is one value",
+            )
+            .label("expected `T name`"),
         );
     }
-    Ok((rest, Declaration { shape: Shape::Plain, ..declaration }))
+    Ok((
+        rest,
+        Declaration {
+            declarator: Declarator::Plain,
+            ..declaration
+        },
+    ))
 }
 
-fn item(input: Tokens<'_>) -> Parsed<'_, Option<Item>> {
+fn item(input: Tokens<'_>) -> ParseResult<'_, Option<Item>> {
     let default = |input| {
         let (rest, keyword) = token(TokenKind::Default).parse(input)?;
         let (rest, _) = (repeated, expect(TokenKind::Colon)).parse(rest)?;
@@ -91,30 +136,36 @@ fn item(input: Tokens<'_>) -> Parsed<'_, Option<Item>> {
     alt((arm, default)).parse(input)
 }
 
-fn arm(input: Tokens<'_>) -> Parsed<'_, Option<Item>> {
+fn arm(input: Tokens<'_>) -> ParseResult<'_, Option<Item>> {
     let (rest, cases) = many1(case).parse(input)?;
-    let cases: Vec<Value> = cases.into_iter().flatten().collect();
+    let cases: Vec<ValueExpr> = cases.into_iter().flatten().collect();
     let (rest, body) = arm_body(rest)?;
-    Ok((rest, body.filter(|_| !cases.is_empty()).map(|body| Item::Arm(Arm { cases, body }))))
+    Ok((
+        rest,
+        body.filter(|_| !cases.is_empty())
+            .map(|body| Item::Arm(UnionArm { cases, body })),
+    ))
 }
 
-/// `case A:`, also where `case` is missing.
-fn case(input: Tokens<'_>) -> Parsed<'_, Option<Value>> {
+/// Parses `case A:`, also if `case` is missing.
+fn case(input: Tokens<'_>) -> ParseResult<'_, Option<ValueExpr>> {
     if starts_case(&input) {
-        input.missing(TokenKind::Case);
+        input.report_missing(TokenKind::Case);
         return terminated(value.map(Some), token(TokenKind::Colon)).parse(input);
     }
     let (rest, _) = (token(TokenKind::Case), repeated).parse(input)?;
     terminated(expect_value("a value"), expect(TokenKind::Colon)).parse(rest)
 }
 
-/// Whether a value and a colon stand here without `case`.
+/// Returns true if a value and a colon are here without `case`.
 fn starts_case(input: &Tokens<'_>) -> bool {
-    (is_name(input.kind(0)) || input.kind(0) == TokenKind::Number) && input.kind(1) == TokenKind::Colon
+    (is_name(input.kind(0)) || input.kind(0) == TokenKind::Number)
+        && input.kind(1) == TokenKind::Colon
 }
 
-/// What follows the colon: one declaration. None where it is missing or broken, which is reported.
-fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
+/// Parses the declaration after the colon. Returns `None` if it is missing or invalid, which is
+/// reported.
+fn arm_body(input: Tokens<'_>) -> ParseResult<'_, Option<ArmBody>> {
     let (rest, first) = match arm_declaration(input) {
         Ok(found) => found,
         Err(_) => return no_declaration(input),
@@ -124,37 +175,60 @@ fn arm_body(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
         return Ok((end, first));
     }
     rest.error(
-        Diagnostic::new(Code::SeveralDeclarations, end.since(input.span()), "an arm with several declarations")
-            .label("an arm has one declaration")
-            .note("a struct holds them together, in the same octets: `struct { .. } name;`"),
+        Diagnostic::new(
+            Code::SeveralDeclarations,
+            end.since(input.span()),
+            "an arm with several declarations",
+        )
+        .label("an arm has one declaration")
+        .note("wrap them in a struct, which has the same encoding: `struct { .. } name;`"),
     );
     let body = std::iter::once(first).chain(more).flatten();
-    Ok((end, together(body.collect(), end.since(input.span()))))
+    Ok((end, wrap_in_struct(body.collect(), end.since(input.span()))))
 }
 
-/// The struct that an arm's declarations should stand in, so that all of them are checked. It has the first one's name.
-fn together(bodies: Vec<ArmBody>, span: Span) -> Option<ArmBody> {
-    let declaration = |body| if let ArmBody::Field(declaration) = body { Some(*declaration) } else { None };
+/// Wraps the declarations of an arm in a struct, so that all of them are checked. The struct has
+/// the name of the first.
+fn wrap_in_struct(bodies: Vec<ArmBody>, span: Span) -> Option<ArmBody> {
+    let declaration = |body| {
+        if let ArmBody::Field(declaration) = body {
+            Some(*declaration)
+        } else {
+            None
+        }
+    };
     let fields: Vec<Declaration> = bodies.into_iter().filter_map(declaration).collect();
-    let Some(first) = fields.first() else { return Some(ArmBody::Void) };
+    let Some(first) = fields.first() else {
+        return Some(ArmBody::Void);
+    };
     let name = first.name.clone();
-    let ty = TypeSpecifier { span, kind: TypeKind::Struct(StructBody { fields }) };
-    Some(ArmBody::Field(Box::new(Declaration { span, ty, name, shape: Shape::Plain })))
+    let ty = TypeSpecifier {
+        span,
+        kind: TypeKind::Struct(StructBody { fields }),
+    };
+    Some(ArmBody::Field(Box::new(Declaration {
+        span,
+        ty,
+        name,
+        declarator: Declarator::Plain,
+    })))
 }
 
-fn arm_declaration(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
-    let field =
-        terminated(declaration, semicolon(starts_item)).map(|field| field.map(|field| ArmBody::Field(Box::new(field))));
+fn arm_declaration(input: Tokens<'_>) -> ParseResult<'_, Option<ArmBody>> {
+    let field = terminated(declaration, semicolon(starts_item))
+        .map(|field| field.map(|field| ArmBody::Field(Box::new(field))));
     alt((void.map(|()| Some(ArmBody::Void)), field)).parse(input)
 }
 
-/// Whether the next case or declaration begins here.
+/// Returns true if the next case or declaration begins here.
 fn starts_item(input: &Tokens<'_>) -> bool {
-    matches!(input.kind(0), TokenKind::Case | TokenKind::Default) || starts_case(input) || starts_declaration(input)
+    matches!(input.kind(0), TokenKind::Case | TokenKind::Default)
+        || starts_case(input)
+        || starts_declaration(input)
 }
 
-/// Declarations that follow the first of an arm.
-fn more_declarations(mut input: Tokens<'_>) -> Parsed<'_, Vec<Option<ArmBody>>> {
+/// Parses the declarations after the first of an arm.
+fn more_declarations(mut input: Tokens<'_>) -> ParseResult<'_, Vec<Option<ArmBody>>> {
     let mut more = Vec::new();
     while !ends_body(&input)
         && !starts_case(&input)
@@ -167,11 +241,15 @@ fn more_declarations(mut input: Tokens<'_>) -> Parsed<'_, Vec<Option<ArmBody>>> 
     Ok((input, more))
 }
 
-/// Reports an arm without a declaration. A token too many before it is left out.
-fn no_declaration(input: Tokens<'_>) -> Parsed<'_, Option<ArmBody>> {
+/// Reports an arm without a declaration. An extra token before the declaration is skipped.
+fn no_declaration(input: Tokens<'_>) -> ParseResult<'_, Option<ArmBody>> {
     let empty = ends_body(&input) || matches!(input.kind(0), TokenKind::Case | TokenKind::Default);
-    let diagnostic = input.unexpected("a declaration");
-    input.error(if empty { diagnostic.fix(input.gap(), " void;", "add `void;`") } else { diagnostic });
+    let diagnostic = input.expected_diagnostic("a declaration");
+    input.error(if empty {
+        diagnostic.fix(input.end_of_previous(), " void;", "add `void;`")
+    } else {
+        diagnostic
+    });
     if empty {
         return Ok((input, Some(ArmBody::Void)));
     }

@@ -1,26 +1,26 @@
-//! The names that documents use and do not declare.
+//! The preludes: names that documents use and do not declare.
 
 use crate::ir::Primitive;
 
-/// A set of types that are there without a declaration. What a document declares itself comes first.
+/// A set of types that need no declaration. A declaration in a document takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prelude {
-    /// `uint32`, `uint64`, `int32`, `int64`: the IETF drafts' own.
+    /// `uint32`, `uint64`, `int32`, `int64`, which IETF drafts use.
     Ietf,
-    /// `int32_t`, `uint64_t` and the like, and `u_int`, `u_long` and the like, as rpcgen takes from C. Types of less than 32 bits
-    /// travel in four octets.
+    /// `int32_t`, `uint64_t`, `u_int`, `u_long` and similar types, which rpcgen takes from C. A
+    /// type of less than 32 bits is encoded in four bytes.
     C,
-    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `netobj`: what rpcgen takes from the headers of ONC RPC. A definition
-    /// that a document needs becomes part of its module.
+    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `netobj`, which rpcgen takes from the headers of
+    /// ONC RPC. A definition that a document uses becomes part of its module.
     Rpc,
 }
 
 impl Prelude {
-    /// All of them: what a bare file has.
+    /// All preludes, which are the default.
     pub const ALL: &'static [Self] = &[Self::Ietf, Self::C, Self::Rpc];
 
-    /// Its name in a manifest.
+    /// Returns the name that a manifest uses.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Prelude {
         }
     }
 
-    /// What a name stands for.
+    /// Returns the primitive type that a name stands for.
     #[must_use]
     pub fn get(self, name: &str) -> Option<Primitive> {
         use Primitive::{I32, I64, U32, U64};
@@ -40,15 +40,22 @@ impl Prelude {
             (Self::Ietf, "int64") => I64,
             (Self::Ietf, "uint64") => U64,
             (Self::C, "int8_t" | "int16_t" | "int32_t") => I32,
-            (Self::C, "uint8_t" | "uint16_t" | "uint32_t" | "u_char" | "u_short" | "u_int" | "uint" | "u_long") => U32,
-            (Self::C, "u_int8_t" | "u_int16_t" | "u_int32_t" | "rpcprog_t" | "rpcvers_t" | "rpcproc_t") => U32,
+            (
+                Self::C,
+                "uint8_t" | "uint16_t" | "uint32_t" | "u_char" | "u_short" | "u_int" | "uint"
+                | "u_long",
+            ) => U32,
+            (
+                Self::C,
+                "u_int8_t" | "u_int16_t" | "u_int32_t" | "rpcprog_t" | "rpcvers_t" | "rpcproc_t",
+            ) => U32,
             (Self::C, "int64_t" | "quad_t" | "longlong_t") => I64,
             (Self::C, "uint64_t" | "u_int64_t" | "u_quad_t" | "u_longlong_t") => U64,
             _ => return None,
         })
     }
 
-    /// Its definitions, as XDR.
+    /// Returns the prelude's definitions as XDR.
     pub(crate) fn xdr(self) -> Option<&'static str> {
         match self {
             Self::Rpc => Some(include_str!("rpc.x")),
@@ -56,12 +63,14 @@ impl Prelude {
         }
     }
 
-    /// The names it has, for hints.
+    /// Returns the names that spelling hints may suggest.
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Ietf => &["int32", "uint32", "int64", "uint64"],
-            Self::C => &["int32_t", "uint32_t", "int64_t", "uint64_t", "u_int", "u_long"],
+            Self::C => &[
+                "int32_t", "uint32_t", "int64_t", "uint64_t", "u_int", "u_long",
+            ],
             Self::Rpc => &[],
         }
     }

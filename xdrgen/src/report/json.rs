@@ -1,29 +1,32 @@
-//! Diagnostics as JSON, one object to a line.
+//! Renders diagnostics as JSON, one object per line.
 
 use serde::Serialize;
 
 use super::{level_name, place};
 use crate::diagnostic::{Diagnostic, Fix, Note};
-use crate::source::{Sources, Span};
+use crate::source::{SourceMap, Span};
 
-/// The diagnostics as JSON: one object to a line, each line ended. The keys always come, in this order:
+/// Renders diagnostics as JSON: one object per line, each line ended. Every object has these keys,
+/// in this order:
 ///
-/// - `code`: the name of the defect, as `swapped-typedef`
+/// - `code`: the name of the defect, such as `swapped-typedef`
 /// - `level`: `error` or `warning`
-/// - `message`: what is wrong
-/// - `file`, `line`, `column`: where it begins; lines and columns count from one, columns are characters
-/// - `end_line`, `end_column`: the first place after it
-/// - `page`: the page's number, where the file has page breaks
-/// - `section`: the section's number, as `5.2` or `A.1`, where the file has headings
-/// - `label`: what stands under the caret, possibly empty
-/// - `notes`: objects of `file`, `line`, `column`, `message`
-/// - `fixes`: objects of `file`, `line`, `column`, `end_line`, `end_column`, `replacement`, `message`
+/// - `message`: the defect
+/// - `file`, `line`, `column`: the start; lines and columns start at 1, columns count characters
+/// - `end_line`, `end_column`: the first position after the end
+/// - `page`: the page number, if the file has page breaks
+/// - `section`: the section number, such as `5.2` or `A.1`, if the file has headings
+/// - `label`: the text under the caret; may be empty
+/// - `notes`: objects with `file`, `line`, `column`, `message`
+/// - `fixes`: objects with `file`, `line`, `column`, `end_line`, `end_column`, `replacement`,
+///   `message`
 ///
-/// What is not known is `null`: of a diagnostic or a note without a place, everything from `file` to `section`.
+/// An unknown value is `null`. A diagnostic or a note without a span has `null` from `file` to
+/// `section`.
 #[must_use]
-pub fn json(sources: &Sources, diagnostics: &[Diagnostic]) -> String {
+pub fn json(sources: &SourceMap, diagnostics: &[Diagnostic]) -> String {
     let lines = diagnostics.iter().filter_map(|diagnostic| {
-        // It can't fail: there are no maps in it, and nothing that serializes in its own way.
+        // Serialization cannot fail: the object contains no maps and no custom serializers.
         let line = serde_json::to_string(&Json::of(sources, diagnostic)).ok()?;
         Some(line + "\n")
     });
@@ -70,25 +73,36 @@ struct JsonFix<'s> {
 }
 
 impl<'s> Json<'s> {
-    fn of(sources: &'s Sources, diagnostic: &'s Diagnostic) -> Self {
+    fn of(sources: &'s SourceMap, diagnostic: &'s Diagnostic) -> Self {
         let location = diagnostic.span.map(|span| sources.locate(span));
         let section = location.as_ref().and_then(|location| location.section);
         Self {
             code: diagnostic.code.name(),
             level: level_name(diagnostic.level),
             message: &diagnostic.message,
-            range: diagnostic.span.map(|span| JsonRange::of(sources, span)).unwrap_or_default(),
+            range: diagnostic
+                .span
+                .map(|span| JsonRange::of(sources, span))
+                .unwrap_or_default(),
             page: location.as_ref().and_then(|location| location.page),
             section: section.map(|section| section.number.as_str()),
             label: &diagnostic.label,
-            notes: diagnostic.notes.iter().map(|note| JsonNote::of(sources, note)).collect(),
-            fixes: diagnostic.fixes.iter().map(|fix| JsonFix::of(sources, fix)).collect(),
+            notes: diagnostic
+                .notes
+                .iter()
+                .map(|note| JsonNote::of(sources, note))
+                .collect(),
+            fixes: diagnostic
+                .fixes
+                .iter()
+                .map(|fix| JsonFix::of(sources, fix))
+                .collect(),
         }
     }
 }
 
 impl<'s> JsonRange<'s> {
-    fn of(sources: &'s Sources, span: Span) -> Self {
+    fn of(sources: &'s SourceMap, span: Span) -> Self {
         let range = sources.document_range(span);
         let (line, column) = place::line_and_column(sources, span, range.start);
         let (end_line, end_column) = place::line_and_column(sources, span, range.end);
@@ -103,16 +117,29 @@ impl<'s> JsonRange<'s> {
 }
 
 impl<'s> JsonNote<'s> {
-    fn of(sources: &'s Sources, note: &'s Note) -> Self {
-        let JsonRange { file, line, column, .. } =
-            note.span.map(|span| JsonRange::of(sources, span)).unwrap_or_default();
-        Self { file, line, column, message: &note.message }
+    fn of(sources: &'s SourceMap, note: &'s Note) -> Self {
+        let JsonRange {
+            file, line, column, ..
+        } = note
+            .span
+            .map(|span| JsonRange::of(sources, span))
+            .unwrap_or_default();
+        Self {
+            file,
+            line,
+            column,
+            message: &note.message,
+        }
     }
 }
 
 impl<'s> JsonFix<'s> {
-    fn of(sources: &'s Sources, fix: &'s Fix) -> Self {
+    fn of(sources: &'s SourceMap, fix: &'s Fix) -> Self {
         let range = JsonRange::of(sources, fix.span);
-        Self { range, replacement: &fix.replacement, message: &fix.message }
+        Self {
+            range,
+            replacement: &fix.replacement,
+            message: &fix.message,
+        }
     }
 }

@@ -1,14 +1,13 @@
-//! Reports of small documents.
+//! Tests reports of small documents.
 
 use super::*;
 use crate::diagnostic::Code;
 use crate::source::{DocumentId, TextId, TextKind};
 
-const DRAFT: &str =
-    "1. A\n\n5. Wrong\n\n1.1.  B\n\n   ///typedef propid          uint32;\n   /// const B = 1;\n\nN   [Page 18]\n";
+const DRAFT: &str = "1. A\n\n5. Wrong\n\n1.1.  B\n\n   ///typedef propid          uint32;\n   /// const B = 1;\n\nN   [Page 18]\n";
 
-fn draft() -> (Sources, DocumentId, TextId) {
-    let mut sources = Sources::new();
+fn draft() -> (SourceMap, DocumentId, TextId) {
+    let mut sources = SourceMap::new();
     let document = sources.add_document("spec/d.txt", DRAFT);
     let mut diagnostics = crate::diagnostic::Diagnostics::default();
     let erratum = crate::errata::Erratum {
@@ -24,22 +23,25 @@ fn draft() -> (Sources, DocumentId, TextId) {
     (sources, document, text)
 }
 
-fn span(sources: &Sources, text: TextId, of: &str) -> Span {
+fn span(sources: &SourceMap, text: TextId, of: &str) -> Span {
     let at = sources.text(text).content().find(of).expect(of);
     Span::new(text, at..at + of.len())
 }
 
 #[test]
-fn a_report_has_the_shape_of_rustc() {
+fn a_report_looks_like_one_of_rustc() {
     let (sources, _, text) = draft();
     let whole = span(&sources, text, "typedef propid          uint32");
     let name = span(&sources, text, "uint32");
-    let diagnostic =
-        Diagnostic::new(Code::SwappedTypedef, whole, "`uint32` is defined as `propid`, which nothing defines")
-            .label("the type comes first")
-            .note("RFC 4506, section 4.18")
-            .note_at(name, "the name is here")
-            .fix(whole, "typedef uint32 propid", "swap the name and the type");
+    let diagnostic = Diagnostic::new(
+        Code::SwappedTypedef,
+        whole,
+        "`uint32` is defined as `propid`, which nothing defines",
+    )
+    .label("the type comes first")
+    .note("RFC 4506, section 4.18")
+    .note_at(name, "the name is here")
+    .fix(whole, "typedef uint32 propid", "swap the name and the type");
     let expected = "\
 error[swapped-typedef]: `uint32` is defined as `propid`, which nothing defines
  --> spec/d.txt:7:7
@@ -60,15 +62,22 @@ help: swap the name and the type
 7 +    ///typedef uint32 propid;
   |
 ";
-    assert_eq!(human(&sources, std::slice::from_ref(&diagnostic), Style::Plain), expected);
-    let two = human(&sources, &[diagnostic.clone(), diagnostic.clone()], Style::Plain);
+    assert_eq!(
+        human(&sources, std::slice::from_ref(&diagnostic), Style::Plain),
+        expected
+    );
+    let two = human(
+        &sources,
+        &[diagnostic.clone(), diagnostic.clone()],
+        Style::Plain,
+    );
     assert_eq!(two, format!("{expected}\n{expected}"));
     assert!(human(&sources, &[diagnostic], Style::Coloured).contains("\u{1b}["));
     assert_eq!(human(&sources, &[], Style::Plain), "");
 }
 
 #[test]
-fn a_line_that_an_erratum_changed_is_said_to_be() {
+fn a_line_that_an_erratum_changed_has_a_note() {
     let (sources, _, text) = draft();
     let name = span(&sources, text, "C");
     let diagnostic = Diagnostic::new(Code::TypedConstant, name, "a").fix(name, "D", "write");
@@ -79,7 +88,7 @@ note[typed-constant]: a
 8 |    /// const B = 1;
   |              ^
   |
-  = note: an erratum makes this line `const C = 2;`
+  = note: an erratum changes this line to `const C = 2;`
   = note: section 1.1 (B), page 18
 help: write: `D`
 ";
@@ -87,45 +96,66 @@ help: write: `D`
 }
 
 #[test]
-fn a_diagnostic_may_have_no_place() {
-    let sources = Sources::new();
-    let diagnostic = Diagnostic::nowhere(Code::NoXdr, "`a.txt` has\n no XDR").note("look");
-    assert_eq!(short(&sources, &diagnostic), "error[no-xdr]: `a.txt` has no XDR");
-    let diagnostic = Diagnostic::nowhere(Code::NoXdr, "`a.txt` has no XDR").note("look");
+fn a_diagnostic_may_have_no_span() {
+    let sources = SourceMap::new();
+    let diagnostic = Diagnostic::without_span(Code::NoXdr, "`a.txt` has\n no XDR").note("look");
+    assert_eq!(
+        short(&sources, &diagnostic),
+        "error[no-xdr]: `a.txt` has no XDR"
+    );
+    let diagnostic = Diagnostic::without_span(Code::NoXdr, "`a.txt` has no XDR").note("look");
     let expected = "error[no-xdr]: `a.txt` has no XDR\n |\n = note: look\n";
-    assert_eq!(human(&sources, std::slice::from_ref(&diagnostic), Style::Plain), expected);
+    assert_eq!(
+        human(&sources, std::slice::from_ref(&diagnostic), Style::Plain),
+        expected
+    );
     let expected = r#"{"code":"no-xdr","level":"error","message":"`a.txt` has no XDR","file":null,"line":null,"column":null,"end_line":null,"end_column":null,"page":null,"section":null,"label":"","notes":[{"file":null,"line":null,"column":null,"message":"look"}],"fixes":[]}"#;
     assert_eq!(json(&sources, &[diagnostic]), format!("{expected}\n"));
 }
 
 #[test]
-fn json_has_all_there_is() {
+fn json_has_all_keys() {
     let (sources, _, text) = draft();
     let name = span(&sources, text, "uint32");
-    let diagnostic =
-        Diagnostic::new(Code::Consistency, name, "a \"b\"").label("c").note_at(name, "d").fix(name, "e", "f");
-    assert_eq!(short(&sources, &diagnostic), "spec/d.txt:7:31: warning[consistency]: a \"b\"");
+    let diagnostic = Diagnostic::new(Code::Consistency, name, "a \"b\"")
+        .label("c")
+        .note_at(name, "d")
+        .fix(name, "e", "f");
+    assert_eq!(
+        short(&sources, &diagnostic),
+        "spec/d.txt:7:31: warning[consistency]: a \"b\""
+    );
     let expected = r#"{"code":"consistency","level":"warning","message":"a \"b\"","file":"spec/d.txt","line":7,"column":31,"end_line":7,"end_column":37,"page":18,"section":"1.1","label":"c","notes":[{"file":"spec/d.txt","line":7,"column":31,"message":"d"}],"fixes":[{"file":"spec/d.txt","line":7,"column":31,"end_line":7,"end_column":37,"replacement":"e","message":"f"}]}"#;
     assert_eq!(json(&sources, &[diagnostic]), format!("{expected}\n"));
 }
 
 #[test]
-fn no_span_is_too_odd() {
-    let contents = ["", "\n", "é\tü\u{c}\r\n\u{feff}x\n", "a", "\n\n\nb\n\n", "\u{202e}x\u{0}y", &"x\n".repeat(14)];
+fn every_span_can_be_rendered() {
+    let contents = [
+        "",
+        "\n",
+        "é\tü\u{c}\r\n\u{feff}x\n",
+        "a",
+        "\n\n\nb\n\n",
+        "\u{202e}x\u{0}y",
+        &"x\n".repeat(14),
+    ];
     for content in contents {
         for name in ["", "a.x", "é\n.x"] {
-            let mut sources = Sources::new();
+            let mut sources = SourceMap::new();
             let document = sources.add_document(name, content);
-            let text = sources.add_whole(document, TextKind::Xdr);
+            let text = sources.add_document_text(document, TextKind::Xdr);
             let ends = (0..=content.len() + 2).chain([usize::MAX]);
-            for (start, end) in ends.clone().flat_map(|start| ends.clone().map(move |end| (start, end))) {
+            for (start, end) in ends
+                .clone()
+                .flat_map(|start| ends.clone().map(move |end| (start, end)))
+            {
                 let span = Span::new(text, start..end);
                 for replacement in ["", "a", "a\nb", "x"] {
-                    let diagnostic = Diagnostic::new(Code::Syntax, span, "m\nn").label("l\tl").note_at(span, "").fix(
-                        span,
-                        replacement,
-                        "f",
-                    );
+                    let diagnostic = Diagnostic::new(Code::Syntax, span, "m\nn")
+                        .label("l\tl")
+                        .note_at(span, "")
+                        .fix(span, replacement, "f");
                     let list = [diagnostic];
                     assert!(!human(&sources, &list, Style::Plain).is_empty());
                     assert!(json(&sources, &list).ends_with("}\n"));

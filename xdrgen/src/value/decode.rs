@@ -1,46 +1,62 @@
-//! From octets to trees (RFC 4506).
+//! Decodes bytes into trees (RFC 4506).
 
 use super::path::{Path, Step};
-use super::{Error, ErrorKind, Limits, Node, Reading, Value, is_empty, is_plain, name_of};
-use crate::ir::{Content, Discriminant, Enum, Field, Overlay, Primitive, Schema, Type, TypeDefKind, TypeId, Union};
+use super::{
+    DecodeError, DecodeErrorKind, Limits, Node, Reading, Value, is_empty, is_plain, name_of,
+};
+use crate::ir::{
+    Content, Discriminant, Enum, Field, OverlayDef, Primitive, Schema, Type, TypeDefKind, TypeId,
+    Union,
+};
 
-/// How deep a tree nests at most, each struct, union, array and so on a level: deeper octets are a
-/// [`DepthLimit`](ErrorKind::DepthLimit). It bounds the stack, where the runtime has the compiler's word for what a schema nests and
-/// [`Limits::depth`] for what comes of the octets. Only types with more than seven nodes to a level can meet it within the
-/// default limits.
-pub const MOST_NESTED: usize = 512;
+/// The maximum depth of a tree. Each struct, union, array, optional and so on is a level. Deeper
+/// input is a [`DepthLimit`](DecodeErrorKind::DepthLimit) error. The limit bounds the stack;
+/// generated code has static types instead, and [`Limits::depth`] for recursion. Only a type with
+/// more than seven nodes per level can reach it within the default limits.
+pub const MAX_TREE_DEPTH: usize = 512;
 
-/// How many contents of overlays are decoded within each other. What is still deeper stays opaque: each level may have more than
-/// one reading, and so its octets more than one tree.
-const MOST_OVERLAID: usize = 4;
+/// The maximum nesting depth of overlay contents. Deeper content remains opaque: each level may
+/// have several readings, so the number of trees grows exponentially.
+const MAX_OVERLAY_DEPTH: usize = 4;
 
-/// The most elements of an array whose elements take no octets.
-const MOST_WITHOUT_OCTETS: u32 = 1 << 16;
+/// The maximum number of elements of an array whose elements have an encoded size of zero.
+const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
 
-/// Decodes the whole of `octets` as a value of `ty`.
+/// Decodes all of `bytes` as a value of `ty`.
 ///
-/// The schema is that of a compilation without errors, or else what comes of it means nothing.
+/// The schema must come from a compilation without errors; otherwise the result is meaningless.
 ///
 /// # Errors
-/// The first thing that is wrong, in the order of the octets; [`TrailingBytes`](ErrorKind::TrailingBytes) if the value ends before
-/// they do.
-pub fn decode<'s>(schema: &'s Schema, ty: &Type, octets: &[u8], limits: &Limits) -> Result<Node<'s>, Error> {
-    Decoder::new(schema, octets, limits)?.whole(ty)
+/// Returns the first error in input order. Returns
+/// [`TrailingBytes`](DecodeErrorKind::TrailingBytes) if the value ends before the input.
+pub fn decode<'s>(
+    schema: &'s Schema,
+    ty: &Type,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Node<'s>, DecodeError> {
+    Decoder::new(schema, bytes, limits)?.decode_all(ty)
 }
 
-/// Decodes a value of `ty` at the beginning of `octets`. The node's length says where it ends: a header before a payload.
+/// Decodes a value of `ty` at the start of `bytes`, such as a header before a payload. The node's
+/// length is the end of the value.
 ///
 /// # Errors
-/// As [`decode`], but for `TrailingBytes`.
-pub fn decode_prefix<'s>(schema: &'s Schema, ty: &Type, octets: &[u8], limits: &Limits) -> Result<Node<'s>, Error> {
-    let mut decoder = Decoder::new(schema, octets, limits)?;
+/// As [`decode`], except `TrailingBytes`.
+pub fn decode_prefix<'s>(
+    schema: &'s Schema,
+    ty: &Type,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Node<'s>, DecodeError> {
+    let mut decoder = Decoder::new(schema, bytes, limits)?;
     decoder.node(ty).map_err(|fault| decoder.error(fault))
 }
 
-/// An error without its path, which the decoder knows.
+/// An error without its path, which the decoder adds.
 #[derive(Clone, Copy)]
 struct Fault {
-    kind: ErrorKind,
+    kind: DecodeErrorKind,
     offset: usize,
 }
 
@@ -50,28 +66,32 @@ type Result<T, E = Fault> = std::result::Result<T, E>;
 struct Decoder<'s, 'o> {
     schema: &'s Schema,
     /// The overlays of all modules, with the modules' paths.
-    overlays: Vec<(&'s [String], &'s Overlay)>,
-    /// From the beginning of the input to where this decode must end.
-    octets: &'o [u8],
-    /// The next octet.
+    overlays: Vec<(&'s [String], &'s OverlayDef)>,
+    /// The input, up to the end of this decode.
+    bytes: &'o [u8],
+    /// The offset of the next byte.
     at: usize,
     limits: Limits,
-    /// Levels that may still be entered.
+    /// The number of levels that may still be entered.
     depth: u32,
-    /// Elements that may still come.
+    /// The number of elements that may still be decoded.
     elements: u32,
-    /// Nodes around the next one.
-    nested: usize,
-    /// Overlays around it.
-    overlaid: usize,
+    /// The number of enclosing nodes.
+    tree_depth: usize,
+    /// The number of enclosing overlays.
+    overlay_depth: usize,
     path: Path<'s>,
 }
 
 impl<'s, 'o> Decoder<'s, 'o> {
-    fn new(schema: &'s Schema, octets: &'o [u8], limits: &Limits) -> Result<Self, Error> {
-        let most = usize::try_from(limits.octets).unwrap_or(usize::MAX);
-        if octets.len() > most {
-            return Err(Error { kind: ErrorKind::SizeLimit, offset: most, path: String::new() });
+    fn new(schema: &'s Schema, bytes: &'o [u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let max = usize::try_from(limits.bytes).unwrap_or(usize::MAX);
+        if bytes.len() > max {
+            return Err(DecodeError {
+                kind: DecodeErrorKind::SizeLimit,
+                offset: max,
+                path: String::new(),
+            });
         }
         let overlays = schema.modules.iter().flat_map(|module| {
             let path = module.path.as_slice();
@@ -80,47 +100,56 @@ impl<'s, 'o> Decoder<'s, 'o> {
         Ok(Self {
             schema,
             overlays: overlays.collect(),
-            octets,
+            bytes,
             at: 0,
             limits: *limits,
             depth: limits.depth,
             elements: limits.elements,
-            nested: 0,
-            overlaid: 0,
+            tree_depth: 0,
+            overlay_depth: 0,
             path: Path::default(),
         })
     }
 
-    fn error(&self, Fault { kind, offset }: Fault) -> Error {
-        Error { kind, offset, path: self.path.to_string() }
+    fn error(&self, Fault { kind, offset }: Fault) -> DecodeError {
+        DecodeError {
+            kind,
+            offset,
+            path: self.path.to_string(),
+        }
     }
 
-    /// A value, and nothing after it.
-    fn whole(&mut self, ty: &Type) -> Result<Node<'s>, Error> {
+    /// Decodes a value that takes all bytes.
+    fn decode_all(&mut self, ty: &Type) -> Result<Node<'s>, DecodeError> {
         let node = self.node(ty).map_err(|fault| self.error(fault))?;
-        if self.at < self.octets.len() {
-            return Err(self.error(self.fault(ErrorKind::TrailingBytes)));
+        if self.at < self.bytes.len() {
+            return Err(self.error(self.fault(DecodeErrorKind::TrailingBytes)));
         }
         Ok(node)
     }
 
-    /// A fault at the next octet.
-    fn fault(&self, kind: ErrorKind) -> Fault {
-        Fault { kind, offset: self.at }
+    /// Returns an error at the next byte.
+    fn fault(&self, kind: DecodeErrorKind) -> Fault {
+        Fault {
+            kind,
+            offset: self.at,
+        }
     }
 }
 
-/// Items.
+/// Primitive items.
 impl<'o> Decoder<'_, 'o> {
     fn take(&mut self, length: usize) -> Result<&'o [u8]> {
-        let rest = self.octets.get(self.at..).unwrap_or_default();
-        let taken = rest.get(..length).ok_or(self.fault(ErrorKind::UnexpectedEnd))?;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let taken = rest
+            .get(..length)
+            .ok_or(self.fault(DecodeErrorKind::UnexpectedEnd))?;
         self.at += length;
         Ok(taken)
     }
 
     fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let end = self.fault(ErrorKind::UnexpectedEnd);
+        let end = self.fault(DecodeErrorKind::UnexpectedEnd);
         self.take(N)?.try_into().map_err(|_| end)
     }
 
@@ -129,7 +158,7 @@ impl<'o> Decoder<'_, 'o> {
     }
 
     fn bool(&mut self) -> Result<bool> {
-        let fault = self.fault(ErrorKind::InvalidBool);
+        let fault = self.fault(DecodeErrorKind::InvalidBool);
         match self.word()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -137,25 +166,33 @@ impl<'o> Decoder<'_, 'o> {
         }
     }
 
-    /// A count of octets or elements.
+    /// Decodes a count of bytes or elements.
     fn length(&mut self, max: Option<u32>) -> Result<u32> {
-        let fault = self.fault(ErrorKind::TooLong);
+        let fault = self.fault(DecodeErrorKind::TooLong);
         let length = self.word()?;
-        if max.is_some_and(|max| length > max) { Err(fault) } else { Ok(length) }
+        if max.is_some_and(|max| length > max) {
+            Err(fault)
+        } else {
+            Ok(length)
+        }
     }
 
-    /// As many octets as a count before them says.
+    /// Decodes a count and that many bytes.
     fn counted(&mut self, max: Option<u32>) -> Result<Vec<u8>> {
         let length = self.length(max)?;
         self.padded(length)
     }
 
-    /// Octets, and past their padding (RFC 4506, section 3).
+    /// Decodes bytes and their padding (RFC 4506, section 3).
     fn padded(&mut self, length: u32) -> Result<Vec<u8>> {
-        let octets = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-        let fault = self.fault(ErrorKind::InvalidPadding);
-        let padding = self.take(octets.len().next_multiple_of(4) - octets.len())?;
-        if padding.iter().any(|octet| *octet != 0) { Err(fault) } else { Ok(octets.to_vec()) }
+        let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+        let fault = self.fault(DecodeErrorKind::InvalidPadding);
+        let padding = self.take(bytes.len().next_multiple_of(4) - bytes.len())?;
+        if padding.iter().any(|byte| *byte != 0) {
+            Err(fault)
+        } else {
+            Ok(bytes.to_vec())
+        }
     }
 }
 
@@ -163,31 +200,37 @@ impl<'o> Decoder<'_, 'o> {
 impl<'s> Decoder<'s, '_> {
     fn node(&mut self, ty: &Type) -> Result<Node<'s>> {
         let offset = self.at;
-        let value = self.guarded(ty)?;
-        Ok(Node { offset, length: self.at - offset, ty: name_of(self.schema, ty), value })
+        let value = self.value_within_depth(ty)?;
+        Ok(Node {
+            offset,
+            length: self.at - offset,
+            ty: name_of(self.schema, ty),
+            value,
+        })
     }
 
-    fn guarded(&mut self, ty: &Type) -> Result<Value<'s>> {
-        if self.nested == MOST_NESTED {
-            return Err(self.fault(ErrorKind::DepthLimit));
+    fn value_within_depth(&mut self, ty: &Type) -> Result<Value<'s>> {
+        if self.tree_depth == MAX_TREE_DEPTH {
+            return Err(self.fault(DecodeErrorKind::DepthLimit));
         }
         if is_empty(self.schema, ty) {
-            return Ok(Value::Nothing);
+            return Ok(Value::Empty);
         }
-        self.nested += 1;
+        self.tree_depth += 1;
         let value = self.value(ty);
-        self.nested -= 1;
+        self.tree_depth -= 1;
         value
     }
 
-    /// What a type is has a function of its own each, so that none has a large frame on the stack: they call each other as deep as
-    /// the tree is.
+    /// Each kind of type has a function of its own, so that stack frames are small: these functions
+    /// recurse to the depth of the tree.
     fn value(&mut self, ty: &Type) -> Result<Value<'s>> {
         match self.schema.resolve(ty) {
             Type::Primitive(primitive) => self.primitive(*primitive),
             Type::FixedOpaque(length) => self.padded(*length).map(Value::Opaque),
             Type::Opaque(max) => self.counted(*max).map(Value::Opaque),
             Type::String(max) => self.counted(*max).map(Value::String),
+            Type::Item(content) => self.value(content),
             Type::Fixed(element, length) => self.fixed_array(element, *length),
             Type::Array(element, max) => self.array(element, *max),
             Type::List(element) => self.list(element),
@@ -213,7 +256,7 @@ impl<'s> Decoder<'s, '_> {
         Ok(Value::Optional(Some(Box::new(node))))
     }
 
-    /// A field or an element.
+    /// Decodes a field or an element.
     fn part(&mut self, step: Step<'s>, ty: &Type) -> Result<Node<'s>> {
         self.path.enter(step);
         let node = self.node(ty);
@@ -243,24 +286,27 @@ impl<'s> Decoder<'s, '_> {
     fn defined(&mut self, id: TypeId) -> Result<Value<'s>> {
         match &self.schema.ty(id).kind {
             TypeDefKind::Enum(body) => {
-                let fault = self.fault(ErrorKind::InvalidEnum);
+                let fault = self.fault(DecodeErrorKind::InvalidEnum);
                 let value = self.word()?.cast_signed();
                 member(body, value).ok_or(fault)
             }
             TypeDefKind::Struct(fields) => self.structure(id, fields),
             TypeDefKind::Union(union) => self.union(union),
-            // What is resolved is none, unless typedefs go round in a circle.
-            TypeDefKind::Alias(_) => Ok(Value::Nothing),
+            // Resolution leaves no alias, except in a cycle of typedefs.
+            TypeDefKind::Alias(_) => Ok(Value::Empty),
         }
     }
 
     fn structure(&mut self, id: TypeId, fields: &'s [Field]) -> Result<Value<'s>> {
         let mut nodes = Vec::new();
         for field in fields {
-            nodes.push((field.name.as_str(), self.part(Step::Field(&field.name), &field.ty)?));
+            nodes.push((
+                field.name.as_str(),
+                self.part(Step::Field(&field.name), &field.ty)?,
+            ));
         }
-        if self.overlaid < MOST_OVERLAID {
-            self.read(id, &mut nodes);
+        if self.overlay_depth < MAX_OVERLAY_DEPTH {
+            self.add_readings(id, &mut nodes);
         }
         Ok(Value::Struct(nodes))
     }
@@ -271,27 +317,50 @@ impl<'s> Decoder<'s, '_> {
             None => None,
             Some((name, ty)) => Some((name.as_str(), self.boxed_part(Step::Field(name), ty)?)),
         };
-        Ok(Value::Union { name: &union.name, discriminant, case, content })
+        Ok(Value::Union {
+            name: &union.name,
+            discriminant,
+            case,
+            content,
+        })
     }
 
-    /// The discriminant, the case that it chooses, and what this holds.
+    /// Decodes the discriminant. Returns it with the selected case and its content.
     fn arm(&mut self, union: &'s Union) -> Result<(Box<Node<'s>>, &'s str, &'s Content)> {
         let offset = self.at;
         let bits = self.word()?;
-        let (case, content) = match (union.arms.iter().find(|arm| arm.value == bits), &union.default) {
+        let (case, content) = match (
+            union.arms.iter().find(|arm| arm.value == bits),
+            &union.default,
+        ) {
             (Some(arm), _) => (arm.case.as_str(), &arm.content),
             (None, Some(content)) => ("default", content),
-            (None, None) => return Err(Fault { kind: ErrorKind::InvalidDiscriminant, offset }),
+            (None, None) => {
+                return Err(Fault {
+                    kind: DecodeErrorKind::InvalidDiscriminant,
+                    offset,
+                });
+            }
         };
-        Ok((Box::new(self.discriminant(union, bits, offset)?), case, content))
+        Ok((
+            Box::new(self.discriminant(union, bits, offset)?),
+            case,
+            content,
+        ))
     }
 
-    /// A discriminant that has been passed.
+    /// Returns the node of a discriminant that has been read.
     fn discriminant(&self, union: &Union, bits: u32, offset: usize) -> Result<Node<'s>> {
         let (ty, value) = match union.discriminant {
-            Discriminant::I32 => (Type::Primitive(Primitive::I32), Some(Value::I32(bits.cast_signed()))),
+            Discriminant::I32 => (
+                Type::Primitive(Primitive::I32),
+                Some(Value::I32(bits.cast_signed())),
+            ),
             Discriminant::U32 => (Type::Primitive(Primitive::U32), Some(Value::U32(bits))),
-            Discriminant::Bool => (Type::Primitive(Primitive::Bool), (bits < 2).then_some(Value::Bool(bits == 1))),
+            Discriminant::Bool => (
+                Type::Primitive(Primitive::Bool),
+                (bits < 2).then_some(Value::Bool(bits == 1)),
+            ),
             Discriminant::Enum(id) => {
                 let value = match &self.schema.ty(id).kind {
                     TypeDefKind::Enum(body) => member(body, bits.cast_signed()),
@@ -300,10 +369,18 @@ impl<'s> Decoder<'s, '_> {
                 (Type::Named(id), value)
             }
         };
-        let kind =
-            if union.discriminant == Discriminant::Bool { ErrorKind::InvalidBool } else { ErrorKind::InvalidEnum };
+        let kind = if union.discriminant == Discriminant::Bool {
+            DecodeErrorKind::InvalidBool
+        } else {
+            DecodeErrorKind::InvalidEnum
+        };
         let value = value.ok_or(Fault { kind, offset })?;
-        Ok(Node { offset, length: 4, ty: name_of(self.schema, &ty), value })
+        Ok(Node {
+            offset,
+            length: 4,
+            ty: name_of(self.schema, &ty),
+            value,
+        })
     }
 }
 
@@ -320,17 +397,21 @@ impl<'s> Decoder<'s, '_> {
     fn array(&mut self, element: &Type, max: Option<u32>) -> Result<Value<'s>> {
         let count = self.length(max)?;
         let empty = is_empty(self.schema, element);
-        if empty && count > MOST_WITHOUT_OCTETS {
-            return Err(self.fault(ErrorKind::ElementLimit));
+        if empty && count > MAX_EMPTY_ELEMENTS {
+            return Err(self.fault(DecodeErrorKind::ElementLimit));
         }
         self.charge(count)?;
-        // Of elements without octets the first is as good as all.
-        let walked = if empty { count.min(1) } else { count };
+        // Elements with an encoded size of zero are all alike; one is decoded.
+        let decoded = if empty { count.min(1) } else { count };
         let mut nodes = Vec::new();
-        for at in 0..walked {
+        for at in 0..decoded {
             nodes.push(self.element(at, element)?);
         }
-        Ok(if empty { Value::Nothings(count) } else { Value::Array(nodes) })
+        Ok(if empty {
+            Value::EmptyArray(count)
+        } else {
+            Value::Array(nodes)
+        })
     }
 
     fn list(&mut self, element: &Type) -> Result<Value<'s>> {
@@ -345,14 +426,21 @@ impl<'s> Decoder<'s, '_> {
     }
 
     fn charge(&mut self, count: u32) -> Result<()> {
-        self.elements = self.elements.checked_sub(count).ok_or(self.fault(ErrorKind::ElementLimit))?;
+        self.elements = self
+            .elements
+            .checked_sub(count)
+            .ok_or(self.fault(DecodeErrorKind::ElementLimit))?;
         Ok(())
     }
 
-    /// An element, a level deeper unless it is plain.
+    /// Decodes an element, one level deeper unless it is plain.
     fn element(&mut self, at: u32, ty: &Type) -> Result<Node<'s>> {
         self.path.enter(Step::Index(at));
-        let node = if is_plain(self.schema, ty) { self.node(ty) } else { self.deeper(ty) };
+        let node = if is_plain(self.schema, ty) {
+            self.node(ty)
+        } else {
+            self.deeper(ty)
+        };
         if node.is_ok() {
             self.path.leave();
         }
@@ -361,7 +449,9 @@ impl<'s> Decoder<'s, '_> {
 
     fn deeper(&mut self, ty: &Type) -> Result<Node<'s>> {
         let before = self.depth;
-        self.depth = before.checked_sub(1).ok_or(self.fault(ErrorKind::DepthLimit))?;
+        self.depth = before
+            .checked_sub(1)
+            .ok_or(self.fault(DecodeErrorKind::DepthLimit))?;
         let node = self.node(ty);
         self.depth = before;
         node
@@ -370,52 +460,83 @@ impl<'s> Decoder<'s, '_> {
 
 /// Overlays.
 impl<'s> Decoder<'s, '_> {
-    /// Adds to the opaque fields of a struct what the overlays make of them.
-    fn read(&self, carrier: TypeId, fields: &mut [(&'s str, Node<'s>)]) {
-        for (module, overlay) in self.overlays.iter().filter(|(_, overlay)| overlay.carrier == carrier) {
-            let Some(Value::U32(code)) = fields.get(overlay.code).map(|(_, node)| &node.value) else { continue };
-            let Some(case) = overlay.cases.iter().find(|case| case.code == *code) else { continue };
-            let Some((name, data)) = fields.get_mut(overlay.data) else { continue };
-            let content = match octets_of(&data.value) {
+    /// Adds readings to the opaque fields of a struct that have overlays.
+    fn add_readings(&self, carrier: TypeId, fields: &mut [(&'s str, Node<'s>)]) {
+        for (module, overlay) in self
+            .overlays
+            .iter()
+            .filter(|(_, overlay)| overlay.carrier == carrier)
+        {
+            let Some(Value::U32(code)) = fields.get(overlay.code).map(|(_, node)| &node.value)
+            else {
+                continue;
+            };
+            let Some(case) = overlay.cases.iter().find(|case| case.code == *code) else {
+                continue;
+            };
+            let Some((name, data)) = fields.get_mut(overlay.data) else {
+                continue;
+            };
+            let content = match opaque_bytes(&data.value) {
                 None => continue,
                 Some([]) if overlay.empty_is_default => Ok(None),
-                // The octets come after their length.
-                Some(octets) => self.content(name, data.offset + 4, octets.len(), &case.ty).map(Some),
+                // The bytes follow a length of 4 bytes.
+                Some(bytes) => self
+                    .content(name, data.offset + 4, bytes.len(), &case.ty)
+                    .map(Some),
             };
-            let path = module.iter().chain([&overlay.rust]).map(String::as_str).collect::<Vec<_>>();
+            let path = module
+                .iter()
+                .chain([&overlay.rust])
+                .map(String::as_str)
+                .collect::<Vec<_>>();
             let ty = name_of(self.schema, &case.ty);
-            let reading = Reading { overlay: path.join("::"), case: &case.constant, ty, content };
+            let reading = Reading {
+                overlay: path.join("::"),
+                case: &case.constant,
+                ty,
+                content,
+            };
             add_reading(&mut data.value, reading);
         }
     }
 
-    /// What fills `length` octets: a decode of its own, with limits of its own.
-    fn content(&self, name: &'s str, at: usize, length: usize, ty: &Type) -> Result<Box<Node<'s>>, Error> {
+    /// Decodes the content of an opaque, as a separate decode with its own limits.
+    fn content(
+        &self,
+        name: &'s str,
+        at: usize,
+        length: usize,
+        ty: &Type,
+    ) -> Result<Box<Node<'s>>, DecodeError> {
         let mut decoder = Self {
-            octets: self.octets.get(..at + length).unwrap_or_default(),
+            bytes: self.bytes.get(..at + length).unwrap_or_default(),
             at,
             depth: self.limits.depth,
             elements: self.limits.elements,
-            overlaid: self.overlaid + 1,
+            overlay_depth: self.overlay_depth + 1,
             ..self.clone()
         };
         decoder.path.enter(Step::Field(name));
-        decoder.whole(ty).map(Box::new)
+        decoder.decode_all(ty).map(Box::new)
     }
 }
 
-fn octets_of<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
+fn opaque_bytes<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
     match value {
-        Value::Opaque(octets) | Value::Overlaid { octets, .. } => Some(octets),
+        Value::Opaque(bytes) | Value::TypedOpaque { bytes, .. } => Some(bytes),
         _ => None,
     }
 }
 
 fn add_reading<'s>(value: &mut Value<'s>, reading: Reading<'s>) {
     match value {
-        Value::Overlaid { readings, .. } => readings.push(reading),
-        Value::Opaque(octets) => {
-            *value = Value::Overlaid { octets: std::mem::take(octets), readings: vec![reading] };
+        Value::TypedOpaque { readings, .. } => readings.push(reading),
+        Value::Opaque(bytes) => {
+            *value = Value::TypedOpaque {
+                bytes: std::mem::take(bytes),
+                readings: vec![reading],
+            };
         }
         _ => {}
     }
@@ -423,5 +544,8 @@ fn add_reading<'s>(value: &mut Value<'s>, reading: Reading<'s>) {
 
 fn member(body: &Enum, value: i32) -> Option<Value<'_>> {
     let member = body.members.iter().find(|member| member.value == value)?;
-    Some(Value::Enum { name: &member.name, value })
+    Some(Value::Enum {
+        name: &member.name,
+        value,
+    })
 }

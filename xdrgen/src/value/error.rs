@@ -1,57 +1,58 @@
-//! What is wrong with octets.
+//! The error of the decoder.
 
 use std::fmt;
 
-/// Why octets are no value of a type, and where.
+/// The error for bytes that are not a value of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    /// What is wrong.
-    pub kind: ErrorKind,
-    /// The octet at which the item begins that is wrong, counted from the beginning of the input.
+pub struct DecodeError {
+    /// The kind of error.
+    pub kind: DecodeErrorKind,
+    /// The offset, in bytes from the start of the input, of the item that is wrong.
     pub offset: usize,
-    /// The field or element, from the outermost inwards, by names in XDR: `rdma_body.rdma_chunks.rdma_reads[2].rdma_position`. Empty
-    /// for the whole value.
+    /// The path of the field or element, by XDR names:
+    /// `rdma_body.rdma_chunks.rdma_reads[2].rdma_position`. Empty for the whole value.
     pub path: String,
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        write!(f, "{} at octet {}", self.kind, self.offset)
+        write!(f, "{} at byte {}", self.kind, self.offset)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for DecodeError {}
 
-/// The kinds of [`Error`], called as the runtime calls them.
+/// The kinds of [`DecodeError`]. They have the names of the runtime's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ErrorKind {
-    /// The input ends before the item.
+pub enum DecodeErrorKind {
+    /// The input ends before the end of the item.
     UnexpectedEnd,
-    /// A boolean that is neither 0 nor 1 (RFC 4506, section 4.4).
+    /// A boolean is neither 0 nor 1 (RFC 4506, section 4.4).
     InvalidBool,
-    /// A number that the enum does not name (section 4.3).
+    /// A number is not a member of the enum (section 4.3).
     InvalidEnum,
-    /// A discriminant for which the union has no arm (section 4.15).
+    /// The union has no arm for the discriminant (section 4.15).
     InvalidDiscriminant,
-    /// Padding that is not zero (section 3).
+    /// Padding is not zero (section 3).
     InvalidPadding,
-    /// More octets or elements than the bound (sections 4.10 to 4.13).
+    /// The number of bytes or elements exceeds the bound (sections 4.10 to 4.13).
     TooLong,
-    /// Octets after the end of the value.
+    /// Bytes follow the end of the value.
     TrailingBytes,
-    /// More levels than [`Limits::depth`](super::Limits::depth), or a tree deeper than [`MOST_NESTED`](super::MOST_NESTED).
+    /// The nesting exceeds [`Limits::depth`](super::Limits::depth) or
+    /// [`MAX_TREE_DEPTH`](super::MAX_TREE_DEPTH).
     DepthLimit,
-    /// More elements than [`Limits::elements`](super::Limits::elements).
+    /// The number of elements exceeds [`Limits::elements`](super::Limits::elements).
     ElementLimit,
-    /// A longer input than [`Limits::octets`](super::Limits::octets).
+    /// The length of the input exceeds [`Limits::bytes`](super::Limits::bytes).
     SizeLimit,
 }
 
-impl fmt::Display for ErrorKind {
+impl fmt::Display for DecodeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnexpectedEnd => "unexpected end of input",
@@ -60,7 +61,7 @@ impl fmt::Display for ErrorKind {
             Self::InvalidDiscriminant => "discriminant without an arm",
             Self::InvalidPadding => "padding is not zero",
             Self::TooLong => "length exceeds its bound",
-            Self::TrailingBytes => "trailing octets after the value",
+            Self::TrailingBytes => "trailing bytes after the value",
             Self::DepthLimit => "nesting exceeds the depth limit",
             Self::ElementLimit => "sequences exceed the element limit",
             Self::SizeLimit => "size exceeds the limit",

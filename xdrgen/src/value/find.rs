@@ -1,4 +1,4 @@
-//! Types by their names.
+//! Looks up types by name.
 
 use std::fmt;
 
@@ -6,28 +6,42 @@ use crate::check::spelling;
 use crate::ir::{Schema, TypeDef, TypeId};
 
 impl Schema {
-    /// The type of a name: its name in XDR (`rpcrdma2_xprt_hdr`), that with its module (`v2::rpcrdma2_xprt_hdr`), or its path in
-    /// Rust (`v2::XprtHdr`).
+    /// Finds a type by its XDR name (`rpcrdma2_xprt_hdr`), its XDR name with the module
+    /// (`v2::rpcrdma2_xprt_hdr`), or its Rust path (`v2::XprtHdr`).
     ///
     /// # Errors
-    /// No type is called so, or several are.
+    /// Returns an error if no type, or more than one, has the name.
     pub fn find(&self, name: &str) -> Result<TypeId, FindError> {
-        let ids = |wanted: &dyn Fn(&TypeDef) -> bool| -> Vec<TypeId> {
-            (0..).map(TypeId).zip(&self.types).filter(|(_, ty)| wanted(ty)).map(|(id, _)| id).collect()
+        let ids = |matches: &dyn Fn(&TypeDef) -> bool| -> Vec<TypeId> {
+            (0..)
+                .map(TypeId)
+                .zip(&self.types)
+                .filter(|(_, ty)| matches(ty))
+                .map(|(id, _)| id)
+                .collect()
         };
         let mut found = ids(&|ty| ty.name == name);
         if found.is_empty() {
-            found = ids(&|ty| self.qualified(ty, &ty.name) == name || self.qualified(ty, &ty.rust) == name);
+            found = ids(&|ty| {
+                self.qualified(ty, &ty.name) == name || self.qualified(ty, &ty.rust) == name
+            });
         }
         let candidates = match found.as_slice() {
             [one] => return Ok(*one),
             [] => self.near(name),
-            several => several.iter().map(|id| self.qualified(self.ty(*id), &self.ty(*id).name)).collect(),
+            several => several
+                .iter()
+                .map(|id| self.qualified(self.ty(*id), &self.ty(*id).name))
+                .collect(),
         };
-        Err(FindError { name: name.to_owned(), ambiguous: !found.is_empty(), candidates })
+        Err(FindError {
+            name: name.to_owned(),
+            ambiguous: !found.is_empty(),
+            candidates,
+        })
     }
 
-    /// A type's name in XDR with its module: `v2::rpcrdma2_xprt_hdr`.
+    /// Returns a type's XDR name with its module: `v2::rpcrdma2_xprt_hdr`.
     #[must_use]
     pub fn qualified_name(&self, id: TypeId) -> String {
         let ty = self.ty(id);
@@ -38,36 +52,46 @@ impl Schema {
         format!("{}::{name}", self.module(ty.module).path.join("::"))
     }
 
-    /// What somebody may have meant.
+    /// Returns the most similar name, if one is similar.
     fn near(&self, name: &str) -> Vec<String> {
-        let qualified: Vec<String> =
-            self.types.iter().flat_map(|ty| [self.qualified(ty, &ty.name), self.qualified(ty, &ty.rust)]).collect();
+        let qualified: Vec<String> = self
+            .types
+            .iter()
+            .flat_map(|ty| [self.qualified(ty, &ty.name), self.qualified(ty, &ty.rust)])
+            .collect();
         let bare = self.types.iter().map(|ty| ty.name.as_str());
         let all = bare.chain(qualified.iter().map(String::as_str));
-        spelling::nearest(name, all).map(str::to_owned).into_iter().collect()
+        spelling::nearest(name, all)
+            .map(str::to_owned)
+            .into_iter()
+            .collect()
     }
 }
 
-/// A name that is not that of one type.
+/// The error for a name that does not identify one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FindError {
     /// The name.
     pub name: String,
-    /// Whether it is that of several types.
+    /// Whether several types have the name.
     pub ambiguous: bool,
-    /// These types, each with its module; or the nearest name, if one is near.
+    /// The qualified names of these types; or, if no type has the name, the most similar name.
     pub candidates: Vec<String>,
 }
 
 impl fmt::Display for FindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted: Vec<String> = self.candidates.iter().map(|name| format!("`{name}`")).collect();
+        let quoted: Vec<String> = self
+            .candidates
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
         if self.ambiguous {
-            return write!(f, "`{}` is any of {}", self.name, quoted.join(", "));
+            return write!(f, "`{}` is ambiguous: {}", self.name, quoted.join(", "));
         }
-        write!(f, "no type is called `{}`", self.name)?;
+        write!(f, "no type is named `{}`", self.name)?;
         match quoted.first() {
-            Some(near) => write!(f, "; the nearest is {near}"),
+            Some(near) => write!(f, "; did you mean {near}?"),
             None => Ok(()),
         }
     }

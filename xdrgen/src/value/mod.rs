@@ -1,12 +1,13 @@
-//! Octets as trees of values, by a schema alone: nothing is generated or compiled.
+//! Decodes bytes into trees of values, and encodes trees, according to a schema. Empty is
+//! generated or compiled.
 //!
-//! This is for those who look at octets (the command `xdrgen decode`), and for tests that hold generated code against
-//! something else than itself. It is made from RFC 4506 and the [`ir`](crate::ir), shares no code with the runtime, and
-//! accepts what the runtime accepts, within the same [`Limits`].
+//! The command `xdrgen decode` shows these trees, and tests compare them with generated code. This
+//! codec follows RFC 4506 and the [`ir`](crate::ir) and shares no code with the runtime. It accepts
+//! the same input as the runtime, within the same [`Limits`].
 //!
 //! ```
 //! use xdrgen_build::ir::Type;
-//! use xdrgen_build::value::{self, ErrorKind, Limits, Value};
+//! use xdrgen_build::value::{self, DecodeErrorKind, Limits, Value};
 //! use xdrgen_build::{Config, Module};
 //!
 //! let xdr = "struct point { int x; bool known; }; typedef point line<2>;";
@@ -14,27 +15,28 @@
 //! let schema = compilation.schema();
 //! let line = Type::Named(schema.find("line")?);
 //!
-//! let octets = [0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1];
-//! let tree = value::decode(schema, &line, &octets, &Limits::DEFAULT)?;
+//! let bytes = [0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 1];
+//! let tree = value::decode(schema, &line, &bytes, &Limits::DEFAULT)?;
 //! let Value::Array(points) = &tree.value else { panic!("a line is an array") };
 //! let Value::Struct(fields) = &points[0].value else { panic!("a point is a struct") };
 //! let (name, x) = &fields[0];
 //! assert_eq!((*name, x.offset, &x.value), ("x", 4, &Value::I32(7)));
-//! assert_eq!(value::encode(schema, &line, &tree)?, octets);
+//! assert_eq!(value::encode(schema, &line, &tree)?, bytes);
 //! println!("{tree}");
 //!
-//! let refused = value::decode(schema, &line, &[0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 2], &Limits::DEFAULT).unwrap_err();
-//! assert_eq!((refused.kind, refused.offset), (ErrorKind::InvalidBool, 8));
-//! assert_eq!(refused.to_string(), "[0].known: boolean is neither 0 nor 1 at octet 8");
+//! let bytes = [0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 2];
+//! let error = value::decode(schema, &line, &bytes, &Limits::DEFAULT).unwrap_err();
+//! assert_eq!((error.kind, error.offset), (DecodeErrorKind::InvalidBool, 8));
+//! assert_eq!(error.to_string(), "[0].known: boolean is neither 0 nor 1 at byte 8");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! For any octets and any schema it ends, does not panic, and takes memory for what is there, never for what a count
-//! claims. A tree is for looking at, not for serving: a node takes some 80 times the octets of a small element, so that
-//! [`Limits::elements`] is what bounds it. Trees nest no deeper than [`MOST_NESTED`], so that recursion over them is
-//! safe.
+//! For any bytes and any schema, decoding terminates, does not panic, and allocates in proportion
+//! to the input and not to a count in it. A tree is for inspection: a node takes about 80 times the
+//! size of a small element, and [`Limits::elements`] bounds the number of nodes. The depth of a
+//! tree is at most [`MAX_TREE_DEPTH`], so recursion over it is safe.
 
 mod decode;
 mod encode;
@@ -48,31 +50,36 @@ use std::borrow::Cow;
 
 use crate::ir::{Primitive, Schema, Type, TypeDefKind};
 
-pub use decode::{MOST_NESTED, decode, decode_prefix};
+pub use decode::{MAX_TREE_DEPTH, decode, decode_prefix};
 pub use encode::{EncodeError, EncodeErrorKind, encode};
-pub use error::{Error, ErrorKind};
+pub use error::{DecodeError, DecodeErrorKind};
 pub use find::FindError;
 
-/// A value, and where it stands among the octets.
+/// A value and its position in the input.
 ///
-/// `Display` shows the tree, a line for each leaf.
+/// `Display` writes the tree with one line for each leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node<'s> {
-    /// Its first octet, counted from the beginning of the input. Encoding passes it over.
+    /// The offset of the first byte in the input. The encoder ignores it.
     pub offset: usize,
-    /// Its octets, with its padding and that of its parts. Encoding passes it over.
+    /// The length in bytes, with the padding of the value and its parts. The encoder ignores it.
     pub length: usize,
-    /// Its type as an author of XDR writes it: `rpcrdma2_segment`, `unsigned int`, `opaque<64>`, `int *`. A linked list is written as
-    /// the pointer to its head. Encoding passes it over.
+    /// The type in XDR syntax: `rpcrdma2_segment`, `unsigned int`, `opaque<64>`, `int *`. A linked
+    /// list has the type of the pointer to its head. The encoder ignores it.
     pub ty: Cow<'s, str>,
-    /// What it is.
+    /// The value.
     pub value: Value<'s>,
 }
 
 impl<'s> From<Value<'s>> for Node<'s> {
-    /// A node of a tree that is made by hand, to be encoded: without a place and the name of a type.
+    /// Creates a node to encode, without a position and a type.
     fn from(value: Value<'s>) -> Self {
-        Self { offset: 0, length: 0, ty: Cow::Borrowed(""), value }
+        Self {
+            offset: 0,
+            length: 0,
+            ty: Cow::Borrowed(""),
+            value,
+        }
     }
 }
 
@@ -87,34 +94,34 @@ pub enum Value<'s> {
     I64(i64),
     /// `unsigned hyper` (4.5).
     U64(u64),
-    /// `float`, as its bits (4.6): a NaN stays the one that it is.
+    /// `float`, as its bits (4.6), so that NaN payloads are preserved.
     F32(u32),
     /// `double`, as its bits (4.7).
     F64(u64),
-    /// `quadruple`, as its octets (4.8).
+    /// `quadruple`, as its bytes (4.8).
     Quadruple([u8; 16]),
     /// `bool` (4.4).
     Bool(bool),
     /// A member of an enum (4.3).
     Enum {
-        /// The first of its names. Encoding passes it over.
+        /// The first name of the member. The encoder ignores it.
         name: &'s str,
-        /// Its value.
+        /// The value of the member.
         value: i32,
     },
     /// `opaque[N]` or `opaque<N>` (4.9, 4.10), without its padding.
     Opaque(Vec<u8>),
-    /// The `opaque<N>` of an [`Overlay`](crate::ir::Overlay), where the code beside it is known to one.
-    Overlaid {
-        /// The octets: these are encoded.
-        octets: Vec<u8>,
-        /// What each overlay that knows the code makes of the octets. Encoding passes them over; to change a content, encode
-        /// it by itself.
+    /// The `opaque<N>` of an [`OverlayDef`](crate::ir::OverlayDef) with a known code.
+    TypedOpaque {
+        /// The bytes, which are encoded.
+        bytes: Vec<u8>,
+        /// The content according to each overlay that knows the code. The encoder ignores it; to
+        /// change the content, encode it separately.
         readings: Vec<Reading<'s>>,
     },
-    /// `string<N>` (4.11), which may be no UTF-8.
+    /// `string<N>` (4.11), which need not be UTF-8.
     String(Vec<u8>),
-    /// A struct's fields (4.14), in their order.
+    /// The fields of a struct (4.14), in order.
     Struct(Vec<(&'s str, Node<'s>)>),
     /// A union (4.15).
     Union {
@@ -122,53 +129,60 @@ pub enum Value<'s> {
         name: &'s str,
         /// The discriminant.
         discriminant: Box<Node<'s>>,
-        /// The case as it was written, a constant's name or a number; or `default`. Encoding passes it over.
+        /// The case as written, a constant's name or a number; or `default`. The encoder ignores
+        /// it.
         case: &'s str,
-        /// The name and the value of what the arm holds; `None` is void.
+        /// The name and the value of the arm's content; `None` is void.
         content: Option<(&'s str, Box<Node<'s>>)>,
     },
     /// The elements of `T x[N]` or `T x<N>` (4.12, 4.13).
     Array(Vec<Node<'s>>),
-    /// The elements of a linked list (4.19), each without its pointer to the next, which is not part of its octets either.
+    /// The elements of a linked list (4.19), each without its pointer to the next.
     List(Vec<Node<'s>>),
     /// Optional data (4.19).
     Optional(Option<Box<Node<'s>>>),
-    /// The one value of a type that takes no octets: `opaque[0]`, an array of no elements, a struct of such.
-    Nothing,
-    /// `T x<N>` of so many elements that take no octets.
-    Nothings(u32),
+    /// The only value of a type with an encoded size of zero: `opaque[0]`, an array of no elements,
+    /// a struct of such fields.
+    Empty,
+    /// `T x<N>` with a number of elements whose encoded size is zero.
+    EmptyArray(u32),
 }
 
-/// Octets of an opaque field as an overlay understands them.
+/// The content of an opaque field according to an overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading<'s> {
     /// The path of the overlay's module, and the overlay's name in Rust: `v2::properties::OptInfo`.
     pub overlay: String,
-    /// The constant that is the code.
+    /// The constant whose value is the code.
     pub case: &'s str,
-    /// The content's type, as that of a [`Node`].
+    /// The content's type, as in [`Node`].
     pub ty: Cow<'s, str>,
-    /// The content, which is the whole of the octets. `None` is the default value, where the overlay says that no octets stand for
-    /// it. An error is one of the content alone: what holds the opaque is well-formed whatever is in it.
-    pub content: Result<Option<Box<Node<'s>>>, Error>,
+    /// The content, which takes all bytes of the opaque. `None` is the default value, if the
+    /// overlay encodes it as zero bytes. An error concerns only the content: the enclosing value is
+    /// well-formed whatever the opaque contains.
+    pub content: Result<Option<Box<Node<'s>>>, DecodeError>,
 }
 
-/// What a decode accepts before it gives up: the limits of the runtime, counted alike.
+/// The limits of a decode. They are those of the runtime, and count in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// How many levels may be open at once: values of a type within itself, and elements of variable-length sequences that are not
-    /// plain.
+    /// The maximum number of open levels: values of a type within itself, and elements of
+    /// variable-length sequences that are not plain.
     pub depth: u32,
-    /// How many elements all variable-length arrays and linked lists may have together. (An array of elements that take no octets
-    /// has 65,536 at most.)
+    /// The maximum total number of elements of variable-length arrays and linked lists. In
+    /// addition, an array of elements with an encoded size of zero has at most 65,536.
     pub elements: u32,
-    /// The longest input, in octets, with what follows a prefix.
-    pub octets: u32,
+    /// The maximum length of the input in bytes, including data after a prefix.
+    pub bytes: u32,
 }
 
 impl Limits {
     /// 64 levels, 16,777,216 elements, and any input whose offsets fit in 32 bits.
-    pub const DEFAULT: Self = Self { depth: 64, elements: 1 << 24, octets: u32::MAX };
+    pub const DEFAULT: Self = Self {
+        depth: 64,
+        elements: 1 << 24,
+        bytes: u32::MAX,
+    };
 }
 
 impl Default for Limits {
@@ -178,7 +192,7 @@ impl Default for Limits {
 }
 
 impl Value<'_> {
-    /// What it is, in a word or two.
+    /// Returns the kind of the value, as messages and JSON name it.
     fn kind(&self) -> &'static str {
         match self {
             Self::I32(_) => "int",
@@ -190,19 +204,19 @@ impl Value<'_> {
             Self::Quadruple(_) => "quadruple",
             Self::Bool(_) => "bool",
             Self::Enum { .. } => "enum",
-            Self::Opaque(_) | Self::Overlaid { .. } => "opaque",
+            Self::Opaque(_) | Self::TypedOpaque { .. } => "opaque",
             Self::String(_) => "string",
             Self::Struct(_) => "struct",
             Self::Union { .. } => "union",
-            Self::Array(_) | Self::Nothings(_) => "array",
+            Self::Array(_) | Self::EmptyArray(_) => "array",
             Self::List(_) => "list",
             Self::Optional(_) => "optional",
-            Self::Nothing => "nothing",
+            Self::Empty => "empty",
         }
     }
 }
 
-/// A type as an author of XDR writes it.
+/// Returns a type in XDR syntax.
 fn name_of<'s>(schema: &'s Schema, ty: &Type) -> Cow<'s, str> {
     let bound = |max: &Option<u32>| max.map(|max| max.to_string()).unwrap_or_default();
     Cow::Owned(match ty {
@@ -213,6 +227,7 @@ fn name_of<'s>(schema: &'s Schema, ty: &Type) -> Cow<'s, str> {
         Type::FixedOpaque(length) => format!("opaque[{length}]"),
         Type::Opaque(Some(max)) => format!("opaque<{max}>"),
         Type::String(Some(max)) => format!("string<{max}>"),
+        Type::Item(content) => return name_of(schema, content),
         Type::Fixed(element, length) => format!("{}[{length}]", name_of(schema, element)),
         Type::Array(element, max) => format!("{}<{}>", name_of(schema, element), bound(max)),
         Type::Optional(element) | Type::List(element) => format!("{} *", name_of(schema, element)),
@@ -233,7 +248,7 @@ fn primitive_name(primitive: Primitive) -> &'static str {
     }
 }
 
-/// Whether the values of a type take no octets.
+/// Returns true if the encoded size of a type is zero.
 fn is_empty(schema: &Schema, ty: &Type) -> bool {
     match ty {
         Type::FixedOpaque(length) => *length == 0,
@@ -243,13 +258,16 @@ fn is_empty(schema: &Schema, ty: &Type) -> bool {
     }
 }
 
-/// Whether an element of a sequence opens no level of nesting: it has a fixed size, and all octets are values.
+/// Returns true if an element of a sequence opens no level of nesting: it has a fixed size, and all
+/// bit patterns are valid.
 fn is_plain(schema: &Schema, ty: &Type) -> bool {
     match schema.resolve(ty) {
         Type::Primitive(primitive) => *primitive != Primitive::Bool,
         Type::FixedOpaque(length) => length % 4 == 0,
         Type::Fixed(element, _) => is_plain(schema, element),
-        Type::Named(id) => matches!(schema.ty(*id).kind, TypeDefKind::Struct(_)) && schema.ty(*id).layout.plain,
+        Type::Named(id) => {
+            matches!(schema.ty(*id).kind, TypeDefKind::Struct(_)) && schema.ty(*id).layout.plain
+        }
         _ => false,
     }
 }

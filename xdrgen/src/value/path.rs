@@ -1,15 +1,15 @@
-//! Where a walk over a tree is.
+//! The position of a walk over a tree.
 
 use std::fmt;
 
-/// A step inwards.
+/// One step of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step<'s> {
     Field(&'s str),
     Index(u32),
 }
 
-/// Steps from the outermost inwards: `rdma_reads[2].rdma_position`.
+/// The steps from the root: `rdma_reads[2].rdma_position`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path<'s>(Vec<Step<'s>>);
 
@@ -18,7 +18,8 @@ impl<'s> Path<'s> {
         self.0.push(step);
     }
 
-    /// Leaves what was entered last; not after a failure, so that the path stands at it.
+    /// Removes the last step. It is not called after a failure, so that the path remains at the
+    /// failed part.
     pub(super) fn leave(&mut self) {
         self.0.pop();
     }

@@ -1,7 +1,7 @@
-//! Octets against trees, for every construct, and everything that can be wrong with either.
+//! Tests each construct, and every error of the decoder and the encoder.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::ErrorKind::*;
+use super::DecodeErrorKind::*;
 use super::*;
 use crate::{Config, Module, Overlay};
 
@@ -9,23 +9,39 @@ mod limits;
 mod render;
 mod trees;
 
-/// The schema of a document.
+/// Returns the schema of a document.
 fn schema(xdr: &str) -> Schema {
-    overlaid(xdr, Vec::new())
+    schema_with_overlays(xdr, Vec::new())
 }
 
-/// The same with overlays: name, carrier, code, data, whether nothing is the default, and the cases.
-fn overlaid(xdr: &str, overlays: Vec<Overlay>) -> Schema {
-    let module = overlays.into_iter().fold(Module::new("m").text("m.x", xdr), Module::overlay);
+/// Returns the schema of a document with overlays.
+fn schema_with_overlays(xdr: &str, overlays: Vec<Overlay>) -> Schema {
+    let module = overlays
+        .into_iter()
+        .fold(Module::new("m").text("m.x", xdr), Module::overlay);
     let compilation = Config::new().module(module).check();
-    assert!(!compilation.has_errors(), "{}", compilation.report(crate::Style::Plain));
+    assert!(
+        !compilation.has_errors(),
+        "{}",
+        compilation.report(crate::Style::Plain)
+    );
     compilation.schema().clone()
 }
 
 fn overlay(name: &str, cases: &[(&str, &str)]) -> Overlay {
-    let cases = cases.iter().map(|(code, ty)| ((*code).to_owned(), (*ty).to_owned())).collect();
+    let cases = cases
+        .iter()
+        .map(|(code, ty)| ((*code).to_owned(), (*ty).to_owned()))
+        .collect();
     let [name, carrier, code, data] = [name, "tagged", "tag", "data"].map(str::to_owned);
-    Overlay { name, carrier, code, data, cases, ..Overlay::default() }
+    Overlay {
+        name,
+        carrier,
+        code,
+        data,
+        cases,
+        ..Overlay::default()
+    }
 }
 
 fn named(schema: &Schema, name: &str) -> Type {
@@ -36,30 +52,48 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// The value of the octets, which encodes to them again.
-fn value<'s>(schema: &'s Schema, name: &str, octets: &[u8]) -> Value<'s> {
+/// Decodes a value and checks that it encodes to the same bytes.
+fn value<'s>(schema: &'s Schema, name: &str, bytes: &[u8]) -> Value<'s> {
     let ty = named(schema, name);
-    let node = decode(schema, &ty, octets, &Limits::DEFAULT).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!((node.offset, node.length), (0, octets.len()), "{name}");
-    assert_eq!(encode(schema, &ty, &node).as_deref(), Ok(octets), "{name}");
+    let node = decode(schema, &ty, bytes, &Limits::DEFAULT)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!((node.offset, node.length), (0, bytes.len()), "{name}");
+    assert_eq!(encode(schema, &ty, &node).as_deref(), Ok(bytes), "{name}");
     node.value
 }
 
-/// Why the octets are refused, within limits.
-fn refused_within(schema: &Schema, name: &str, octets: &[u8], limits: &Limits) -> (ErrorKind, usize, String) {
-    let error = decode(schema, &named(schema, name), octets, limits).unwrap_err();
+/// Returns the error of a decode within limits.
+fn error_within(
+    schema: &Schema,
+    name: &str,
+    bytes: &[u8],
+    limits: &Limits,
+) -> (DecodeErrorKind, usize, String) {
+    let error = decode(schema, &named(schema, name), bytes, limits).unwrap_err();
     (error.kind, error.offset, error.path)
 }
 
 #[track_caller]
-fn refused(schema: &Schema, name: &str, octets: &[u8], kind: ErrorKind, offset: usize, path: &str) {
-    let found = refused_within(schema, name, octets, &Limits::DEFAULT);
+fn assert_rejected(
+    schema: &Schema,
+    name: &str,
+    bytes: &[u8],
+    kind: DecodeErrorKind,
+    offset: usize,
+    path: &str,
+) {
+    let found = error_within(schema, name, bytes, &Limits::DEFAULT);
     assert_eq!(found, (kind, offset, path.to_owned()), "{name}");
 }
 
 #[test]
 fn names_are_found() {
-    let first = Module::new("a").text("a.x", "struct one_thing { int x; }; struct both { int x; };").strip("one_");
+    let first = Module::new("a")
+        .text(
+            "a.x",
+            "struct one_thing { int x; }; struct both { int x; };",
+        )
+        .strip("one_");
     let second = Module::new("a::b").text("b.x", "struct both { int x; }; typedef int number;");
     let compilation = Config::new().module(first).module(second).check();
     let schema = compilation.schema();
@@ -72,15 +106,27 @@ fn names_are_found() {
         ("a::b::Both", "a::b::both"),
         ("number", "a::b::number"),
     ] {
-        assert_eq!(schema.find(name).map(|id| schema.qualified_name(id)), Ok(found.to_owned()));
+        assert_eq!(
+            schema.find(name).map(|id| schema.qualified_name(id)),
+            Ok(found.to_owned())
+        );
     }
     for (name, message) in [
-        ("both", "`both` is any of `a::both`, `a::b::both`"),
-        ("nubmer", "no type is called `nubmer`; the nearest is `number`"),
-        ("a::Thin", "no type is called `a::Thin`; the nearest is `a::Thing`"),
-        ("c::one_thing", "no type is called `c::one_thing`; the nearest is `a::one_thing`"),
-        ("something_else", "no type is called `something_else`"),
-        ("", "no type is called ``"),
+        ("both", "`both` is ambiguous: `a::both`, `a::b::both`"),
+        (
+            "nubmer",
+            "no type is named `nubmer`; did you mean `number`?",
+        ),
+        (
+            "a::Thin",
+            "no type is named `a::Thin`; did you mean `a::Thing`?",
+        ),
+        (
+            "c::one_thing",
+            "no type is named `c::one_thing`; did you mean `a::one_thing`?",
+        ),
+        ("something_else", "no type is named `something_else`"),
+        ("", "no type is named ``"),
     ] {
         assert_eq!(schema.find(name).unwrap_err().to_string(), message);
     }

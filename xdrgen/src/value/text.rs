@@ -1,31 +1,41 @@
-//! Trees for people: a line for each leaf, in columns.
+//! Renders trees as text: one line for each leaf, in columns.
 
 use std::fmt;
 
 use super::{Node, Reading, Value};
 
-/// The columns of names and of types are no wider than this because of a line or two.
-const WIDEST: usize = 40;
+/// The maximum width of the columns of names and types. A longer entry does not widen its column.
+const MAX_WIDTH: usize = 40;
 
-/// So many octets of an opaque are shown.
-const SHOWN: usize = 16;
+/// The maximum number of bytes of an opaque to show.
+const MAX_OPAQUE: usize = 16;
 
-/// So many octets of a string are shown.
-const LEGIBLE: usize = 60;
+/// The maximum number of bytes of a string to show.
+const MAX_STRING: usize = 60;
 
-/// The offset, the name, the type and the value: of a leaf in full, but for long opaques and strings; of a union its discriminant; of a
-/// sequence the number of its elements.
+/// Writes offset, name, type and value. A leaf is shown in full, except long opaques and strings; a
+/// union shows its discriminant, and a sequence the number of its elements.
 impl fmt::Display for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut tree = Tree::default();
         tree.add(self.offset, 0, &self.ty, "", summary(&self.value));
         tree.inside(1, &self.value);
         let width = |of: fn(&Line) -> &str| {
-            tree.lines.iter().map(|line| of(line).chars().count()).filter(|width| *width <= WIDEST).max().unwrap_or(0)
+            tree.lines
+                .iter()
+                .map(|line| of(line).chars().count())
+                .filter(|width| *width <= MAX_WIDTH)
+                .max()
+                .unwrap_or(0)
         };
         let (labels, types) = (width(|line| &line.label), width(|line| &line.ty));
         for line in &tree.lines {
-            let Line { offset, label, ty, value } = line;
+            let Line {
+                offset,
+                label,
+                ty,
+                value,
+            } = line;
             let text = format!("{offset:>7}  {label:labels$}  {ty:types$}  {value}");
             writeln!(f, "{}", text.trim_end())?;
         }
@@ -47,7 +57,12 @@ struct Tree {
 
 impl Tree {
     fn add(&mut self, offset: usize, level: usize, label: &str, ty: &str, value: String) {
-        self.lines.push(Line { offset, label: format!("{:1$}{label}", "", 2 * level), ty: ty.to_owned(), value });
+        self.lines.push(Line {
+            offset,
+            label: format!("{:1$}{label}", "", 2 * level),
+            ty: ty.to_owned(),
+            value,
+        });
     }
 
     fn node(&mut self, level: usize, label: &str, node: &Node<'_>) {
@@ -55,19 +70,24 @@ impl Tree {
         self.inside(level + 1, &node.value);
     }
 
-    /// The lines below that of a value.
+    /// Adds the lines of a value's parts.
     fn inside(&mut self, level: usize, value: &Value<'_>) {
         match value {
-            Value::Struct(fields) => fields.iter().for_each(|(name, node)| self.node(level, name, node)),
-            Value::Union { content: Some((name, node)), .. } => self.node(level, name, node),
+            Value::Struct(fields) => fields
+                .iter()
+                .for_each(|(name, node)| self.node(level, name, node)),
+            Value::Union {
+                content: Some((name, node)),
+                ..
+            } => self.node(level, name, node),
             Value::Array(nodes) | Value::List(nodes) => {
                 for (at, node) in nodes.iter().enumerate() {
                     self.node(level, &format!("[{at}]"), node);
                 }
             }
-            // What is optional has the line of its pointer.
+            // The content of an optional shares the line of its pointer.
             Value::Optional(Some(node)) => self.inside(level, &node.value),
-            Value::Overlaid { readings, .. } => {
+            Value::TypedOpaque { readings, .. } => {
                 for reading in readings {
                     self.reading(level, reading, readings.len() > 1);
                 }
@@ -76,79 +96,133 @@ impl Tree {
         }
     }
 
-    /// What an overlay makes of an opaque; of several each says whose it is.
+    /// Adds the reading of an overlay. If there are several readings, each shows its overlay.
     fn reading(&mut self, level: usize, reading: &Reading<'_>, several: bool) {
         let label = format!("as {}", reading.case);
-        let whose = if several { format!("(by {})", reading.overlay) } else { String::new() };
+        let source = if several {
+            format!("(by {})", reading.overlay)
+        } else {
+            String::new()
+        };
         let with = |text: String| {
-            if text.is_empty() { whose.clone() } else { format!("{text} {whose}").trim_end().to_owned() }
+            if text.is_empty() {
+                source.clone()
+            } else {
+                format!("{text} {source}").trim_end().to_owned()
+            }
         };
         match &reading.content {
             Ok(Some(node)) => {
-                self.add(node.offset, level, &label, &reading.ty, with(summary(&node.value)));
+                self.add(
+                    node.offset,
+                    level,
+                    &label,
+                    &reading.ty,
+                    with(summary(&node.value)),
+                );
                 self.inside(level + 1, &node.value);
             }
-            // The place is that of the line above.
+            // A default value has the offset of the line above.
             Ok(None) => {
                 let offset = self.lines.last().map_or(0, |line| line.offset);
-                self.add(offset, level, &label, &reading.ty, with("the default value".to_owned()));
+                self.add(
+                    offset,
+                    level,
+                    &label,
+                    &reading.ty,
+                    with("the default value".to_owned()),
+                );
             }
-            Err(error) => self.add(error.offset, level, &label, &reading.ty, with(format!("malformed: {error}"))),
+            Err(error) => self.add(
+                error.offset,
+                level,
+                &label,
+                &reading.ty,
+                with(format!("malformed: {error}")),
+            ),
         }
     }
 }
 
-/// What the line of a value says of it.
+/// Returns the last column of a value's line.
 fn summary(value: &Value<'_>) -> String {
     match value {
         Value::I32(number) => number.to_string(),
         Value::I64(number) => number.to_string(),
         Value::U32(number) => unsigned(u64::from(*number)),
         Value::U64(number) => unsigned(*number),
-        Value::F32(bits) => float(&f32::from_bits(*bits), f32::from_bits(*bits).is_nan(), u64::from(*bits)),
-        Value::F64(bits) => float(&f64::from_bits(*bits), f64::from_bits(*bits).is_nan(), *bits),
-        Value::Quadruple(octets) => groups(octets),
+        Value::F32(bits) => float(
+            &f32::from_bits(*bits),
+            f32::from_bits(*bits).is_nan(),
+            u64::from(*bits),
+        ),
+        Value::F64(bits) => float(
+            &f64::from_bits(*bits),
+            f64::from_bits(*bits).is_nan(),
+            *bits,
+        ),
+        Value::Quadruple(bytes) => groups(bytes),
         Value::Bool(true) => "TRUE".to_owned(),
         Value::Bool(false) => "FALSE".to_owned(),
         Value::Enum { name, value } => format!("{name} ({value})"),
-        Value::Opaque(octets) | Value::Overlaid { octets, .. } => opaque(octets),
-        Value::String(octets) => string(octets),
+        Value::Opaque(bytes) | Value::TypedOpaque { bytes, .. } => opaque(bytes),
+        Value::String(bytes) => string(bytes),
         Value::Struct(_) => String::new(),
-        Value::Union { name, discriminant, case, content } => union(name, &discriminant.value, case, content.is_none()),
+        Value::Union {
+            name,
+            discriminant,
+            case,
+            content,
+        } => union(name, &discriminant.value, case, content.is_none()),
         Value::Array(nodes) | Value::List(nodes) => count(nodes.len(), "element"),
         Value::Optional(None) => "absent".to_owned(),
         Value::Optional(Some(node)) => {
             let inner = summary(&node.value);
-            if inner.is_empty() { "present".to_owned() } else { inner }
+            if inner.is_empty() {
+                "present".to_owned()
+            } else {
+                inner
+            }
         }
-        Value::Nothing => "no octets".to_owned(),
-        Value::Nothings(number) => {
-            format!("{} without octets", count(usize::try_from(*number).unwrap_or(0), "element"))
+        Value::Empty => "no bytes".to_owned(),
+        Value::EmptyArray(number) => {
+            format!(
+                "{} without bytes",
+                count(usize::try_from(*number).unwrap_or(0), "element")
+            )
         }
     }
 }
 
-/// `1 element`
+/// Returns a count such as `1 element`.
 fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn unsigned(number: u64) -> String {
-    if number < 10 { number.to_string() } else { format!("{number} ({number:#x})") }
+    if number < 10 {
+        number.to_string()
+    } else {
+        format!("{number} ({number:#x})")
+    }
 }
 
 fn float(float: &impl fmt::Debug, nan: bool, bits: u64) -> String {
-    if nan { format!("NaN ({bits:#x})") } else { format!("{float:?}") }
+    if nan {
+        format!("NaN ({bits:#x})")
+    } else {
+        format!("{float:?}")
+    }
 }
 
-/// `rdma_proc = RDMA2_MSG (0)`, with the case where it is called otherwise.
+/// Returns `rdma_proc = RDMA2_MSG (0)`, and the case if its name differs.
 fn union(name: &str, discriminant: &Value<'_>, case: &str, void: bool) -> String {
     let which = summary(discriminant);
-    let called = match discriminant {
+    let same_name = match discriminant {
         Value::Enum { name, .. } => *name == case,
         _ => which == case,
     };
-    let case = match (called, case) {
+    let case = match (same_name, case) {
         (true, _) => String::new(),
         (false, "default") => ", default".to_owned(),
         (false, case) => format!(", case {case}"),
@@ -156,36 +230,63 @@ fn union(name: &str, discriminant: &Value<'_>, case: &str, void: bool) -> String
     format!("{name} = {which}{case}{}", if void { ", void" } else { "" })
 }
 
-/// Octets in words of four: `00000001 6162`.
-fn groups(octets: &[u8]) -> String {
-    let word = |word: &[u8]| word.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
-    octets.chunks(4).map(word).collect::<Vec<_>>().join(" ")
+/// Formats bytes in groups of four: `00000001 6162`.
+fn groups(bytes: &[u8]) -> String {
+    let word = |word: &[u8]| {
+        word.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    bytes.chunks(4).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// `00000001 6162 |....ab| 6 octets`
-fn opaque(octets: &[u8]) -> String {
-    if octets.is_empty() {
-        return count(0, "octet");
+/// Returns `00000001 6162 |....ab| 6 bytes`.
+fn opaque(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return count(0, "byte");
     }
-    let shown = octets.get(..SHOWN).unwrap_or(octets);
-    let hint = |octet: &u8| if octet.is_ascii_graphic() || *octet == b' ' { char::from(*octet) } else { '.' };
-    let hint: String = shown.iter().map(hint).collect();
-    let more = if shown.len() < octets.len() { " .." } else { "" };
-    format!("{}{more} |{hint}{more}| {}", groups(shown), count(octets.len(), "octet"))
+    let shown = bytes.get(..MAX_OPAQUE).unwrap_or(bytes);
+    let printable = |byte: &u8| {
+        if byte.is_ascii_graphic() || *byte == b' ' {
+            char::from(*byte)
+        } else {
+            '.'
+        }
+    };
+    let printable: String = shown.iter().map(printable).collect();
+    let more = if shown.len() < bytes.len() { " .." } else { "" };
+    format!(
+        "{}{more} |{printable}{more}| {}",
+        groups(shown),
+        count(bytes.len(), "byte")
+    )
 }
 
-/// A string in quotes, with escapes for what can't be shown.
-fn string(octets: &[u8]) -> String {
-    let mut end = octets.len().min(LEGIBLE);
-    // Not within a character.
-    while end < octets.len() && end > LEGIBLE - 4 && octets.get(end).is_some_and(|octet| octet & 0xc0 == 0x80) {
+/// Returns a string in quotes, with escapes for unprintable characters.
+fn string(bytes: &[u8]) -> String {
+    let mut end = bytes.len().min(MAX_STRING);
+    // Avoids a cut within a character.
+    while end < bytes.len()
+        && end > MAX_STRING - 4
+        && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80)
+    {
         end -= 1;
     }
-    let shown = octets.get(..end).unwrap_or(octets);
+    let shown = bytes.get(..end).unwrap_or(bytes);
     let mut text: String = shown
         .utf8_chunks()
-        .map(|part| format!("{}{}", part.valid().escape_debug(), part.invalid().escape_ascii()))
+        .map(|part| {
+            format!(
+                "{}{}",
+                part.valid().escape_debug(),
+                part.invalid().escape_ascii()
+            )
+        })
         .collect();
     text = format!("\"{text}\"");
-    if end < octets.len() { format!("{text} .. {}", count(octets.len(), "octet")) } else { text }
+    if end < bytes.len() {
+        format!("{text} .. {}", count(bytes.len(), "byte"))
+    } else {
+        text
+    }
 }

@@ -1,13 +1,13 @@
-//! What the tests of this folder share.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! Helpers for the tests of this folder.
+#![allow(dead_code, reason = "each test uses a part of the helpers")]
 
 use std::path::Path;
 
 use tempfile::TempDir;
-use xdrgen_build::source::{Sources, Span};
+use xdrgen_build::source::{SourceMap, Span};
 use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Module, Style};
 
-/// The drafts' folder, as a test sees it: tests run in the package's folder.
+/// The drafts' folder. Tests run in the package's folder.
 pub(crate) const SPEC: &str = "../spec";
 
 /// RPC-over-RDMA Version Two.
@@ -19,16 +19,16 @@ pub(crate) const XCHAREXT_02: &str = "draft-dnoveck-nfsv4-rpcrdma-xcharext-02.tx
 /// Transport properties.
 pub(crate) const XCHAREXT_03: &str = "draft-dnoveck-nfsv4-rpcrdma-xcharext-03.txt";
 
-/// The drafts that make one protocol, with either form of its properties.
+/// The drafts of one protocol, with either draft of its properties.
 pub(crate) const SETS: [[&str; 3]; 2] = [[V2, XCHAREXT_03, RTREXT], [V2, XCHAREXT_02, RTREXT]];
 
-/// A file of `spec/`.
+/// Reads a file of `spec/`.
 pub(crate) fn spec(file: &str) -> String {
     let path = format!("{SPEC}/{file}");
     std::fs::read_to_string(&path).expect(&path)
 }
 
-/// Files in a folder that goes away with it.
+/// A temporary folder with files.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -41,7 +41,7 @@ impl Folder {
         self
     }
 
-    /// All of `spec/`.
+    /// Adds all files of `spec/`.
     pub(crate) fn with_spec(self) -> Self {
         for entry in Path::new(SPEC).read_dir().expect(SPEC) {
             let entry = entry.expect(SPEC);
@@ -54,7 +54,7 @@ impl Folder {
         self.0.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// A report whose paths begin in this folder.
+    /// Removes this folder from the paths in a report.
     pub(crate) fn relative(&self, report: &str) -> String {
         report.replace(&self.path(""), "")
     }
@@ -62,47 +62,64 @@ impl Folder {
 
 /// Checks one text as `a.x`, with all preludes.
 pub(crate) fn check(xdr: &str) -> Compilation {
-    Config::new().module(Module::new("a").text("a.x", xdr)).check()
+    Config::new()
+        .module(Module::new("a").text("a.x", xdr))
+        .check()
 }
 
-/// Checks one text with a lint's level.
+/// Checks one text with a lint at a level.
 pub(crate) fn check_with(xdr: &str, lint: Code, level: Level) -> Compilation {
     let config = Config::new().lint(lint, level).expect("a lint");
     config.module(Module::new("a").text("a.x", xdr)).check()
 }
 
-/// `config` with the lints denied that hold a draft against itself.
+/// Denies the lints that compare a draft with itself.
 pub(crate) fn strict(config: Config) -> Config {
     let lints = [Code::Consistency, Code::TextSyntax];
-    lints.into_iter().fold(config, |config, lint| config.lint(lint, Level::Deny).expect("a lint"))
+    lints.into_iter().fold(config, |config, lint| {
+        config.lint(lint, Level::Deny).expect("a lint")
+    })
 }
 
-/// The full report, with the paths of the workspace.
+/// Returns the full report, with paths relative to the workspace.
 pub(crate) fn report(compilation: &Compilation) -> String {
-    compilation.report(Style::Plain).replace("../spec/", "spec/")
+    compilation
+        .report(Style::Plain)
+        .replace("../spec/", "spec/")
 }
 
-/// The line and column of a span.
-pub(crate) fn place(sources: &Sources, span: Span) -> (usize, usize) {
+/// Returns the line and column of a span.
+pub(crate) fn line_and_column(sources: &SourceMap, span: Span) -> (usize, usize) {
     let location = sources.locate(span);
     (location.line, location.column)
 }
 
-/// Whether a diagnostic stands on a line of a document.
-pub(crate) fn stands_on(sources: &Sources, diagnostic: &Diagnostic, document: &str, lines: &[usize]) -> bool {
+/// Returns true if a diagnostic is on one of the lines of a document.
+pub(crate) fn is_on_lines(
+    sources: &SourceMap,
+    diagnostic: &Diagnostic,
+    document: &str,
+    lines: &[usize],
+) -> bool {
     diagnostic.span.is_some_and(|span| {
-        sources.document_of(span).file_name() == document && lines.contains(&sources.locate(span).line)
+        sources.document_of(span).file_name() == document
+            && lines.contains(&sources.locate(span).line)
     })
 }
 
-/// A generator that gives the same numbers wherever it runs.
+/// A deterministic generator of pseudo-random numbers.
 pub(crate) struct Xorshift(u64);
 
 impl Xorshift {
-    /// Numbers for a seed: an environment variable's, or `seed`. It is printed, so that a failure can be had again.
+    /// Creates a generator with the seed in the environment variable, or `seed`. Prints the seed,
+    /// so that a failure can be reproduced.
     pub(crate) fn seeded(seed: u64) -> Self {
         let chosen = std::env::var("XDRGEN_SEED").ok();
-        let seed = chosen.map_or(seed, |text| text.trim().parse().expect("XDRGEN_SEED is a decimal number"));
+        let seed = chosen.map_or(seed, |text| {
+            text.trim()
+                .parse()
+                .expect("XDRGEN_SEED is a decimal number")
+        });
         println!("XDRGEN_SEED={seed}");
         Self(seed.max(1))
     }

@@ -1,56 +1,74 @@
-use super::Slots;
+use super::SliceFiller;
 use crate::ErrorKind::*;
-use crate::testing::{Chunk, Segment, Tree, explain, refused, round_trip, same_verdicts, trees, words, xdr_like};
+use crate::testing::{
+    Chunk, Segment, Tree, assert_consistent, assert_rejected, assert_round_trip, explain, trees,
+    words, xdr_like,
+};
 use crate::{Array, Decode, Encode, Error, Limits, TooLong, Wire};
 use proptest::prelude::*;
 use std::{format, vec::Vec};
 
 #[test]
-fn bound_holds_both_ways() {
+fn bounds_are_checked_by_constructors_and_decoders() {
     assert!(Array::<u32, 2>::new(&[1, 2]).is_ok());
-    assert_eq!(Array::<u32, 2>::new(&[1, 2, 3]), Err(TooLong { len: 3, max: 2 }));
-    refused::<Array<'_, u32, 2>>(&words(&[3, 1, 2, 3]), TooLong, 0);
-    refused::<(u32, Array<'_, bool, 2>)>(&words(&[0, 3, 1, 1, 1]), TooLong, 4);
+    assert_eq!(
+        Array::<u32, 2>::new(&[1, 2, 3]),
+        Err(TooLong { len: 3, max: 2 })
+    );
+    assert_rejected::<Array<'_, u32, 2>>(&words(&[3, 1, 2, 3]), TooLong, 0);
+    assert_rejected::<(u32, Array<'_, bool, 2>)>(&words(&[0, 3, 1, 1, 1]), TooLong, 4);
     assert_eq!(<Array<'_, u64, 3>>::MAX, Some(28));
     assert_eq!(<Array<'_, u64>>::MAX, None);
 }
 
 #[test]
-fn elements_are_checked_once_and_for_all() {
-    refused::<Array<'_, u32>>(&words(&[2, 1]), UnexpectedEnd, 4);
-    refused::<Array<'_, bool>>(&words(&[2, 1, 2]), InvalidBool, 8);
-    refused::<Array<'_, u64>>(&words(&[0xff_ffff, 1]), UnexpectedEnd, 4);
-    refused::<Array<'_, u32>>(&words(&[u32::MAX]), ElementLimit, 4);
+fn elements_are_validated_once() {
+    assert_rejected::<Array<'_, u32>>(&words(&[2, 1]), UnexpectedEnd, 4);
+    assert_rejected::<Array<'_, bool>>(&words(&[2, 1, 2]), InvalidBool, 8);
+    assert_rejected::<Array<'_, u64>>(&words(&[0xff_ffff, 1]), UnexpectedEnd, 4);
+    assert_rejected::<Array<'_, u32>>(&words(&[u32::MAX]), ElementLimit, 4);
     assert_eq!(
         explain::<Array<'_, Segment>>(&words(&[2, 1, 1, 1, 1, 1])),
-        "[1].offset: unexpected end of input at octet 20"
+        "[1].offset: unexpected end of input at byte 20"
     );
 }
 
 #[test]
 fn elements_are_limited_over_all_arrays() {
-    let octets = words(&[2, 1, 1, 0, 5, 2, 1, 0, 6, 1, 0, 7]);
-    let exact = Limits { elements: 5, ..Limits::DEFAULT };
-    let array = Array::<Chunk<'_>>::from_bytes_with(&octets, &exact).unwrap();
-    assert_eq!(array.iter().map(|chunk| chunk.target.len()).sum::<usize>(), 3);
-    let fewer = Limits { elements: 4, ..Limits::DEFAULT };
-    let error = Array::<Chunk<'_>>::from_bytes_with(&octets, &fewer).unwrap_err();
+    let bytes = words(&[2, 1, 1, 0, 5, 2, 1, 0, 6, 1, 0, 7]);
+    let exact = Limits {
+        elements: 5,
+        ..Limits::DEFAULT
+    };
+    let array = Array::<Chunk<'_>>::from_bytes_with(&bytes, &exact).unwrap();
+    assert_eq!(
+        array.iter().map(|chunk| chunk.target.len()).sum::<usize>(),
+        3
+    );
+    let fewer = Limits {
+        elements: 4,
+        ..Limits::DEFAULT
+    };
+    let error = Array::<Chunk<'_>>::from_bytes_with(&bytes, &fewer).unwrap_err();
     assert_eq!(error, Error::new(ElementLimit, 24));
 }
 
-/// An element's own octets are fewer than those of the input it was validated in.
+/// An inner element has fewer bytes than the input that was validated.
 #[test]
-fn elements_without_octets_are_taken_from_a_part_as_from_the_whole() {
-    let octets = words(&[2, 9, 3, 0]);
-    let (arrays, rest) = Array::<Array<'_, ()>>::from_prefix(&octets).unwrap();
-    assert_eq!(arrays.iter().map(|units| units.len()).collect::<Vec<_>>(), [9, 3]);
+fn elements_without_bytes_are_decoded_from_a_part_of_the_input() {
+    let bytes = words(&[2, 9, 3, 0]);
+    let (arrays, rest) = Array::<Array<'_, ()>>::from_prefix(&bytes).unwrap();
+    assert_eq!(
+        arrays.iter().map(|units| units.len()).collect::<Vec<_>>(),
+        [9, 3]
+    );
     assert_eq!((arrays.get(0).unwrap().iter().count(), rest.len()), (9, 4));
 }
 
 #[test]
-fn elements_come_from_octets_or_from_a_slice() {
-    let octets = words(&[3, 1, 0, 0]);
-    let wire = Array::<bool>::from_bytes(&octets).unwrap();
+fn elements_are_decoded_or_taken_from_a_slice() {
+    let bytes = words(&[3, 1, 0, 0]);
+    let wire = Array::<bool>::from_bytes(&bytes).unwrap();
     let slice = Array::from(&[true, false, false]);
     assert_eq!(wire, slice);
     assert_ne!(wire, Array::from(&[true, false]));
@@ -58,35 +76,44 @@ fn elements_come_from_octets_or_from_a_slice() {
     for array in [wire, slice] {
         assert_eq!((array.len(), array.iter().len()), (3, 3));
         assert_eq!(array.into_iter().collect::<Vec<_>>(), [true, false, false]);
-        assert_eq!((array.get(0), array.get(2), array.get(3)), (Some(true), Some(false), None));
+        assert_eq!(
+            (array.get(0), array.get(2), array.get(3)),
+            (Some(true), Some(false), None)
+        );
         assert_eq!((array.get(usize::MAX), array.first()), (None, Some(true)));
-        assert_eq!(format!("{array:?} {:?}", array.iter()), "[true, false, false] [true, false, false]");
+        assert_eq!(
+            format!("{array:?} {:?}", array.iter()),
+            "[true, false, false] [true, false, false]"
+        );
     }
     assert!(Array::<bool, 0>::default().is_empty());
     assert_eq!(Array::<bool>::default().first(), None);
 }
 
 #[test]
-fn plain_elements_are_reached_by_their_number() {
-    let octets = words(&[3, 7, 8, 9]);
-    let array = Array::<u32>::from_bytes(&octets).unwrap();
-    assert_eq!([0, 1, 2, 3].map(|i| array.get(i)), [Some(7), Some(8), Some(9), None]);
-    let octets = words(&[4]);
-    let units = Array::<()>::from_bytes(&octets).unwrap();
+fn plain_elements_are_found_by_index() {
+    let bytes = words(&[3, 7, 8, 9]);
+    let array = Array::<u32>::from_bytes(&bytes).unwrap();
+    assert_eq!(
+        [0, 1, 2, 3].map(|i| array.get(i)),
+        [Some(7), Some(8), Some(9), None]
+    );
+    let bytes = words(&[4]);
+    let units = Array::<()>::from_bytes(&bytes).unwrap();
     assert_eq!((units.get(3), units.get(4)), (Some(()), None));
 }
 
 #[test]
-fn elements_without_octets_have_a_bound_of_their_own() {
+fn elements_without_bytes_have_a_bound_of_their_own() {
     assert!(Array::<()>::from_bytes(&words(&[0x1_0000])).is_ok());
     let error = Array::<()>::from_bytes(&words(&[0x1_0001])).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (ElementLimit, 4));
 }
 
 #[test]
-fn iterators_know_their_length_and_end_for_good() {
-    let octets = words(&[2, 1, 0]);
-    let mut items = Array::<bool>::from_bytes(&octets).unwrap().iter();
+fn iterators_are_fused_and_exact() {
+    let bytes = words(&[2, 1, 0]);
+    let mut items = Array::<bool>::from_bytes(&bytes).unwrap().iter();
     let copy = items.clone();
     assert_eq!((items.next(), items.len()), (Some(true), 1));
     assert_eq!((items.next(), items.len()), (Some(false), 0));
@@ -95,13 +122,13 @@ fn iterators_know_their_length_and_end_for_good() {
 }
 
 #[test]
-fn arrays_in_themselves_are_levels() {
+fn nested_arrays_are_levels() {
     assert!(Tree::from_bytes(&trees(64, 1)).is_ok());
-    refused::<Tree<'_>>(&trees(65, 1), DepthLimit, 65 * 12);
-    refused::<Tree<'_>>(&trees(100_000, 1), DepthLimit, 65 * 12);
+    assert_rejected::<Tree<'_>>(&trees(65, 1), DepthLimit, 65 * 12);
+    assert_rejected::<Tree<'_>>(&trees(100_000, 1), DepthLimit, 65 * 12);
 }
 
-/// Borrowed sequences are covariant: a longer-lived one may stand where a shorter-lived one is wanted.
+/// Borrowed sequences are covariant: one with a longer lifetime is accepted for a shorter one.
 #[test]
 fn lifetimes_shrink() {
     fn same<'s>(a: Array<'s, Chunk<'s>>, _: &'s u32) -> Array<'s, Chunk<'s>> {
@@ -114,37 +141,42 @@ fn lifetimes_shrink() {
 proptest! {
     #[test]
     fn round_trips(numbers: Vec<u32>, flags: Vec<bool>, handles: [u32; 4], n in 0usize..=4) {
-        round_trip(&Array::<u32>::from(&numbers[..]));
-        round_trip(&Array::<bool>::from(&flags[..]));
+        assert_round_trip(&Array::<u32>::from(&numbers[..]));
+        assert_round_trip(&Array::<bool>::from(&flags[..]));
         let segments = handles.map(|handle| Segment { handle, offset: 3 });
-        round_trip(&Array::<Segment, 4>::new(&segments[..n]).unwrap());
+        assert_round_trip(&Array::<Segment, 4>::new(&segments[..n]).unwrap());
         let chunks = [Chunk { target: Array::new(&segments[..n]).unwrap() }; 4];
-        round_trip(&Array::<Chunk<'_>>::from(&chunks[n..]));
+        assert_round_trip(&Array::<Chunk<'_>>::from(&chunks[n..]));
         prop_assert_eq!(Array::<u32>::from(&numbers[..]).encoded_len(), Ok(4 + 4 * numbers.len()));
     }
 
     #[test]
-    fn skip_accepts_what_decode_accepts(octets in xdr_like()) {
-        same_verdicts::<Array<'_, u32, 2>>(&octets);
-        same_verdicts::<Array<'_, bool>>(&octets);
-        same_verdicts::<Array<'_, Array<'_, Option<u32>>, 3>>(&octets);
+    fn skip_accepts_what_decode_accepts(bytes in xdr_like()) {
+        assert_consistent::<Array<'_, u32, 2>>(&bytes);
+        assert_consistent::<Array<'_, bool>>(&bytes);
+        assert_consistent::<Array<'_, Array<'_, Option<u32>>, 3>>(&bytes);
     }
 }
 
-/// Elements of a source which says how many come, and of one which does not, fill the same places.
+/// A source of known length and one of unknown length fill the same slice.
 #[test]
-fn slots_take_what_comes() {
+fn fillers_accept_any_source() {
     let mut out = [0; 5];
-    let mut slots = Slots(&mut out);
-    slots.extend([1, 2]);
-    slots.extend((3..9).map_while(|n| (n < 5).then_some(n)));
-    slots.extend([7, 8, 9]);
-    assert!(slots.0.is_empty());
+    let mut filler = SliceFiller(&mut out);
+    filler.extend([1, 2]);
+    filler.extend((3..9).map_while(|n| (n < 5).then_some(n)));
+    filler.extend([7, 8, 9]);
+    assert!(filler.0.is_empty());
     assert_eq!(out, [1, 2, 3, 4, 7]);
 
-    let octets = [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8];
+    let bytes = [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8];
     let mut out = [9u32; 3];
-    assert_eq!(Array::<u32>::from_bytes(&octets).unwrap().copy_to_slice(&mut out[..1]), 1);
+    assert_eq!(
+        Array::<u32>::from_bytes(&bytes)
+            .unwrap()
+            .copy_to_slice(&mut out[..1]),
+        1
+    );
     assert_eq!(out, [7, 9, 9]);
     assert_eq!(Array::<u32>::from(&[5, 6]).copy_to_slice(&mut out), 2);
     assert_eq!(out, [5, 6, 9]);

@@ -1,31 +1,40 @@
 use crate::ErrorKind::*;
-use crate::testing::{Chunk, Segment, Tree, explain, refused, round_trip, same_verdicts, trees, words, xdr_like};
+use crate::testing::{
+    Chunk, Segment, Tree, assert_consistent, assert_rejected, assert_round_trip, explain, trees,
+    words, xdr_like,
+};
 use crate::{Decode, Error, Limits, List};
 use proptest::prelude::*;
 use std::{format, vec::Vec};
 
 #[test]
 fn tags_and_elements_are_checked() {
-    refused::<List<'_, u32>>(&[], UnexpectedEnd, 0);
-    refused::<List<'_, u32>>(&words(&[1, 7]), UnexpectedEnd, 8);
-    refused::<List<'_, u32>>(&words(&[1, 7, 2]), InvalidBool, 8);
-    refused::<List<'_, bool>>(&words(&[1, 7, 0]), InvalidBool, 4);
-    refused::<List<'_, u32>>(&words(&[0, 0]), TrailingBytes, 4);
+    assert_rejected::<List<'_, u32>>(&[], UnexpectedEnd, 0);
+    assert_rejected::<List<'_, u32>>(&words(&[1, 7]), UnexpectedEnd, 8);
+    assert_rejected::<List<'_, u32>>(&words(&[1, 7, 2]), InvalidBool, 8);
+    assert_rejected::<List<'_, bool>>(&words(&[1, 7, 0]), InvalidBool, 4);
+    assert_rejected::<List<'_, u32>>(&words(&[0, 0]), TrailingBytes, 4);
     let cut = words(&[1, 7, 7, 7, 1, 7, 7]);
-    assert_eq!(explain::<List<'_, Segment>>(&cut), "[1].offset: unexpected end of input at octet 24");
+    assert_eq!(
+        explain::<List<'_, Segment>>(&cut),
+        "[1].offset: unexpected end of input at byte 24"
+    );
 }
 
 #[test]
-fn elements_come_from_octets_or_from_a_slice() {
-    let octets = words(&[1, 7, 1, 8, 0]);
-    let wire = List::<u32>::from_bytes(&octets).unwrap();
+fn elements_are_decoded_or_taken_from_a_slice() {
+    let bytes = words(&[1, 7, 1, 8, 0]);
+    let wire = List::<u32>::from_bytes(&bytes).unwrap();
     let slice = List::new(&[7, 8]).unwrap();
     assert_eq!(wire, slice);
     assert_ne!(wire, List::from(&[7]));
     for list in [wire, slice] {
         assert_eq!((list.len(), list.iter().len()), (2, 2));
         assert_eq!(list.into_iter().collect::<Vec<_>>(), [7, 8]);
-        assert_eq!((list.first(), list.get(1), list.get(2)), (Some(7), Some(8), None));
+        assert_eq!(
+            (list.first(), list.get(1), list.get(2)),
+            (Some(7), Some(8), None)
+        );
         assert_eq!(format!("{list:?}"), "[7, 8]");
     }
     assert!(List::<u32>::default().is_empty());
@@ -34,11 +43,17 @@ fn elements_come_from_octets_or_from_a_slice() {
 
 #[test]
 fn elements_are_limited_one_by_one() {
-    let octets = words(&[1, 7, 1, 8, 0]);
-    let limits = Limits { elements: 2, ..Limits::DEFAULT };
-    assert!(List::<u32>::from_bytes_with(&octets, &limits).is_ok());
-    let limits = Limits { elements: 1, ..Limits::DEFAULT };
-    let error = List::<u32>::from_bytes_with(&octets, &limits).unwrap_err();
+    let bytes = words(&[1, 7, 1, 8, 0]);
+    let limits = Limits {
+        elements: 2,
+        ..Limits::DEFAULT
+    };
+    assert!(List::<u32>::from_bytes_with(&bytes, &limits).is_ok());
+    let limits = Limits {
+        elements: 1,
+        ..Limits::DEFAULT
+    };
+    let error = List::<u32>::from_bytes_with(&bytes, &limits).unwrap_err();
     assert_eq!(error, Error::new(ElementLimit, 12));
 }
 
@@ -46,27 +61,30 @@ fn elements_are_limited_one_by_one() {
 fn long_lists_need_no_stack_and_deep_ones_are_refused() {
     let mut long = words(&[1, 9, 0, 0, 0]).repeat(100_000);
     long.extend(words(&[0]));
-    let limits = Limits { depth: 1, ..Limits::DEFAULT };
+    let limits = Limits {
+        depth: 1,
+        ..Limits::DEFAULT
+    };
     let list = List::<Tree<'_>>::from_bytes_with(&long, &limits).unwrap();
     assert_eq!(list.iter().filter(|tree| tree.value == 9).count(), 100_000);
 
     assert!(Tree::from_bytes(&trees(64, 2)).is_ok());
-    refused::<Tree<'_>>(&trees(65, 2), DepthLimit, 65 * 16);
-    refused::<Tree<'_>>(&trees(100_000, 2), DepthLimit, 65 * 16);
+    assert_rejected::<Tree<'_>>(&trees(65, 2), DepthLimit, 65 * 16);
+    assert_rejected::<Tree<'_>>(&trees(100_000, 2), DepthLimit, 65 * 16);
 }
 
 proptest! {
     #[test]
     fn round_trips(numbers: Vec<u32>, flags: Vec<bool>) {
-        round_trip(&List::from(&numbers[..]));
-        round_trip(&List::from(&flags[..]));
+        assert_round_trip(&List::from(&numbers[..]));
+        assert_round_trip(&List::from(&flags[..]));
         let chunks = [Chunk::default(); 3];
-        round_trip(&List::from(&chunks));
+        assert_round_trip(&List::from(&chunks));
     }
 
     #[test]
-    fn skip_accepts_what_decode_accepts(octets in xdr_like()) {
-        same_verdicts::<List<'_, u32>>(&octets);
-        same_verdicts::<List<'_, List<'_, bool>>>(&octets);
+    fn skip_accepts_what_decode_accepts(bytes in xdr_like()) {
+        assert_consistent::<List<'_, u32>>(&bytes);
+        assert_consistent::<List<'_, List<'_, bool>>>(&bytes);
     }
 }

@@ -9,7 +9,8 @@ use crate::sequence::skip_elements;
 use crate::wire::array_max;
 use crate::{Array, Decode, Decoder, Encode, Result, Sink, TooLong, Trace, Wire};
 
-/// `T name<MAX>`: a variable-length array of at most `MAX` elements, owned (RFC 4506, section 4.13).
+/// `T name<MAX>`: a variable-length array of at most `MAX` elements, owned (RFC 4506, section
+/// 4.13).
 ///
 /// ```
 /// use xdrgen_runtime::{ArrayBuf, Decode};
@@ -24,23 +25,26 @@ use crate::{Array, Decode, Decoder, Encode, Result, Sink, TooLong, Trace, Wire};
 pub struct ArrayBuf<T, const MAX: u32>(Vec<T>);
 
 impl<T, const MAX: u32> ArrayBuf<T, MAX> {
-    /// An array of these elements.
+    /// Creates an array.
     ///
     /// # Errors
-    /// [`TooLong`] if they are more than `MAX`.
+    /// Returns [`TooLong`] if there are more than `MAX` elements.
     pub fn new(items: Vec<T>) -> Result<Self, TooLong> {
         TooLong::check(items.len(), MAX)?;
         Ok(Self(items))
     }
 
-    /// The elements of a borrowed array, each made into an owned one.
-    pub fn from_array<'a, B: Decode<'a> + Clone>(array: Array<'a, B, MAX>, own: impl FnMut(B) -> T) -> Self {
+    /// Converts a borrowed array; `own` converts each element.
+    pub fn from_array<'a, B: Decode<'a> + Clone>(
+        array: Array<'a, B, MAX>,
+        own: impl FnMut(B) -> T,
+    ) -> Self {
         let mut items = Vec::with_capacity(array.len());
         items.extend(array.iter().map(own));
         Self(items)
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn into_inner(self) -> Vec<T> {
         self.0
     }
@@ -48,7 +52,7 @@ impl<T, const MAX: u32> ArrayBuf<T, MAX> {
     /// Appends an element.
     ///
     /// # Errors
-    /// [`TooLong`] if there are `MAX` already; the element is dropped.
+    /// Returns [`TooLong`] if there are `MAX` elements; the new element is dropped.
     pub fn push(&mut self, item: T) -> Result<(), TooLong> {
         TooLong::check(self.0.len().saturating_add(1), MAX)?;
         self.0.push(item);
@@ -70,7 +74,7 @@ impl<T, const MAX: u32> Deref for ArrayBuf<T, MAX> {
     }
 }
 
-/// Elements may be changed in place; their number may not.
+/// Elements can be changed, but not their number.
 impl<T, const MAX: u32> DerefMut for ArrayBuf<T, MAX> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.0
@@ -85,7 +89,9 @@ impl<T, const MAX: u32> TryFrom<Vec<T>> for ArrayBuf<T, MAX> {
     }
 }
 
-impl<'a, T: Decode<'a> + Clone, U: From<T>, const MAX: u32> From<Array<'a, T, MAX>> for ArrayBuf<U, MAX> {
+impl<'a, T: Decode<'a> + Clone, U: From<T>, const MAX: u32> From<Array<'a, T, MAX>>
+    for ArrayBuf<U, MAX>
+{
     fn from(array: Array<'a, T, MAX>) -> Self {
         Self(convert(array.iter()))
     }

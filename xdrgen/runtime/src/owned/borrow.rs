@@ -1,11 +1,12 @@
-//! From the owned shape to the borrowed.
+//! Converts the owned shape to the borrowed shape.
 
 use alloc::vec::Vec;
 
-use super::encode_to;
+use crate::encode::encode_to;
 use crate::{Decode, Decoder, Encode, Result};
 
-/// A type of the owned shape, which can be seen in the borrowed one. The other way is `From`.
+/// A type of the owned shape. [`borrow_in`](Self::borrow_in) converts it to the borrowed shape;
+/// `From` converts the other way.
 ///
 /// ```
 /// use xdrgen_runtime::{Array, Encode, Owned, Result, Sink};
@@ -25,14 +26,16 @@ use crate::{Decode, Decoder, Encode, Result};
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 pub trait Owned: Encode {
-    /// The same type of XDR in the borrowed shape.
+    /// The borrowed shape of this type.
     type Borrowed<'a>: Decode<'a>;
 
-    /// Encodes the value into `buf`, whose contents are replaced, and decodes that: borrowed sequences and recursion lie
-    /// in octets, of which the owned shape has none. Without limits, since the value is the caller's own.
+    /// Encodes the value into `buf`, replacing its content, and decodes the result: borrowed
+    /// sequences and recursive values need encoded bytes, which the owned shape does not have. No
+    /// limits apply, because the value is the caller's.
     ///
     /// # Errors
-    /// Those of [`Encode::encode_to_vec`]; those of [`Decode::decode`] only if the two types are not the same XDR.
+    /// Returns the errors of [`Encode::encode_to_vec`], and those of [`Decode::decode`] if the two
+    /// types have different encodings.
     fn borrow_in<'a>(&self, buf: &'a mut Vec<u8>) -> Result<Self::Borrowed<'a>> {
         encode_to(self, buf)?;
         let mut d = Decoder::validated(buf);

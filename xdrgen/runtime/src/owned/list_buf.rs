@@ -9,7 +9,8 @@ use super::vec::convert;
 use crate::list::{TAG, encode_list, skip_list};
 use crate::{Decode, Decoder, Encode, List, NoTrace, Result, Sink, Trace, Wire};
 
-/// A linked list, owned as a vector: see [`List`]. Decoded, encoded and dropped without recursion.
+/// A linked list, owned as a vector: see [`List`]. It is decoded, encoded and dropped without
+/// recursion.
 ///
 /// ```
 /// use xdrgen_runtime::{Decode, ListBuf};
@@ -23,12 +24,12 @@ use crate::{Decode, Decoder, Encode, List, NoTrace, Result, Sink, Trace, Wire};
 pub struct ListBuf<T>(Vec<T>);
 
 impl<T> ListBuf<T> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn into_inner(self) -> Vec<T> {
         self.0
     }
@@ -97,17 +98,17 @@ impl<T> Wire for ListBuf<T> {
 }
 
 impl<'a, T: Decode<'a>> Decode<'a> for ListBuf<T> {
-    /// Walks the list once to count it, so that there is one exact allocation, and once to decode it. The elements of a
-    /// list in a list are walked once more for each level, which the depth limit bounds.
+    /// The first pass counts the elements, so that there is one exact allocation; the second
+    /// decodes them. The depth limit bounds the repeated passes over a list in a list.
     #[inline]
     fn decode(d: &mut Decoder<'a>) -> Result<Self> {
         let count = skip_list::<T, _>(&mut d.clone(), &mut NoTrace)?;
         let least = T::MIN.saturating_add(TAG);
-        d.owe(count, least)?;
+        d.reserve_bytes(count, least)?;
         let mut items = reserve(d, count as usize)?;
         for _ in 0..count {
-            d.pay(least);
-            d.elements(1)?;
+            d.release_bytes(least);
+            d.charge_elements(1)?;
             d.advance(TAG)?;
             items.push(d.element::<T, _>(T::decode)?);
         }

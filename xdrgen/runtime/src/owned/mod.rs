@@ -1,4 +1,4 @@
-//! The owned shape: values which keep what they hold.
+//! The owned shape: values that own their content.
 
 mod array_buf;
 mod borrow;
@@ -15,18 +15,9 @@ pub use text_buf::TextBuf;
 
 use alloc::{boxed::Box, vec::Vec};
 
-use crate::{Decode, Decoder, Encode, Error, ErrorKind, Result, Sink, Trace, Wire};
+use crate::{Decode, Decoder, Encode, ErrorKind, Result, Sink, Trace, Wire};
 
-/// Encodes to `octets` from its beginning, with at most one allocation, an exact one.
-pub(crate) fn encode_to<E: Encode + ?Sized>(value: &E, octets: &mut Vec<u8>) -> Result<()> {
-    let len = value.encoded_len()?;
-    octets.clear();
-    octets.try_reserve_exact(len).map_err(|_| Error::at(ErrorKind::SizeLimit, len))?;
-    octets.resize(len, 0);
-    value.encode_to_slice(octets).map(|_| ())
-}
-
-/// An empty vector with room for exactly `count` items.
+/// Allocates an empty vector with capacity for exactly `count` items.
 fn reserve<T>(d: &Decoder<'_>, count: usize) -> Result<Vec<T>> {
     let mut items = Vec::new();
     match items.try_reserve_exact(count) {
@@ -35,9 +26,10 @@ fn reserve<T>(d: &Decoder<'_>, count: usize) -> Result<Vec<T>> {
     }
 }
 
-/// A box is nothing on the wire; in a decode it is one level of nesting, because only recursive types need it.
+/// A box has the encoding of its content. Decoding counts it as one level of nesting, because only
+/// recursive types need it.
 ///
-/// Sizes as of `T`, but without a greatest, and never plain: levels must be counted.
+/// It is unbounded and never plain, because levels must be counted.
 impl<T: Wire> Wire for Box<T> {
     const MIN: usize = T::MIN;
     const MAX: Option<usize> = None;
@@ -63,14 +55,19 @@ impl<T: Encode + ?Sized> Encode for Box<T> {
     }
 }
 
-/// An optional whose value is boxed for its size alone, and so counts no level; for generated code.
+/// Decodes an optional whose value is boxed only for its size, and so is not a level. For generated
+/// code.
 ///
 /// # Errors
 /// As [`Decode::decode`].
 #[doc(hidden)]
 #[inline]
 pub fn boxed<'a, T: Decode<'a>>(decoder: &mut Decoder<'a>) -> Result<Option<Box<T>>> {
-    Ok(if decoder.bool()? { Some(Box::new(T::decode(decoder)?)) } else { None })
+    Ok(if decoder.bool()? {
+        Some(Box::new(T::decode(decoder)?))
+    } else {
+        None
+    })
 }
 
 #[cfg(test)]

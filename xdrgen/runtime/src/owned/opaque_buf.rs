@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 use core::{fmt, ops::Deref};
 
 use super::vec::decode_copy;
-use crate::opaque::{decode_octets, write_octets};
+use crate::opaque::{decode_bytes, write_bytes};
 use crate::wire::opaque_max;
 use crate::{Decode, Decoder, Encode, Opaque, Result, Sink, TooLong, Trace, Wire};
 
-/// `opaque<MAX>`: at most `MAX` octets, owned (RFC 4506, section 4.10).
+/// `opaque<MAX>`: at most `MAX` bytes, owned (RFC 4506, section 4.10).
 ///
 /// ```
 /// use xdrgen_runtime::{Encode, OpaqueBuf};
@@ -22,28 +22,28 @@ use crate::{Decode, Decoder, Encode, Opaque, Result, Sink, TooLong, Trace, Wire}
 pub struct OpaqueBuf<const MAX: u32>(Vec<u8>);
 
 impl<const MAX: u32> OpaqueBuf<MAX> {
-    /// These octets.
+    /// Creates an opaque from bytes.
     ///
     /// # Errors
-    /// [`TooLong`] if they are more than `MAX`.
-    pub fn new(octets: Vec<u8>) -> Result<Self, TooLong> {
-        TooLong::check(octets.len(), MAX)?;
-        Ok(Self(octets))
+    /// Returns [`TooLong`] if there are more than `MAX` bytes.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, TooLong> {
+        TooLong::check(bytes.len(), MAX)?;
+        Ok(Self(bytes))
     }
 
-    /// The octets.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The octets, given away.
+    /// Returns the bytes as a vector.
     pub fn into_inner(self) -> Vec<u8> {
         self.0
     }
 
-    /// The same in the borrowed shape.
+    /// Returns the borrowed shape.
     pub fn as_borrowed(&self) -> Opaque<'_, MAX> {
-        Opaque { octets: &self.0 }
+        Opaque { bytes: &self.0 }
     }
 }
 
@@ -64,20 +64,20 @@ impl<const MAX: u32> AsRef<[u8]> for OpaqueBuf<MAX> {
 impl<const MAX: u32> TryFrom<Vec<u8>> for OpaqueBuf<MAX> {
     type Error = TooLong;
 
-    fn try_from(octets: Vec<u8>) -> Result<Self, TooLong> {
-        Self::new(octets)
+    fn try_from(bytes: Vec<u8>) -> Result<Self, TooLong> {
+        Self::new(bytes)
     }
 }
 
 impl<const MAX: u32> From<Opaque<'_, MAX>> for OpaqueBuf<MAX> {
     fn from(opaque: Opaque<'_, MAX>) -> Self {
-        Self(opaque.octets.to_vec())
+        Self(opaque.bytes.to_vec())
     }
 }
 
 impl<const MAX: u32> fmt::Debug for OpaqueBuf<MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_octets(&self.0, f)
+        write_bytes(&self.0, f)
     }
 }
 
@@ -95,7 +95,7 @@ impl<'a, const MAX: u32> Decode<'a> for OpaqueBuf<MAX> {
 
     #[inline]
     fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
-        decode_octets(d, MAX).map(|_| ())
+        decode_bytes(d, MAX).map(|_| ())
     }
 }
 

@@ -1,7 +1,9 @@
 use super::*;
+use crate::Error;
 use crate::ErrorKind::*;
 use crate::testing::{
-    Segment, Tree, explain, octets_of, refused, round_trip, same_verdicts, structure, trees, words, xdr_like,
+    Segment, Tree, assert_consistent, assert_rejected, assert_round_trip, encoded, explain,
+    structure, trees, words, xdr_like,
 };
 use crate::{Array, Limits, List, Opaque, Text, TooLong};
 use proptest::prelude::*;
@@ -24,7 +26,7 @@ impl Owned for TreeBuf {
 }
 
 #[test]
-fn bounds_hold_both_ways() {
+fn bounds_are_checked_by_constructors_and_decoders() {
     let too_long = TooLong { len: 3, max: 2 };
     assert_eq!(OpaqueBuf::<2>::new(vec![0; 3]), Err(too_long));
     assert_eq!(OpaqueBuf::<2>::try_from(vec![0; 3]), Err(too_long));
@@ -37,38 +39,53 @@ fn bounds_hold_both_ways() {
     assert_eq!((array.push(2), array.push(3)), (Ok(()), Err(too_long)));
     array[0] = 7;
     assert_eq!(array.into_inner(), [7, 2]);
-    refused::<OpaqueBuf<2>>(&words(&[3, 0]), TooLong, 0);
-    refused::<TextBuf<2>>(&words(&[3, 0]), TooLong, 0);
-    refused::<ArrayBuf<u32, 2>>(&words(&[3, 0, 0, 0]), TooLong, 0);
+    assert_rejected::<OpaqueBuf<2>>(&words(&[3, 0]), TooLong, 0);
+    assert_rejected::<TextBuf<2>>(&words(&[3, 0]), TooLong, 0);
+    assert_rejected::<ArrayBuf<u32, 2>>(&words(&[3, 0, 0, 0]), TooLong, 0);
 }
 
 #[test]
-fn octets_are_checked() {
-    refused::<Vec<u8>>(&words(&[1, 1]), InvalidPadding, 5);
-    refused::<Vec<u8>>(&words(&[u32::MAX, 1]), UnexpectedEnd, 4);
-    refused::<TextBuf>(&words(&[1, 1]), InvalidPadding, 5);
-    refused::<OpaqueBuf<9>>(&words(&[5, 1]), UnexpectedEnd, 4);
-    refused::<Vec<bool>>(&words(&[2, 1, 2]), InvalidBool, 8);
-    refused::<ListBuf<bool>>(&words(&[1, 1, 1, 2, 0]), InvalidBool, 12);
-    refused::<ListBuf<u32>>(&words(&[1, 1, 2]), InvalidBool, 8);
-    refused::<Vec<u32>>(&words(&[u32::MAX]), ElementLimit, 4);
-    let limits = Limits { elements: 1, ..Limits::DEFAULT };
-    let octets = words(&[1, 1, 1, 1, 0]);
-    let error = ListBuf::<u32>::from_bytes_with(&octets, &limits).unwrap_err();
+fn bytes_are_checked() {
+    assert_rejected::<Vec<u8>>(&words(&[1, 1]), InvalidPadding, 5);
+    assert_rejected::<Vec<u8>>(&words(&[u32::MAX, 1]), UnexpectedEnd, 4);
+    assert_rejected::<TextBuf>(&words(&[1, 1]), InvalidPadding, 5);
+    assert_rejected::<OpaqueBuf<9>>(&words(&[5, 1]), UnexpectedEnd, 4);
+    assert_rejected::<Vec<bool>>(&words(&[2, 1, 2]), InvalidBool, 8);
+    assert_rejected::<ListBuf<bool>>(&words(&[1, 1, 1, 2, 0]), InvalidBool, 12);
+    assert_rejected::<ListBuf<u32>>(&words(&[1, 1, 2]), InvalidBool, 8);
+    assert_rejected::<Vec<u32>>(&words(&[u32::MAX]), ElementLimit, 4);
+    let limits = Limits {
+        elements: 1,
+        ..Limits::DEFAULT
+    };
+    let bytes = words(&[1, 1, 1, 1, 0]);
+    let error = ListBuf::<u32>::from_bytes_with(&bytes, &limits).unwrap_err();
     assert_eq!(error, Error::new(ElementLimit, 12));
 }
 
-/// Growing would leave room to spare: 5 elements are no power of two.
+/// Growth would leave unused capacity: 5 is not a power of two.
 #[test]
 fn each_sequence_is_one_exact_allocation() {
     let five = words(&[5, 1, 0, 1, 0, 1]);
     assert_eq!(Vec::<u32>::from_bytes(&five).unwrap().capacity(), 5);
-    assert_eq!(ArrayBuf::<bool, 9>::from_bytes(&five).unwrap().into_inner().capacity(), 5);
+    assert_eq!(
+        ArrayBuf::<bool, 9>::from_bytes(&five)
+            .unwrap()
+            .into_inner()
+            .capacity(),
+        5
+    );
     let list = words(&[1, 5, 1, 6, 1, 7, 1, 8, 1, 9, 0]);
     assert_eq!(ListBuf::<u32>::from_bytes(&list).unwrap().capacity(), 5);
-    let octets = [0, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0, 0];
-    assert_eq!(Vec::<u8>::from_bytes(&octets).unwrap().capacity(), 5);
-    assert_eq!(OpaqueBuf::<9>::from_bytes(&octets).unwrap().into_inner().capacity(), 5);
+    let bytes = [0, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0, 0];
+    assert_eq!(Vec::<u8>::from_bytes(&bytes).unwrap().capacity(), 5);
+    assert_eq!(
+        OpaqueBuf::<9>::from_bytes(&bytes)
+            .unwrap()
+            .into_inner()
+            .capacity(),
+        5
+    );
     let encoded = vec![true; 5].encode_to_vec().unwrap();
     assert_eq!((encoded.len(), encoded.capacity()), (24, 24));
 
@@ -84,7 +101,7 @@ std::thread_local! {
     static BEGUN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// An element which takes more memory than octets, and tells that its decoding has begun.
+/// An element that takes more memory than bytes of input, and counts its decodes.
 #[derive(Debug)]
 struct Probe(#[expect(dead_code, reason = "it is there for its size")] [u64; 16]);
 
@@ -106,56 +123,80 @@ impl<'a> Decode<'a> for Probe {
 }
 
 #[test]
-fn counts_beyond_the_input_reserve_nothing() {
-    // Reserving for these counts would need 2 TiB.
-    let limits = Limits { elements: u32::MAX, ..Limits::DEFAULT };
-    let octets = words(&[u32::MAX, 1, 2, 3]);
-    let error = Vec::<Probe>::from_bytes_with(&octets, &limits).unwrap_err();
+fn counts_beyond_the_input_allocate_nothing() {
+    // Allocation for this count would need 2 TiB.
+    let limits = Limits {
+        elements: u32::MAX,
+        ..Limits::DEFAULT
+    };
+    let bytes = words(&[u32::MAX, 1, 2, 3]);
+    let error = Vec::<Probe>::from_bytes_with(&bytes, &limits).unwrap_err();
     assert_eq!((error, BEGUN.get()), (Error::new(UnexpectedEnd, 4), 0));
     let error = Vec::<Probe>::from_bytes(&words(&[4, 1, 2, 3])).unwrap_err();
     assert_eq!((error, BEGUN.get()), (Error::new(UnexpectedEnd, 4), 0));
-    assert_eq!(Vec::<Probe>::from_bytes(&words(&[3, 1, 2, 3])).unwrap().len(), 3);
+    assert_eq!(
+        Vec::<Probe>::from_bytes(&words(&[3, 1, 2, 3]))
+            .unwrap()
+            .len(),
+        3
+    );
     assert_eq!(BEGUN.get(), 3);
 }
 
 #[test]
 fn counts_in_counts_cannot_multiply() {
     type Cube = Vec<Vec<Vec<Probe>>>;
-    // Each count alone could be true of the 1000 octets which follow it; the second is not beside the first, whose
-    // other elements need 4 * 199 of them.
-    let mut octets = vec![0; 1000];
-    octets[..12].copy_from_slice(&words(&[200, 200, 200]));
-    assert_eq!(Cube::from_bytes(&octets).unwrap_err(), Error::new(UnexpectedEnd, 8));
-    // The first two leave room for 4 * 8 octets, and the third claims 9 elements.
-    octets[..12].copy_from_slice(&words(&[200, 40, 9]));
-    octets.truncate(12 + 4 * (199 + 39 + 8));
-    assert_eq!(Cube::from_bytes(&octets).unwrap_err(), Error::new(UnexpectedEnd, 12));
-    octets[11] = 8;
-    assert!(Cube::from_bytes(&octets).is_ok());
+    // Each count alone fits in the 1000 bytes after it. The second does not fit beside the first,
+    // whose other elements need 4 * 199 of these bytes.
+    let mut bytes = vec![0; 1000];
+    bytes[..12].copy_from_slice(&words(&[200, 200, 200]));
+    assert_eq!(
+        Cube::from_bytes(&bytes).unwrap_err(),
+        Error::new(UnexpectedEnd, 8)
+    );
+    // The first two leave room for 4 * 8 bytes, and the third claims 9 elements.
+    bytes[..12].copy_from_slice(&words(&[200, 40, 9]));
+    bytes.truncate(12 + 4 * (199 + 39 + 8));
+    assert_eq!(
+        Cube::from_bytes(&bytes).unwrap_err(),
+        Error::new(UnexpectedEnd, 12)
+    );
+    bytes[11] = 8;
+    assert!(Cube::from_bytes(&bytes).is_ok());
 }
 
 #[test]
-fn lists_owe_their_elements() {
-    // An array of 3 lists owes 8 octets for the other two lists while the first, of one element, is read.
-    let octets = words(&[3, 1, 7, 0]);
-    assert_eq!(Vec::<ListBuf<u32>>::from_bytes(&octets).unwrap_err(), Error::new(UnexpectedEnd, 4));
-    let octets = words(&[3, 1, 7, 0, 0, 0]);
-    assert_eq!(Vec::<ListBuf<u32>>::from_bytes(&octets).unwrap().len(), 3);
+fn lists_reserve_their_elements() {
+    // An array of 3 lists reserves 8 bytes for the other two lists while the first, of one element,
+    // is decoded.
+    let bytes = words(&[3, 1, 7, 0]);
+    assert_eq!(
+        Vec::<ListBuf<u32>>::from_bytes(&bytes).unwrap_err(),
+        Error::new(UnexpectedEnd, 4)
+    );
+    let bytes = words(&[3, 1, 7, 0, 0, 0]);
+    assert_eq!(Vec::<ListBuf<u32>>::from_bytes(&bytes).unwrap().len(), 3);
 }
 
 #[test]
 fn recursion_is_counted() {
     for (place, per_level) in [(0, 8), (1, 12), (2, 16)] {
         assert!(TreeBuf::from_bytes(&trees(64, place)).is_ok());
-        refused::<TreeBuf>(&trees(65, place), DepthLimit, 65 * per_level);
-        refused::<TreeBuf>(&trees(100_000, place), DepthLimit, 65 * per_level);
+        assert_rejected::<TreeBuf>(&trees(65, place), DepthLimit, 65 * per_level);
+        assert_rejected::<TreeBuf>(&trees(100_000, place), DepthLimit, 65 * per_level);
     }
-    let limits = Limits { depth: 0, ..Limits::DEFAULT };
+    let limits = Limits {
+        depth: 0,
+        ..Limits::DEFAULT
+    };
     let error = Box::<u32>::from_bytes_with(&[0; 4], &limits).unwrap_err();
     assert_eq!(error, Error::new(DepthLimit, 0));
     const { assert!(!<Box<u32>>::PLAIN) };
-    let octets = words(&[7, 0, 1, 9, 0, 0, 1, 8, 0, 3]);
-    assert_eq!(explain::<TreeBuf>(&octets), "kids[0].more[0].kids[0].value: unexpected end of input at octet 40");
+    let bytes = words(&[7, 0, 1, 9, 0, 0, 1, 8, 0, 3]);
+    assert_eq!(
+        explain::<TreeBuf>(&bytes),
+        "kids[0].more[0].kids[0].value: unexpected end of input at byte 40"
+    );
 }
 
 #[test]
@@ -164,8 +205,14 @@ fn shapes_convert() {
     assert_eq!(OpaqueBuf::from(opaque).as_borrowed(), opaque);
     let text = Text::<4>::from_bytes(b"a\xff").unwrap();
     let owned = TextBuf::from(text);
-    assert_eq!((owned.as_borrowed(), owned.to_string()), (text, "a\u{fffd}".to_string()));
-    assert_eq!(format!("{owned:?} {:?}", OpaqueBuf::from(opaque)), r#""a\xff" b"abc""#);
+    assert_eq!(
+        (owned.as_borrowed(), owned.to_string()),
+        (text, "a\u{fffd}".to_string())
+    );
+    assert_eq!(
+        format!("{owned:?} {:?}", OpaqueBuf::from(opaque)),
+        r#""a\xff" b"abc""#
+    );
     assert!(owned.to_str().is_err());
     let array = Array::<u32, 3>::new(&[1, 2]).unwrap();
     assert_eq!(ArrayBuf::<u64, 3>::from(array)[..], [1, 2]);
@@ -177,53 +224,70 @@ fn shapes_convert() {
 fn owned_values_can_be_borrowed_beyond_the_limits() {
     let mut tree = TreeBuf::default();
     for value in 0..200 {
-        tree = TreeBuf { value, left: Some(Box::new(tree)), ..TreeBuf::default() };
+        tree = TreeBuf {
+            value,
+            left: Some(Box::new(tree)),
+            ..TreeBuf::default()
+        };
     }
     tree.kids = vec![TreeBuf::default(); 3];
     let mut buf = vec![1, 2, 3];
     let borrowed = tree.borrow_in(&mut buf).unwrap();
     assert_eq!((borrowed.value, borrowed.kids.len()), (199, 3));
-    assert_eq!(octets_of(&borrowed), octets_of(&tree));
-    assert_eq!(buf.capacity(), octets_of(&tree).len());
+    assert_eq!(encoded(&borrowed), encoded(&tree));
+    assert_eq!(buf.capacity(), encoded(&tree).len());
 }
 
 fn tree() -> impl Strategy<Value = TreeBuf> {
-    let leaf = any::<u32>().prop_map(|value| TreeBuf { value, ..TreeBuf::default() });
+    let leaf = any::<u32>().prop_map(|value| TreeBuf {
+        value,
+        ..TreeBuf::default()
+    });
     leaf.prop_recursive(4, 24, 3, |inner| {
         let some = proptest::collection::vec(inner.clone(), 0..3);
-        let parts = (any::<u32>(), proptest::option::of(inner), some.clone(), some);
-        parts.prop_map(|(value, left, kids, more)| TreeBuf { value, left: left.map(Box::new), kids, more: more.into() })
+        let parts = (
+            any::<u32>(),
+            proptest::option::of(inner),
+            some.clone(),
+            some,
+        );
+        parts.prop_map(|(value, left, kids, more)| TreeBuf {
+            value,
+            left: left.map(Box::new),
+            kids,
+            more: more.into(),
+        })
     })
 }
 
 proptest! {
     #[test]
-    fn round_trips(octets: Vec<u8>, numbers: Vec<u64>, flags: Vec<bool>, tree in tree()) {
-        round_trip(&octets);
-        round_trip(&numbers);
-        round_trip(&OpaqueBuf::<200>::new(octets.clone()).unwrap());
-        round_trip(&TextBuf::<200>::from_bytes(octets).unwrap());
-        round_trip(&ArrayBuf::<u64, 200>::new(numbers).unwrap());
-        round_trip(&ListBuf::from(flags));
-        round_trip(&tree);
+    fn round_trips(bytes: Vec<u8>, numbers: Vec<u64>, flags: Vec<bool>, tree in tree()) {
+        assert_round_trip(&bytes);
+        assert_round_trip(&numbers);
+        assert_round_trip(&OpaqueBuf::<200>::new(bytes.clone()).unwrap());
+        assert_round_trip(&TextBuf::<200>::from_bytes(bytes).unwrap());
+        assert_round_trip(&ArrayBuf::<u64, 200>::new(numbers).unwrap());
+        assert_round_trip(&ListBuf::from(flags));
+        assert_round_trip(&tree);
     }
 
     #[test]
-    fn shapes_accept_the_same(octets in xdr_like()) {
-        prop_assert_eq!(TreeBuf::from_bytes(&octets).is_ok(), Tree::from_bytes(&octets).is_ok());
-        let owned = Vec::<ArrayBuf<Option<u32>, 2>>::from_bytes(&octets);
-        let borrowed = Array::<Array<'_, Option<u32>, 2>>::from_bytes(&octets);
+    fn shapes_accept_the_same(bytes in xdr_like()) {
+        prop_assert_eq!(TreeBuf::from_bytes(&bytes).is_ok(), Tree::from_bytes(&bytes).is_ok());
+        let owned = Vec::<ArrayBuf<Option<u32>, 2>>::from_bytes(&bytes);
+        let borrowed = Array::<Array<'_, Option<u32>, 2>>::from_bytes(&bytes);
         prop_assert_eq!(owned.is_ok(), borrowed.is_ok());
     }
 
     #[test]
-    fn skip_accepts_what_decode_accepts(octets in xdr_like()) {
-        same_verdicts::<TreeBuf>(&octets);
-        same_verdicts::<Vec<u8>>(&octets);
-        same_verdicts::<OpaqueBuf<2>>(&octets);
-        same_verdicts::<TextBuf<2>>(&octets);
-        same_verdicts::<Vec<Vec<Vec<bool>>>>(&octets);
-        same_verdicts::<ArrayBuf<Segment, 2>>(&octets);
-        same_verdicts::<ListBuf<ListBuf<Option<u32>>>>(&octets);
+    fn skip_accepts_what_decode_accepts(bytes in xdr_like()) {
+        assert_consistent::<TreeBuf>(&bytes);
+        assert_consistent::<Vec<u8>>(&bytes);
+        assert_consistent::<OpaqueBuf<2>>(&bytes);
+        assert_consistent::<TextBuf<2>>(&bytes);
+        assert_consistent::<Vec<Vec<Vec<bool>>>>(&bytes);
+        assert_consistent::<ArrayBuf<Segment, 2>>(&bytes);
+        assert_consistent::<ListBuf<ListBuf<Option<u32>>>>(&bytes);
     }
 }

@@ -4,12 +4,12 @@ use alloc::{string::String, vec::Vec};
 use core::{fmt, str::Utf8Error};
 
 use super::vec::decode_copy;
-use crate::opaque::decode_octets;
+use crate::opaque::decode_bytes;
 use crate::wire::opaque_max;
 use crate::{Decode, Decoder, Encode, Result, Sink, Text, TooLong, Trace, Wire};
 
-/// `string<MAX>`: at most `MAX` octets which XDR calls a string, owned; any octets, as in [`Text`] (RFC 4506, section
-/// 4.11).
+/// `string<MAX>`: a string of at most `MAX` bytes, owned. It may contain any bytes, as [`Text`] may
+/// (RFC 4506, section 4.11).
 ///
 /// ```
 /// use xdrgen_runtime::TextBuf;
@@ -23,44 +23,44 @@ use crate::{Decode, Decoder, Encode, Result, Sink, Text, TooLong, Trace, Wire};
 pub struct TextBuf<const MAX: u32 = { u32::MAX }>(Vec<u8>);
 
 impl<const MAX: u32> TextBuf<MAX> {
-    /// This string.
+    /// Creates a string.
     ///
     /// # Errors
-    /// [`TooLong`] if it has more than `MAX` octets.
+    /// Returns [`TooLong`] if it has more than `MAX` bytes.
     pub fn new(text: String) -> Result<Self, TooLong> {
         Self::from_bytes(text.into_bytes())
     }
 
-    /// A string of these octets, whatever they are. (Decoding from XDR is [`Decode::from_bytes`].)
+    /// Creates a string from arbitrary bytes. ([`Decode::from_bytes`] decodes XDR.)
     ///
     /// # Errors
-    /// [`TooLong`] if they are more than `MAX`.
-    pub fn from_bytes(octets: Vec<u8>) -> Result<Self, TooLong> {
-        TooLong::check(octets.len(), MAX)?;
-        Ok(Self(octets))
+    /// Returns [`TooLong`] if there are more than `MAX` bytes.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, TooLong> {
+        TooLong::check(bytes.len(), MAX)?;
+        Ok(Self(bytes))
     }
 
-    /// The octets.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The string, if it is UTF-8.
+    /// Returns the string if it is UTF-8.
     ///
     /// # Errors
-    /// Where it is not.
+    /// Returns the position of the first invalid byte.
     pub fn to_str(&self) -> Result<&str, Utf8Error> {
         core::str::from_utf8(&self.0)
     }
 
-    /// The octets, given away.
+    /// Returns the bytes as a vector.
     pub fn into_inner(self) -> Vec<u8> {
         self.0
     }
 
-    /// The same in the borrowed shape.
+    /// Returns the borrowed shape.
     pub fn as_borrowed(&self) -> Text<'_, MAX> {
-        Text { octets: &self.0 }
+        Text { bytes: &self.0 }
     }
 }
 
@@ -80,7 +80,7 @@ impl<const MAX: u32> TryFrom<String> for TextBuf<MAX> {
 
 impl<const MAX: u32> From<Text<'_, MAX>> for TextBuf<MAX> {
     fn from(text: Text<'_, MAX>) -> Self {
-        Self(text.octets.to_vec())
+        Self(text.bytes.to_vec())
     }
 }
 
@@ -110,7 +110,7 @@ impl<'a, const MAX: u32> Decode<'a> for TextBuf<MAX> {
 
     #[inline]
     fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
-        decode_octets(d, MAX).map(|_| ())
+        decode_bytes(d, MAX).map(|_| ())
     }
 }
 

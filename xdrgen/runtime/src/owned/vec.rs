@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::reserve;
-use crate::opaque::decode_octets;
+use crate::opaque::decode_bytes;
 use crate::sequence::{Iter, skip_elements};
 use crate::{Array, Decode, Decoder, Encode, Result, Sink, Trace, Wire};
 
@@ -22,7 +22,7 @@ impl<'a> Decode<'a> for Vec<u8> {
 
     #[inline]
     fn skip<T: Trace>(d: &mut Decoder<'a>, _: &mut T) -> Result<()> {
-        decode_octets(d, u32::MAX).map(|_| ())
+        decode_bytes(d, u32::MAX).map(|_| ())
     }
 }
 
@@ -33,11 +33,12 @@ impl Encode for Vec<u8> {
     }
 }
 
-/// A copy of the octets of an opaque or string; memory is reserved once they are known to be there.
+/// Copies the bytes of an opaque or string. The allocation happens after the bytes are known to
+/// exist.
 pub(super) fn decode_copy(d: &mut Decoder<'_>, max: u32) -> Result<Vec<u8>> {
-    let octets = decode_octets(d, max)?;
-    let mut copy = reserve(d, octets.len())?;
-    copy.extend_from_slice(octets);
+    let bytes = decode_bytes(d, max)?;
+    let mut copy = reserve(d, bytes.len())?;
+    copy.extend_from_slice(bytes);
     Ok(copy)
 }
 
@@ -68,28 +69,34 @@ impl<T: Encode> Encode for Vec<T> {
     }
 }
 
-/// The elements of an array of at most `max`, in one exact allocation.
+/// Decodes the elements of an array of at most `max`, with one exact allocation.
 pub(super) fn decode_elements<'a, T: Decode<'a>>(d: &mut Decoder<'a>, max: u32) -> Result<Vec<T>> {
-    // Without octets to pay for them, nothing but the element limit would bound their memory.
+    // Without bytes for each element, only the element limit would bound the memory.
     const {
-        assert!(T::MIN > 0 || size_of::<T>() == 0, "elements which take memory, but no octets");
+        assert!(
+            T::MIN > 0 || size_of::<T>() == 0,
+            "elements with a size in memory and an encoded size of zero"
+        );
     }
     let count = d.length(max)?;
-    d.array_of::<T>(count)?;
-    d.owe(count, T::MIN)?;
+    d.charge_array::<T>(count)?;
+    d.reserve_bytes(count, T::MIN)?;
     let mut items = reserve(d, count as usize)?;
     T::decode_all(d, count, &mut items)?;
     Ok(items)
 }
 
-/// Encodes an array of these elements.
+/// Encodes the elements of an array.
 #[inline]
-pub(super) fn encode_elements<'s, T: Encode, S: Sink<'s>>(items: &'s [T], sink: &mut S) -> Result<()> {
+pub(super) fn encode_elements<'s, T: Encode, S: Sink<'s>>(
+    items: &'s [T],
+    sink: &mut S,
+) -> Result<()> {
     sink.length(items.len())?;
     T::encode_all(items, sink)
 }
 
-/// The elements in the other shape, in one exact allocation.
+/// Converts the elements to the owned shape, with one exact allocation.
 pub(super) fn convert<'a, T: Decode<'a> + Clone, U: From<T>>(items: Iter<'a, T>) -> Vec<U> {
     let mut converted = Vec::with_capacity(items.len());
     converted.extend(items.map(U::from));

@@ -1,30 +1,37 @@
-//! A definition as a list of parts that can be compared one by one: members, fields, cases.
+//! Flattens a definition into a list of parts to compare: members, fields, cases.
 
 use crate::ast::{
-    ArmBody, Declaration, Definition, DefinitionKind, EnumBody, Procedure, Program, Shape, StructBody, TypeKind,
-    TypeSpecifier, UnionBody, Value, ValueKind,
+    ArmBody, Declaration, Declarator, Definition, DefinitionKind, EnumBody, ProgramBody,
+    ProgramProcedure, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
 };
 use crate::source::Span;
 
 /// A part of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// What it says, however it is written.
+    /// The normalized content of the part.
     pub(super) key: String,
-    /// Where.
+    /// The position.
     pub(super) span: Span,
 }
 
-/// The parts of a definition. The first is its kind; of a definition with a body, its name is in no other.
+/// Returns the parts of a definition. The first is its kind. If the definition has a body, no other
+/// part contains its name.
 pub(super) fn parts(definition: &Definition) -> Vec<Part> {
     let mut parts = Parts(Vec::new());
     let name = &definition.name;
-    let head = Span { end: name.span.end.max(definition.span.start), ..definition.span };
+    let head = Span {
+        end: name.span.end.max(definition.span.start),
+        ..definition.span
+    };
     let mut begin = |kind: &str| parts.push(kind, head);
     match &definition.kind {
         DefinitionKind::Const { value, .. } => {
             begin("const");
-            parts.push(&format!("{} = {}", name.name, number(value)), name.span.to(value.span));
+            parts.push(
+                &format!("{} = {}", name.name, number(value)),
+                name.span.to(value.span),
+            );
         }
         DefinitionKind::Typedef(declaration) => {
             begin("typedef");
@@ -54,14 +61,21 @@ struct Parts(Vec<Part>);
 
 impl Parts {
     fn push(&mut self, key: &str, span: Span) {
-        self.0.push(Part { key: key.to_owned(), span });
+        self.0.push(Part {
+            key: key.to_owned(),
+            span,
+        });
     }
 
-    /// A field, or what a typedef declares. A body within it is parts of its own.
+    /// Adds a field, or the declaration of a typedef. The members of an inline body are separate
+    /// parts.
     fn declaration(&mut self, declaration: &Declaration) {
         let declarator = declarator(declaration);
         let ty = &declaration.ty;
-        let open = if matches!(ty.kind, TypeKind::Enum(_) | TypeKind::Struct(_) | TypeKind::Union(_)) {
+        let open = if matches!(
+            ty.kind,
+            TypeKind::Enum(_) | TypeKind::Struct(_) | TypeKind::Union(_)
+        ) {
             self.push(&type_key(ty), ty.span);
             "}".to_owned()
         } else {
@@ -77,7 +91,7 @@ impl Parts {
     }
 
     fn enumeration(&mut self, body: &EnumBody) {
-        // What a member without a value counts from, and by how much it is more.
+        // The value of the previous member, as text and as a number if it is one.
         let mut last = ("-1".to_owned(), Some(-1));
         for member in &body.members {
             last = match &member.value {
@@ -87,7 +101,10 @@ impl Parts {
                     None => (format!("{} + 1", last.0), None),
                 },
             };
-            let span = member.value.as_ref().map_or(member.name.span, |value| member.name.span.to(value.span));
+            let span = member
+                .value
+                .as_ref()
+                .map_or(member.name.span, |value| member.name.span.to(value.span));
             self.push(&format!("{} = {}", member.name.name, last.0), span);
         }
     }
@@ -104,7 +121,10 @@ impl Parts {
             for case in &arm.cases {
                 self.push(&format!("case {}", number(case)), case.span);
             }
-            let last = arm.cases.last().map_or(body.discriminant.span, |case| case.span);
+            let last = arm
+                .cases
+                .last()
+                .map_or(body.discriminant.span, |case| case.span);
             self.arm(&arm.body, last);
         }
         if let Some((span, arm)) = &body.default {
@@ -120,45 +140,55 @@ impl Parts {
         }
     }
 
-    fn program(&mut self, program: &Program) {
+    fn program(&mut self, program: &ProgramBody) {
         for version in &program.versions {
             for procedure in &version.procedures {
                 self.push(&procedure_key(procedure), procedure.span);
             }
             let span = version.name.span.to(version.number.span);
-            self.push(&format!("version {} = {}", version.name.name, number(&version.number)), span);
+            self.push(
+                &format!(
+                    "version {} = {}",
+                    version.name.name,
+                    number(&version.number)
+                ),
+                span,
+            );
         }
-        self.push(&format!("= {}", number(&program.number)), program.number.span);
+        self.push(
+            &format!("= {}", number(&program.number)),
+            program.number.span,
+        );
     }
 }
 
-fn integer(value: &Value) -> Option<i128> {
+fn integer(value: &ValueExpr) -> Option<i128> {
     match &value.kind {
-        ValueKind::Number(number) => Some(*number),
-        ValueKind::Name(_) => None,
+        ValueExprKind::Number(number) => Some(*number),
+        ValueExprKind::Name(_) => None,
     }
 }
 
-fn number(value: &Value) -> String {
+fn number(value: &ValueExpr) -> String {
     match &value.kind {
-        ValueKind::Number(number) => number.to_string(),
-        ValueKind::Name(name) => name.clone(),
+        ValueExprKind::Number(number) => number.to_string(),
+        ValueExprKind::Name(name) => name.clone(),
     }
 }
 
-/// `name`, `*name`, `name[3]`, `name<3>` or `name<>`
+/// Formats `name`, `*name`, `name[3]`, `name<3>` or `name<>`.
 fn declarator(declaration: &Declaration) -> String {
     let name = &declaration.name.name;
-    match &declaration.shape {
-        Shape::Plain => name.clone(),
-        Shape::Optional => format!("*{name}"),
-        Shape::Fixed(length) => format!("{name}[{}]", number(length)),
-        Shape::Variable(None) => format!("{name}<>"),
-        Shape::Variable(Some(bound)) => format!("{name}<{}>", number(bound)),
+    match &declaration.declarator {
+        Declarator::Plain => name.clone(),
+        Declarator::Optional => format!("*{name}"),
+        Declarator::Fixed(length) => format!("{name}[{}]", number(length)),
+        Declarator::Variable(None) => format!("{name}<>"),
+        Declarator::Variable(Some(bound)) => format!("{name}<{}>", number(bound)),
     }
 }
 
-/// A type's name; of a body only its keyword.
+/// Returns the name of a type, or the keyword of an inline body.
 fn type_key(ty: &TypeSpecifier) -> String {
     match &ty.kind {
         TypeKind::Int => "int",
@@ -179,8 +209,16 @@ fn type_key(ty: &TypeSpecifier) -> String {
     .to_owned()
 }
 
-fn procedure_key(procedure: &Procedure) -> String {
-    let reply = procedure.reply.as_ref().map_or_else(|| "void".to_owned(), type_key);
+fn procedure_key(procedure: &ProgramProcedure) -> String {
+    let reply = procedure
+        .reply
+        .as_ref()
+        .map_or_else(|| "void".to_owned(), type_key);
     let arguments: Vec<String> = procedure.arguments.iter().map(type_key).collect();
-    format!("{reply} {}({}) = {}", procedure.name.name, arguments.join(", "), number(&procedure.number))
+    format!(
+        "{reply} {}({}) = {}",
+        procedure.name.name,
+        arguments.join(", "),
+        number(&procedure.number)
+    )
 }

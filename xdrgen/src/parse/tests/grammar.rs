@@ -1,15 +1,19 @@
-//! The grammar of RFC 4506 and RFC 5531 once more, as a recogniser that is written for clearness alone: what the
-//! mutation test believes.
+//! A second implementation of the grammar of RFC 4506 and RFC 5531: a simple recognizer, which is
+//! the oracle of the mutation test.
 
-/// Words and signs.
+/// Splits a text into words and signs.
 pub(super) fn words(xdr: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut at = 0;
     while let Some(first) = xdr[at..].chars().next() {
         let inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let length = match first {
-            _ if xdr[at..].starts_with("/*") => xdr[at..].find("*/").map_or(xdr.len() - at, |end| end + 2),
-            c if inner(c) || c == '-' => xdr[at + 1..].find(|c| !inner(c)).map_or(xdr.len() - at, |end| end + 1),
+            _ if xdr[at..].starts_with("/*") => {
+                xdr[at..].find("*/").map_or(xdr.len() - at, |end| end + 2)
+            }
+            c if inner(c) || c == '-' => xdr[at + 1..]
+                .find(|c| !inner(c))
+                .map_or(xdr.len() - at, |end| end + 1),
             c => c.len_utf8(),
         };
         if !first.is_whitespace() && !xdr[at..].starts_with("/*") {
@@ -20,7 +24,8 @@ pub(super) fn words(xdr: &str) -> Vec<(usize, &str)> {
     words
 }
 
-/// Whether the words follow the grammar, with the extensions that are allowed unless asked otherwise.
+/// Returns true if the words follow the grammar, including the extensions that are allowed by
+/// default.
 pub(super) fn is_legal(words: &[&str]) -> bool {
     let mut reader = Reader { words, at: 0 };
     while reader.at < words.len() {
@@ -80,7 +85,9 @@ impl Reader<'_> {
     }
 
     fn value(&mut self) -> Option<()> {
-        let number = self.peek(0).starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        let number = self
+            .peek(0)
+            .starts_with(|c: char| c.is_ascii_digit() || c == '-');
         (number || self.is_name(0)).then(|| self.at += 1)
     }
 
@@ -117,7 +124,7 @@ impl Reader<'_> {
         self.word(";")
     }
 
-    /// One item or more, then `end`.
+    /// One or more items, then `end`.
     fn many(&mut self, end: &str, item: fn(&mut Self) -> Option<()>) -> Option<()> {
         item(self)?;
         while self.word(end).is_none() {
@@ -128,7 +135,11 @@ impl Reader<'_> {
 
     fn body(&mut self, keyword: &str) -> Option<()> {
         self.word("{")?;
-        if keyword == "struct" { self.many("}", Self::field) } else { self.members() }
+        if keyword == "struct" {
+            self.many("}", Self::field)
+        } else {
+            self.members()
+        }
     }
 
     fn members(&mut self) -> Option<()> {
@@ -244,8 +255,10 @@ impl Reader<'_> {
         self.word(";")
     }
 
-    /// A result or an argument, among them `string` alone.
+    /// A result or an argument, which may be a bare `string`.
     fn result(&mut self) -> Option<()> {
-        self.word("void").or_else(|| self.word("string")).or_else(|| self.ty())
+        self.word("void")
+            .or_else(|| self.word("string"))
+            .or_else(|| self.ty())
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the lexer and the grammar, by what they read.
+//! Tests of the lexer and the grammar.
 
 mod constructs;
 mod defects;
@@ -12,15 +12,22 @@ mod robustness;
 use crate::ast::Specification;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics, Level, Levels};
 use crate::parse::parse;
-use crate::source::{Sources, Text, TextId, TextKind};
+use crate::source::{SourceMap, Text, TextId, TextKind};
 
-/// Parses `xdr`, with every lint as a warning where `all`.
-fn parsed(xdr: &str, kind: TextKind, all: bool) -> (Sources, TextId, Specification, Vec<Diagnostic>) {
+/// Parses `xdr`. If `all` is true, every lint is a warning.
+fn parsed(
+    xdr: &str,
+    kind: TextKind,
+    all: bool,
+) -> (SourceMap, TextId, Specification, Vec<Diagnostic>) {
     let mut levels = Levels::default();
-    for code in Code::ALL.iter().filter(|code| all && code.default_level().is_some()) {
+    for code in Code::ALL
+        .iter()
+        .filter(|code| all && code.default_level().is_some())
+    {
         levels.set(*code, Level::Warn).expect("a lint");
     }
-    let mut sources = Sources::new();
+    let mut sources = SourceMap::new();
     let document = sources.add_document("test.x", xdr);
     let mut text = Text::new(document, kind);
     for (at, line) in xdr.lines().enumerate() {
@@ -33,29 +40,35 @@ fn parsed(xdr: &str, kind: TextKind, all: bool) -> (Sources, TextId, Specificati
     (sources, text, specification, list)
 }
 
-/// What is reported for `xdr`, with every lint, as lines `line:column code message`.
+/// Returns the diagnostics of `xdr`, with every lint, as lines `line:column code message`.
 fn reported(xdr: &str) -> String {
     let (sources, _, _, list) = parsed(xdr, TextKind::Xdr, true);
     let lines = list.iter().filter_map(|diagnostic| {
         let place = sources.locate(diagnostic.span?);
-        Some(format!("{}:{} {} {}\n", place.line, place.column, diagnostic.code, diagnostic.message))
+        Some(format!(
+            "{}:{} {} {}\n",
+            place.line, place.column, diagnostic.code, diagnostic.message
+        ))
     });
     lines.collect()
 }
 
-/// What is read of `xdr`, written again.
+/// Returns the syntax of `xdr`, rendered.
 fn read(xdr: &str) -> String {
     render::specification(&parsed(xdr, TextKind::Xdr, true).2)
 }
 
-/// `xdr` with the fixes of its diagnostics applied.
+/// Returns `xdr` with the fixes of its diagnostics applied.
 fn fixed(xdr: &str) -> String {
     let (sources, text, _, list) = parsed(xdr, TextKind::Xdr, true);
-    let mut fixes: Vec<_> = list.iter().flat_map(|diagnostic| &diagnostic.fixes).collect();
+    let mut fixes: Vec<_> = list
+        .iter()
+        .flat_map(|diagnostic| &diagnostic.fixes)
+        .collect();
     fixes.sort_by_key(|fix| std::cmp::Reverse((fix.span.start, fix.span.end)));
-    let mut mended = sources.text(text).content().trim_end().to_owned();
+    let mut fixed = sources.text(text).content().trim_end().to_owned();
     for fix in fixes {
-        mended.replace_range(fix.span.range(), &fix.replacement);
+        fixed.replace_range(fix.span.range(), &fix.replacement);
     }
-    mended
+    fixed
 }

@@ -1,4 +1,5 @@
-//! One token left out, doubled or swapped with the next: each defect must be found, and at its place.
+//! Mutation test: one token is deleted, doubled or swapped with the next. Each defect must be
+//! reported at its position.
 
 use super::grammar::{is_legal, words};
 use super::parsed;
@@ -30,7 +31,7 @@ struct segment {
 };
 
 /*
- * What a message holds.
+ * The content of a message.
  */
 struct message {
         enum msg_type direction;
@@ -87,7 +88,7 @@ enum Mutation {
     Swap,
 }
 
-/// The text with the word `at` mutated; line ends stay where they are.
+/// Applies a mutation to the word at index `at`. Line ends keep their positions.
 fn mutated(xdr: &str, words: &[(usize, &str)], at: usize, mutation: Mutation) -> String {
     let (start, word) = words[at];
     let end = start + word.len();
@@ -96,7 +97,12 @@ fn mutated(xdr: &str, words: &[(usize, &str)], at: usize, mutation: Mutation) ->
         Mutation::Double => format!("{} {word}{}", &xdr[..end], &xdr[end..]),
         Mutation::Swap => {
             let (next, other) = words[at + 1];
-            format!("{} {other} {} {word} {}", &xdr[..start], &xdr[end..next], &xdr[next + other.len()..])
+            format!(
+                "{} {other} {} {word} {}",
+                &xdr[..start],
+                &xdr[end..next],
+                &xdr[next + other.len()..]
+            )
         }
     }
 }
@@ -105,23 +111,34 @@ fn line(xdr: &str, at: usize) -> usize {
     xdr[..at].matches('\n').count() + 1
 }
 
-/// What is wrong with how a mutation was reported.
+/// Returns what is wrong with the diagnostics of a mutation, if anything.
 fn complaint(xdr: &str, all: &[(usize, &str)], at: usize, mutation: Mutation) -> Option<String> {
     let text = mutated(xdr, all, at, mutation);
     let now: Vec<&str> = words(&text).into_iter().map(|(_, word)| word).collect();
     let (sources, _, _, found) = parsed(&text, TextKind::Xdr, false);
-    let lines: Vec<usize> = found.iter().filter_map(|one| Some(sources.locate(one.span?).line)).collect();
-    let wanted = [line(xdr, all[at].0), line(xdr, all[at + 1].0)];
+    let lines: Vec<usize> = found
+        .iter()
+        .filter_map(|one| Some(sources.locate(one.span?).line))
+        .collect();
+    let lines_of_mutation = [line(xdr, all[at].0), line(xdr, all[at + 1].0)];
     let errors = found.iter().filter(|one| one.is_error()).count();
     let complaint = match is_legal(&now) {
         true if errors > 0 => "is legal, but has errors",
-        false if !lines.iter().any(|line| wanted.contains(line)) => "is not reported at its place",
+        false if !lines.iter().any(|line| lines_of_mutation.contains(line)) => {
+            "is not reported at its position"
+        }
         false if found.len() > 2 => "is reported too often",
         _ => return None,
     };
-    let messages: Vec<String> =
-        found.iter().zip(&lines).map(|(one, line)| format!("{line} {} {}", one.code, one.message)).collect();
-    Some(format!("{mutation:?} `{}` on line {} {complaint}: {messages:?}", all[at].1, wanted[0]))
+    let messages: Vec<String> = found
+        .iter()
+        .zip(&lines)
+        .map(|(one, line)| format!("{line} {} {}", one.code, one.message))
+        .collect();
+    Some(format!(
+        "{mutation:?} `{}` on line {} {complaint}: {messages:?}",
+        all[at].1, lines_of_mutation[0]
+    ))
 }
 
 #[test]
@@ -132,7 +149,7 @@ fn fixture_is_legal() {
 }
 
 #[test]
-fn each_mutation_is_reported_at_its_place() {
+fn each_mutation_is_reported_at_its_position() {
     let all = words(DRAFT);
     let mut complaints = Vec::new();
     for at in 0..all.len() - 1 {
@@ -140,10 +157,15 @@ fn each_mutation_is_reported_at_its_place() {
             complaints.extend(complaint(DRAFT, &all, at, mutation));
         }
     }
-    assert!(complaints.is_empty(), "{} complaints\n{}", complaints.len(), complaints.join("\n"));
+    assert!(
+        complaints.is_empty(),
+        "{} complaints\n{}",
+        complaints.len(),
+        complaints.join("\n")
+    );
 }
 
-/// A generator that gives the same numbers wherever it runs.
+/// A deterministic generator of pseudo-random numbers.
 pub(super) struct Xorshift(pub(super) u64);
 
 impl Xorshift {
@@ -155,9 +177,9 @@ impl Xorshift {
     }
 }
 
-/// Two mutations far from each other: the second must be found behind the first.
+/// Two mutations far from each other: the second must be found after the first.
 #[test]
-fn a_mutation_hides_no_other() {
+fn a_mutation_does_not_hide_another() {
     let seed = 0x5eed_0000_4506;
     println!("seed {seed:#x}");
     let mut random = Xorshift(seed);
@@ -168,19 +190,34 @@ fn a_mutation_hides_no_other() {
         let early = random.below(before.len() / 2);
         let text = mutated(DRAFT, &before, early, first);
         let all = words(&text);
-        // Another definition, so that the first defect is over.
+        // The mutations are in different definitions, so that the first error is over.
         let late = all.len() / 2 + 40 + random.below(all.len() / 2 - 41);
         let complaint = complaint_of_last(&text, &all, late, second);
-        assert_eq!(complaint, None, "seed {seed:#x}: {first:?} `{}` before", before[early].1);
+        assert_eq!(
+            complaint, None,
+            "seed {seed:#x}: {first:?} `{}` before",
+            before[early].1
+        );
     }
 }
 
-/// As [`complaint`], for a mutation of a text that is broken before.
-fn complaint_of_last(xdr: &str, all: &[(usize, &str)], at: usize, mutation: Mutation) -> Option<String> {
+/// As [`complaint`], for a second mutation of a text.
+fn complaint_of_last(
+    xdr: &str,
+    all: &[(usize, &str)],
+    at: usize,
+    mutation: Mutation,
+) -> Option<String> {
     let alone = words(DRAFT);
     let offset = all.len() - at;
     let own = (0..alone.len()).rev().nth(offset - 1)?;
     let clean = mutated(DRAFT, &alone, own, mutation);
-    let legal = is_legal(&words(&clean).into_iter().map(|(_, word)| word).collect::<Vec<_>>());
-    complaint(xdr, all, at, mutation).filter(|complaint| !legal && complaint.contains("not reported"))
+    let legal = is_legal(
+        &words(&clean)
+            .into_iter()
+            .map(|(_, word)| word)
+            .collect::<Vec<_>>(),
+    );
+    complaint(xdr, all, at, mutation)
+        .filter(|complaint| !legal && complaint.contains("not reported"))
 }

@@ -1,17 +1,20 @@
-//! Syntax as text again, in one way of writing, so that tests can compare it.
+//! Renders syntax as text in one canonical form, so that tests can compare it.
 
 use crate::ast::{
-    ArmBody, Declaration, DefinitionKind, EnumBody, Keyword, Procedure, Shape, Specification, StructBody, TypeKind,
-    TypeSpecifier, UnionBody, Value, ValueKind,
+    ArmBody, Declaration, Declarator, DefinitionKind, EnumBody, Keyword, ProgramProcedure,
+    Specification, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
 };
 
-/// Each definition on a line.
+/// Renders each definition on a line.
 pub(super) fn specification(specification: &Specification) -> String {
     let definitions = specification.definitions.iter().map(|definition| {
         let name = &definition.name.name;
         match &definition.kind {
             DefinitionKind::Const { ty, value: number } => {
-                let ty = ty.as_ref().map(|ty| format!("{} ", specifier(ty))).unwrap_or_default();
+                let ty = ty
+                    .as_ref()
+                    .map(|ty| format!("{} ", specifier(ty)))
+                    .unwrap_or_default();
                 format!("const {ty}{name} = {};", value(number))
             }
             DefinitionKind::Typedef(declared) => format!("typedef {};", declaration(declared)),
@@ -21,36 +24,58 @@ pub(super) fn specification(specification: &Specification) -> String {
             DefinitionKind::Program(program) => {
                 let versions = program.versions.iter().map(|version| {
                     let procedures: String = version.procedures.iter().map(procedure).collect();
-                    format!("version {} {{ {procedures}}} = {}; ", version.name.name, value(&version.number))
+                    format!(
+                        "version {} {{ {procedures}}} = {}; ",
+                        version.name.name,
+                        value(&version.number)
+                    )
                 });
-                format!("program {name} {{ {}}} = {};", versions.collect::<String>(), value(&program.number))
+                format!(
+                    "program {name} {{ {}}} = {};",
+                    versions.collect::<String>(),
+                    value(&program.number)
+                )
             }
         }
     });
     definitions.collect::<Vec<_>>().join("\n")
 }
 
-fn procedure(procedure: &Procedure) -> String {
-    let reply = procedure.reply.as_ref().map_or("void".to_owned(), specifier);
+fn procedure(procedure: &ProgramProcedure) -> String {
+    let reply = procedure
+        .reply
+        .as_ref()
+        .map_or("void".to_owned(), specifier);
     let arguments: Vec<String> = procedure.arguments.iter().map(specifier).collect();
-    let arguments = if arguments.is_empty() { "void".to_owned() } else { arguments.join(", ") };
-    format!("{reply} {}({arguments}) = {}; ", procedure.name.name, value(&procedure.number))
+    let arguments = if arguments.is_empty() {
+        "void".to_owned()
+    } else {
+        arguments.join(", ")
+    };
+    format!(
+        "{reply} {}({arguments}) = {}; ",
+        procedure.name.name,
+        value(&procedure.number)
+    )
 }
 
-fn value(value: &Value) -> String {
+fn value(value: &ValueExpr) -> String {
     match &value.kind {
-        ValueKind::Number(number) => number.to_string(),
-        ValueKind::Name(name) => name.clone(),
+        ValueExprKind::Number(number) => number.to_string(),
+        ValueExprKind::Name(name) => name.clone(),
     }
 }
 
 fn declaration(declaration: &Declaration) -> String {
     let (ty, name) = (specifier(&declaration.ty), &declaration.name.name);
-    match &declaration.shape {
-        Shape::Plain => format!("{ty} {name}"),
-        Shape::Optional => format!("{ty} *{name}"),
-        Shape::Fixed(size) => format!("{ty} {name}[{}]", value(size)),
-        Shape::Variable(bound) => format!("{ty} {name}<{}>", bound.as_ref().map(value).unwrap_or_default()),
+    match &declaration.declarator {
+        Declarator::Plain => format!("{ty} {name}"),
+        Declarator::Optional => format!("{ty} *{name}"),
+        Declarator::Fixed(size) => format!("{ty} {name}[{}]", value(size)),
+        Declarator::Variable(bound) => format!(
+            "{ty} {name}<{}>",
+            bound.as_ref().map(value).unwrap_or_default()
+        ),
     }
 }
 
@@ -90,14 +115,22 @@ fn enumeration(body: &EnumBody) -> String {
 }
 
 fn structure(body: &StructBody) -> String {
-    let fields: String = body.fields.iter().map(|field| format!("{}; ", declaration(field))).collect();
+    let fields: String = body
+        .fields
+        .iter()
+        .map(|field| format!("{}; ", declaration(field)))
+        .collect();
     format!("{{ {fields}}}")
 }
 
 fn union(body: &UnionBody) -> String {
     let mut arms = String::new();
     for arm in &body.arms {
-        let cases: String = arm.cases.iter().map(|case| format!("case {}: ", value(case))).collect();
+        let cases: String = arm
+            .cases
+            .iter()
+            .map(|case| format!("case {}: ", value(case)))
+            .collect();
         arms += &format!("{cases}{} ", arm_body(&arm.body));
     }
     if let Some((_, default)) = &body.default {

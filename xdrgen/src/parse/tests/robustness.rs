@@ -1,4 +1,4 @@
-//! Whatever stands in a text: no panic, no unbounded recursion, no more than linear time.
+//! Tests that no text causes a panic, unbounded recursion, or more than linear time.
 
 use super::mutation::Xorshift;
 use super::{parsed, reported};
@@ -7,7 +7,7 @@ use crate::parse::lexer::lex;
 use crate::parse::specification::definitions;
 use crate::source::TextKind;
 
-/// Pieces of which texts are thrown together.
+/// Fragments from which the tests build texts.
 const PIECES: &[&str] = &[
     "struct",
     "enum",
@@ -73,7 +73,9 @@ fn any_tokens_in_any_order() {
     let mut random = Xorshift(seed);
     for _ in 0..3000 {
         let length = random.below(60);
-        let text: String = (0..length).map(|_| format!("{} ", PIECES[random.below(PIECES.len())])).collect();
+        let text: String = (0..length)
+            .map(|_| format!("{} ", PIECES[random.below(PIECES.len())]))
+            .collect();
         parsed(&text, TextKind::Xdr, true);
         parsed(&text, TextKind::Copy, true);
     }
@@ -84,53 +86,77 @@ fn any_characters() {
     let mut random = Xorshift(0x00c0_ffee);
     for _ in 0..2000 {
         let length = random.below(200);
-        let text: String =
-            (0..length).map(|_| char::from(u8::try_from(random.below(256)).expect("an octet"))).collect();
+        let text: String = (0..length)
+            .map(|_| char::from(u8::try_from(random.below(256)).expect("a byte")))
+            .collect();
         parsed(&text, TextKind::Xdr, true);
     }
 }
 
 #[test]
-fn the_same_tokens_over_and_over() {
+fn repeated_tokens() {
     let mut random = Xorshift(0x0ddb_a115);
     for first in PIECES {
         let second = PIECES[random.below(PIECES.len())];
-        counted(&format!("{first} ").repeat(5_000));
-        counted(&format!("{first} {second} ").repeat(3_000));
-        counted(&format!("struct s {{ {}", format!("{second} {first} ").repeat(3_000)));
+        counts(&format!("{first} ").repeat(5_000));
+        counts(&format!("{first} {second} ").repeat(3_000));
+        counts(&format!(
+            "struct s {{ {}",
+            format!("{second} {first} ").repeat(3_000)
+        ));
     }
 }
 
 #[test]
 fn deep_bodies() {
-    let deep = |count: usize| format!("struct a {{ {}int x;{} }};", "struct { ".repeat(count), " } x;".repeat(count));
+    let deep = |count: usize| {
+        format!(
+            "struct a {{ {}int x;{} }};",
+            "struct { ".repeat(count),
+            " } x;".repeat(count)
+        )
+    };
     assert_eq!(reported(&deep(32)), "");
-    assert_eq!(reported(&deep(33)), "1:307 syntax bodies stand in each other more than 32 deep\n");
+    assert_eq!(
+        reported(&deep(33)),
+        "1:307 syntax bodies are nested more than 32 deep\n"
+    );
     assert_eq!(reported(&deep(50_000)).lines().count(), 1);
-    for opening in
-        ["struct {", "struct a {", "union switch (int a) { case 1: ", "enum {", "namespace a {", "{", "(", "/*"]
-    {
+    for opening in [
+        "struct {",
+        "struct a {",
+        "union switch (int a) { case 1: ",
+        "enum {",
+        "namespace a {",
+        "{",
+        "(",
+        "/*",
+    ] {
         reported(&opening.repeat(3000));
     }
 }
 
-/// How many definitions and defects there are, without collecting the latter, which takes its own time.
-fn counted(xdr: &str) -> (usize, usize) {
+/// Returns the number of definitions and of defects. It does not collect the defects, which would
+/// take time of its own.
+fn counts(xdr: &str) -> (usize, usize) {
     let (sources, text, _, _) = parsed("", TextKind::Xdr, false);
     assert_eq!(sources.text(text).content(), "");
     let lexed = lex(xdr, text);
     let context = Context::new(text, &lexed.tokens);
     let definitions = definitions(Tokens::new(&context)).len();
-    (definitions, lexed.diagnostics.len() + context.into_diagnostics().len())
+    (
+        definitions,
+        lexed.diagnostics.len() + context.into_diagnostics().len(),
+    )
 }
 
 #[test]
 fn long_texts() {
     let definition = "struct s { unsigned hyper a; opaque b<5>; union switch (bool c) { case TRUE: s *d; } e; };\n";
-    assert_eq!(counted(&definition.repeat(20_000)), (20_000, 0));
+    assert_eq!(counts(&definition.repeat(20_000)), (20_000, 0));
 }
 
-/// Texts whose reading would take hours if it took quadratic time.
+/// Texts that would take hours if parsing took quadratic time.
 #[test]
 fn long_broken_texts() {
     let pieces = [
@@ -150,9 +176,14 @@ fn long_broken_texts() {
         "\n/* x",
     ];
     for piece in pieces {
-        for before in ["", "struct s { ", "enum e { ", "program p { version v { ", "union u switch (int a) { case 1: "]
-        {
-            counted(&format!("{before}{}", piece.repeat(10_000)));
+        for before in [
+            "",
+            "struct s { ",
+            "enum e { ",
+            "program p { version v { ",
+            "union u switch (int a) { case 1: ",
+        ] {
+            counts(&format!("{before}{}", piece.repeat(10_000)));
         }
     }
 }

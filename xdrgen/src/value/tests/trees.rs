@@ -1,4 +1,4 @@
-//! Every construct: its octets, its tree, its faults.
+//! Tests the bytes, the tree and the errors of each construct.
 
 use super::*;
 
@@ -20,13 +20,20 @@ fn numbers() {
         ("b", &[0, 0, 0, 1], Value::Bool(true)),
         ("b", &[0; 4], Value::Bool(false)),
     ];
-    for (name, octets, expected) in table {
-        assert_eq!(value(&schema, name, octets), expected);
-        refused(&schema, name, &octets[1..], UnexpectedEnd, 0, "");
-        refused(&schema, name, &[octets, &[0]].concat(), TrailingBytes, octets.len(), "");
+    for (name, bytes, expected) in table {
+        assert_eq!(value(&schema, name, bytes), expected);
+        assert_rejected(&schema, name, &bytes[1..], UnexpectedEnd, 0, "");
+        assert_rejected(
+            &schema,
+            name,
+            &[bytes, &[0]].concat(),
+            TrailingBytes,
+            bytes.len(),
+            "",
+        );
     }
-    refused(&schema, "b", &[0, 0, 0, 2], InvalidBool, 0, "");
-    refused(&schema, "b", &[1, 0, 0, 0], InvalidBool, 0, "");
+    assert_rejected(&schema, "b", &[0, 0, 0, 2], InvalidBool, 0, "");
+    assert_rejected(&schema, "b", &[1, 0, 0, 0], InvalidBool, 0, "");
 }
 
 #[test]
@@ -35,54 +42,143 @@ fn opaques_and_strings() {
         "typedef opaque five[5]; typedef opaque some<5>; typedef opaque any<>; typedef string text<5>;
          typedef opaque none[0]; struct s { int before; some o; };",
     );
-    assert_eq!(value(&schema, "five", &[1, 2, 3, 4, 5, 0, 0, 0]), Value::Opaque(vec![1, 2, 3, 4, 5]));
-    refused(&schema, "five", &[1, 2, 3, 4], UnexpectedEnd, 0, "");
-    refused(&schema, "five", &[1, 2, 3, 4, 5, 0, 0], UnexpectedEnd, 5, "");
-    refused(&schema, "five", &[1, 2, 3, 4, 5, 0, 0, 1], InvalidPadding, 5, "");
-    assert_eq!(value(&schema, "none", &[]), Value::Nothing);
+    assert_eq!(
+        value(&schema, "five", &[1, 2, 3, 4, 5, 0, 0, 0]),
+        Value::Opaque(vec![1, 2, 3, 4, 5])
+    );
+    assert_rejected(&schema, "five", &[1, 2, 3, 4], UnexpectedEnd, 0, "");
+    assert_rejected(
+        &schema,
+        "five",
+        &[1, 2, 3, 4, 5, 0, 0],
+        UnexpectedEnd,
+        5,
+        "",
+    );
+    assert_rejected(
+        &schema,
+        "five",
+        &[1, 2, 3, 4, 5, 0, 0, 1],
+        InvalidPadding,
+        5,
+        "",
+    );
+    assert_eq!(value(&schema, "none", &[]), Value::Empty);
 
-    let octets = [0, 0, 0, 3, 97, 98, 255, 0];
-    assert_eq!(value(&schema, "some", &octets), Value::Opaque(vec![97, 98, 255]));
-    assert_eq!(value(&schema, "any", &octets), Value::Opaque(vec![97, 98, 255]));
-    assert_eq!(value(&schema, "text", &octets), Value::String(vec![97, 98, 255]));
+    let bytes = [0, 0, 0, 3, 97, 98, 255, 0];
+    assert_eq!(
+        value(&schema, "some", &bytes),
+        Value::Opaque(vec![97, 98, 255])
+    );
+    assert_eq!(
+        value(&schema, "any", &bytes),
+        Value::Opaque(vec![97, 98, 255])
+    );
+    assert_eq!(
+        value(&schema, "text", &bytes),
+        Value::String(vec![97, 98, 255])
+    );
     assert_eq!(value(&schema, "text", &[0; 4]), Value::String(vec![]));
     for name in ["some", "text"] {
-        refused(&schema, name, &[0, 0, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0], TooLong, 0, "");
-        refused(&schema, name, &[0, 0, 0, 5, 1, 2, 3, 4], UnexpectedEnd, 4, "");
-        refused(&schema, name, &[0, 0, 0, 1, 1, 0, 7, 0], InvalidPadding, 5, "");
+        assert_rejected(
+            &schema,
+            name,
+            &[0, 0, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0],
+            TooLong,
+            0,
+            "",
+        );
+        assert_rejected(
+            &schema,
+            name,
+            &[0, 0, 0, 5, 1, 2, 3, 4],
+            UnexpectedEnd,
+            4,
+            "",
+        );
+        assert_rejected(
+            &schema,
+            name,
+            &[0, 0, 0, 1, 1, 0, 7, 0],
+            InvalidPadding,
+            5,
+            "",
+        );
     }
-    refused(&schema, "any", &[255; 4], UnexpectedEnd, 4, "");
-    refused(&schema, "s", &words(&[0, 6]), TooLong, 4, "o");
-    refused(&schema, "s", &[0, 0, 0, 0, 0], UnexpectedEnd, 4, "o");
+    assert_rejected(&schema, "any", &[255; 4], UnexpectedEnd, 4, "");
+    assert_rejected(&schema, "s", &words(&[0, 6]), TooLong, 4, "o");
+    assert_rejected(&schema, "s", &[0, 0, 0, 0, 0], UnexpectedEnd, 4, "o");
 }
 
 #[test]
 fn enums() {
     let schema = schema("enum e { A = -1, B = 5, C = 5 }; struct s { e es[2]; };");
-    assert_eq!(value(&schema, "e", &[255; 4]), Value::Enum { name: "A", value: -1 });
-    assert_eq!(value(&schema, "e", &words(&[5])), Value::Enum { name: "B", value: 5 });
-    refused(&schema, "e", &words(&[6]), InvalidEnum, 0, "");
-    refused(&schema, "s", &words(&[5, 6]), InvalidEnum, 4, "es[1]");
+    assert_eq!(
+        value(&schema, "e", &[255; 4]),
+        Value::Enum {
+            name: "A",
+            value: -1
+        }
+    );
+    assert_eq!(
+        value(&schema, "e", &words(&[5])),
+        Value::Enum {
+            name: "B",
+            value: 5
+        }
+    );
+    assert_rejected(&schema, "e", &words(&[6]), InvalidEnum, 0, "");
+    assert_rejected(&schema, "s", &words(&[5, 6]), InvalidEnum, 4, "es[1]");
 }
 
 #[test]
-fn structs_say_where_their_fields_are() {
-    let schema = schema("struct p { int x; hyper y; }; struct s { p first; string name<>; p last; };");
-    let octets = [words(&[1, 0, 2, 1]), b"a\0\0\0".to_vec(), words(&[3, 0, 4])].concat();
-    let node = decode(&schema, &named(&schema, "s"), &octets, &Limits::DEFAULT).unwrap();
-    let Value::Struct(fields) = node.value else { panic!() };
-    let places: Vec<_> = fields.iter().map(|(name, node)| (*name, &*node.ty, node.offset, node.length)).collect();
-    assert_eq!(places, [("first", "p", 0, 12), ("name", "string<>", 12, 8), ("last", "p", 20, 12)]);
-    let Value::Struct(last) = &fields[2].1.value else { panic!() };
+fn fields_have_offsets() {
+    let schema =
+        schema("struct p { int x; hyper y; }; struct s { p first; string name<>; p last; };");
+    let bytes = [words(&[1, 0, 2, 1]), b"a\0\0\0".to_vec(), words(&[3, 0, 4])].concat();
+    let node = decode(&schema, &named(&schema, "s"), &bytes, &Limits::DEFAULT).unwrap();
+    let Value::Struct(fields) = node.value else {
+        panic!()
+    };
+    let places: Vec<_> = fields
+        .iter()
+        .map(|(name, node)| (*name, &*node.ty, node.offset, node.length))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            ("first", "p", 0, 12),
+            ("name", "string<>", 12, 8),
+            ("last", "p", 20, 12)
+        ]
+    );
+    let Value::Struct(last) = &fields[2].1.value else {
+        panic!()
+    };
     assert_eq!((last[1].1.offset, &last[1].1.value), (24, &Value::I64(4)));
-    refused(&schema, "s", &octets[..31], UnexpectedEnd, 24, "last.y");
-    refused(&schema, "s", &octets[..6], UnexpectedEnd, 4, "first.y");
+    assert_rejected(&schema, "s", &bytes[..31], UnexpectedEnd, 24, "last.y");
+    assert_rejected(&schema, "s", &bytes[..6], UnexpectedEnd, 4, "first.y");
 }
 
-fn union<'s>(discriminant: Value<'s>, ty: &'s str, case: &'s str, content: Option<(&'s str, Node<'s>)>) -> Value<'s> {
-    let discriminant = Node { offset: 0, length: 4, ty: Cow::Borrowed(ty), value: discriminant };
+fn union<'s>(
+    discriminant: Value<'s>,
+    ty: &'s str,
+    case: &'s str,
+    content: Option<(&'s str, Node<'s>)>,
+) -> Value<'s> {
+    let discriminant = Node {
+        offset: 0,
+        length: 4,
+        ty: Cow::Borrowed(ty),
+        value: discriminant,
+    };
     let content = content.map(|(name, node)| (name, Box::new(node)));
-    Value::Union { name: "w", discriminant: Box::new(discriminant), case, content }
+    Value::Union {
+        name: "w",
+        discriminant: Box::new(discriminant),
+        case,
+        content,
+    }
 }
 
 #[test]
@@ -95,30 +191,82 @@ fn unions() {
          union n switch (e w) { case A: bool a; case B: void; };
          union d switch (e w) { case A: bool a; default: void; };",
     );
-    let number = Node { offset: 4, length: 8, ty: Cow::Borrowed("hyper"), value: Value::I64(9) };
+    let number = Node {
+        offset: 4,
+        length: 8,
+        ty: Cow::Borrowed("hyper"),
+        value: Value::I64(9),
+    };
     let low = value(&schema, "i", &words(&[0xffff_fff9, 0, 9]));
-    assert_eq!(low, union(Value::I32(-7), "int", "LOW", Some(("h", number.clone()))));
-    assert_eq!(value(&schema, "i", &words(&[0, 0, 9])), union(Value::I32(0), "int", "0", Some(("h", number))));
-    assert_eq!(value(&schema, "i", &words(&[1])), union(Value::I32(1), "int", "1", None));
-    let rest = Node { offset: 4, length: 4, ty: Cow::Borrowed("string<2>"), value: Value::String(vec![]) };
-    assert_eq!(value(&schema, "i", &words(&[2, 0])), union(Value::I32(2), "int", "default", Some(("rest", rest))));
-    assert_eq!(value(&schema, "u", &[255; 4]), union(Value::U32(u32::MAX), "unsigned int", "4294967295", None));
-    assert_eq!(value(&schema, "b", &[0; 4]), union(Value::Bool(false), "bool", "FALSE", None));
-    assert_eq!(value(&schema, "n", &words(&[2])), union(Value::Enum { name: "B", value: 2 }, "e", "B", None));
-    assert_eq!(value(&schema, "d", &words(&[3])), union(Value::Enum { name: "C", value: 3 }, "e", "default", None));
+    assert_eq!(
+        low,
+        union(Value::I32(-7), "int", "LOW", Some(("h", number.clone())))
+    );
+    assert_eq!(
+        value(&schema, "i", &words(&[0, 0, 9])),
+        union(Value::I32(0), "int", "0", Some(("h", number)))
+    );
+    assert_eq!(
+        value(&schema, "i", &words(&[1])),
+        union(Value::I32(1), "int", "1", None)
+    );
+    let rest = Node {
+        offset: 4,
+        length: 4,
+        ty: Cow::Borrowed("string<2>"),
+        value: Value::String(vec![]),
+    };
+    assert_eq!(
+        value(&schema, "i", &words(&[2, 0])),
+        union(Value::I32(2), "int", "default", Some(("rest", rest)))
+    );
+    assert_eq!(
+        value(&schema, "u", &[255; 4]),
+        union(Value::U32(u32::MAX), "unsigned int", "4294967295", None)
+    );
+    assert_eq!(
+        value(&schema, "b", &[0; 4]),
+        union(Value::Bool(false), "bool", "FALSE", None)
+    );
+    assert_eq!(
+        value(&schema, "n", &words(&[2])),
+        union(
+            Value::Enum {
+                name: "B",
+                value: 2
+            },
+            "e",
+            "B",
+            None
+        )
+    );
+    assert_eq!(
+        value(&schema, "d", &words(&[3])),
+        union(
+            Value::Enum {
+                name: "C",
+                value: 3
+            },
+            "e",
+            "default",
+            None
+        )
+    );
 
-    refused(&schema, "i", &words(&[2, 3]), TooLong, 4, "rest");
-    refused(&schema, "i", &[0, 0, 0], UnexpectedEnd, 0, "");
-    refused(&schema, "u", &words(&[0]), InvalidDiscriminant, 0, "");
-    refused(&schema, "b", &words(&[2]), InvalidDiscriminant, 0, "");
-    refused(&schema, "n", &words(&[3]), InvalidDiscriminant, 0, "");
-    refused(&schema, "n", &words(&[9]), InvalidDiscriminant, 0, "");
-    refused(&schema, "n", &words(&[1, 2]), InvalidBool, 4, "a");
-    refused(&schema, "d", &words(&[9]), InvalidEnum, 0, "");
+    assert_rejected(&schema, "i", &words(&[2, 3]), TooLong, 4, "rest");
+    assert_rejected(&schema, "i", &[0, 0, 0], UnexpectedEnd, 0, "");
+    assert_rejected(&schema, "u", &words(&[0]), InvalidDiscriminant, 0, "");
+    assert_rejected(&schema, "b", &words(&[2]), InvalidDiscriminant, 0, "");
+    assert_rejected(&schema, "n", &words(&[3]), InvalidDiscriminant, 0, "");
+    assert_rejected(&schema, "n", &words(&[9]), InvalidDiscriminant, 0, "");
+    assert_rejected(&schema, "n", &words(&[1, 2]), InvalidBool, 4, "a");
+    assert_rejected(&schema, "d", &words(&[9]), InvalidEnum, 0, "");
 }
 
 fn numbers_of(value: &Value<'_>) -> Vec<(usize, i32)> {
-    let (Value::Array(nodes) | Value::List(nodes)) = value else { panic!("{value:?}") };
+    let (Value::Array(nodes) | Value::List(nodes)) = value else {
+        panic!("{value:?}")
+    };
     let number = |node: &Node<'_>| match node.value {
         Value::I32(number) => (node.offset, number),
         _ => panic!("{node:?}"),
@@ -132,60 +280,118 @@ fn sequences() {
         "typedef int two[2]; typedef int some<2>; typedef some rows<>;
          struct chain { int x; chain *next; }; struct head { chain *first; bool b; };",
     );
-    assert_eq!(numbers_of(&value(&schema, "two", &words(&[7, 8]))), [(0, 7), (4, 8)]);
-    assert_eq!(numbers_of(&value(&schema, "some", &words(&[2, 7, 8]))), [(4, 7), (8, 8)]);
-    refused(&schema, "two", &words(&[7]), UnexpectedEnd, 4, "[1]");
-    refused(&schema, "some", &words(&[3, 1, 2, 3]), TooLong, 0, "");
-    refused(&schema, "rows", &words(&[2, 1, 7, 3]), TooLong, 12, "[1]");
-    refused(&schema, "rows", &words(&[2, 1, 7, 1]), UnexpectedEnd, 16, "[1][0]");
+    assert_eq!(
+        numbers_of(&value(&schema, "two", &words(&[7, 8]))),
+        [(0, 7), (4, 8)]
+    );
+    assert_eq!(
+        numbers_of(&value(&schema, "some", &words(&[2, 7, 8]))),
+        [(4, 7), (8, 8)]
+    );
+    assert_rejected(&schema, "two", &words(&[7]), UnexpectedEnd, 4, "[1]");
+    assert_rejected(&schema, "some", &words(&[3, 1, 2, 3]), TooLong, 0, "");
+    assert_rejected(&schema, "rows", &words(&[2, 1, 7, 3]), TooLong, 12, "[1]");
+    assert_rejected(
+        &schema,
+        "rows",
+        &words(&[2, 1, 7, 1]),
+        UnexpectedEnd,
+        16,
+        "[1][0]",
+    );
 
-    let Value::Struct(fields) = value(&schema, "head", &words(&[1, 7, 1, 8, 0, 1])) else { panic!() };
-    assert_eq!((numbers_of(&fields[0].1.value), &*fields[0].1.ty), (vec![(4, 7), (12, 8)], "int *"));
-    refused(&schema, "head", &words(&[1, 7, 2]), InvalidBool, 8, "first");
-    refused(&schema, "head", &words(&[1, 7, 1]), UnexpectedEnd, 12, "first[1]");
-    refused(&schema, "head", &words(&[1, 7]), UnexpectedEnd, 8, "first");
+    let Value::Struct(fields) = value(&schema, "head", &words(&[1, 7, 1, 8, 0, 1])) else {
+        panic!()
+    };
+    assert_eq!(
+        (numbers_of(&fields[0].1.value), &*fields[0].1.ty),
+        (vec![(4, 7), (12, 8)], "int *")
+    );
+    assert_rejected(&schema, "head", &words(&[1, 7, 2]), InvalidBool, 8, "first");
+    assert_rejected(
+        &schema,
+        "head",
+        &words(&[1, 7, 1]),
+        UnexpectedEnd,
+        12,
+        "first[1]",
+    );
+    assert_rejected(&schema, "head", &words(&[1, 7]), UnexpectedEnd, 8, "first");
 }
 
 #[test]
 fn optionals_and_recursion() {
     let schema = schema("struct t { t *l; t *r; bool v; }; typedef int *maybe;");
     assert_eq!(value(&schema, "maybe", &[0; 4]), Value::Optional(None));
-    let seven = Node { offset: 4, length: 4, ty: Cow::Borrowed("int"), value: Value::I32(7) };
-    assert_eq!(value(&schema, "maybe", &words(&[1, 7])), Value::Optional(Some(Box::new(seven))));
-    refused(&schema, "maybe", &words(&[2, 7]), InvalidBool, 0, "");
-    refused(&schema, "maybe", &words(&[1]), UnexpectedEnd, 4, "");
+    let seven = Node {
+        offset: 4,
+        length: 4,
+        ty: Cow::Borrowed("int"),
+        value: Value::I32(7),
+    };
+    assert_eq!(
+        value(&schema, "maybe", &words(&[1, 7])),
+        Value::Optional(Some(Box::new(seven)))
+    );
+    assert_rejected(&schema, "maybe", &words(&[2, 7]), InvalidBool, 0, "");
+    assert_rejected(&schema, "maybe", &words(&[1]), UnexpectedEnd, 4, "");
 
-    let Value::Struct(fields) = value(&schema, "t", &words(&[0, 1, 0, 0, 1, 0])) else { panic!() };
-    let Value::Optional(Some(right)) = &fields[1].1.value else { panic!() };
-    assert_eq!((&*fields[1].1.ty, &*right.ty, right.offset, right.length), ("t *", "t", 8, 12));
-    refused(&schema, "t", &words(&[0, 1, 0, 0, 2, 0]), InvalidBool, 16, "r.v");
+    let Value::Struct(fields) = value(&schema, "t", &words(&[0, 1, 0, 0, 1, 0])) else {
+        panic!()
+    };
+    let Value::Optional(Some(right)) = &fields[1].1.value else {
+        panic!()
+    };
+    assert_eq!(
+        (&*fields[1].1.ty, &*right.ty, right.offset, right.length),
+        ("t *", "t", 8, 12)
+    );
+    assert_rejected(
+        &schema,
+        "t",
+        &words(&[0, 1, 0, 0, 2, 0]),
+        InvalidBool,
+        16,
+        "r.v",
+    );
 }
 
 #[test]
-fn what_takes_no_octets_is_nothing() {
+fn types_without_bytes_are_empty() {
     let schema = schema(
         "struct empty { opaque none[0]; int neither[0]; }; typedef empty many<>; typedef empty two[2];
          struct s { empty e; int x; many ms; two t; };",
     );
-    assert_eq!(value(&schema, "empty", &[]), Value::Nothing);
-    assert_eq!(value(&schema, "many", &words(&[3])), Value::Nothings(3));
-    assert_eq!(value(&schema, "many", &words(&[0])), Value::Nothings(0));
-    let Value::Struct(fields) = value(&schema, "s", &words(&[7, 65_536])) else { panic!() };
+    assert_eq!(value(&schema, "empty", &[]), Value::Empty);
+    assert_eq!(value(&schema, "many", &words(&[3])), Value::EmptyArray(3));
+    assert_eq!(value(&schema, "many", &words(&[0])), Value::EmptyArray(0));
+    let Value::Struct(fields) = value(&schema, "s", &words(&[7, 65_536])) else {
+        panic!()
+    };
     let values: Vec<_> = fields.iter().map(|(_, node)| &node.value).collect();
-    assert_eq!(values, [&Value::Nothing, &Value::I32(7), &Value::Nothings(65_536), &Value::Nothing]);
-    refused(&schema, "s", &words(&[7, 65_537]), ElementLimit, 8, "ms");
+    assert_eq!(
+        values,
+        [
+            &Value::Empty,
+            &Value::I32(7),
+            &Value::EmptyArray(65_536),
+            &Value::Empty
+        ]
+    );
+    assert_rejected(&schema, "s", &words(&[7, 65_537]), ElementLimit, 8, "ms");
 }
 
 #[test]
-fn a_prefix_leaves_the_rest() {
+fn a_prefix_may_have_trailing_bytes() {
     let schema = schema("struct s { int x; string y<>; };");
-    let octets = [&words(&[1, 0])[..], b"payload"].concat();
-    let node = decode_prefix(&schema, &named(&schema, "s"), &octets, &Limits::DEFAULT).unwrap();
-    assert_eq!(&octets[node.length..], b"payload");
-    refused(&schema, "s", &octets, TrailingBytes, 8, "");
-    let error = decode_prefix(&schema, &named(&schema, "s"), &octets[..7], &Limits::DEFAULT).unwrap_err();
-    assert_eq!(error.to_string(), "y: unexpected end of input at octet 4");
-    // A type that no definition has.
+    let bytes = [&words(&[1, 0])[..], b"payload"].concat();
+    let node = decode_prefix(&schema, &named(&schema, "s"), &bytes, &Limits::DEFAULT).unwrap();
+    assert_eq!(&bytes[node.length..], b"payload");
+    assert_rejected(&schema, "s", &bytes, TrailingBytes, 8, "");
+    let error =
+        decode_prefix(&schema, &named(&schema, "s"), &bytes[..7], &Limits::DEFAULT).unwrap_err();
+    assert_eq!(error.to_string(), "y: unexpected end of input at byte 4");
+    // A type without a definition.
     let three = Type::Fixed(Box::new(Type::Primitive(Primitive::Bool)), 3);
     let node = decode_prefix(&schema, &three, &[0; 13], &Limits::DEFAULT).unwrap();
     assert_eq!((node.length, &*node.ty), (12, "bool[3]"));
@@ -196,10 +402,12 @@ const TAGGED: &str =
      struct r { int x; tagged inner; }; typedef string name<4>; struct outer { int before; tagged t; };";
 
 fn readings<'v>(value: &'v Value<'_>) -> &'v [Reading<'v>] {
-    let Value::Struct(fields) = value else { panic!("{value:?}") };
+    let Value::Struct(fields) = value else {
+        panic!("{value:?}")
+    };
     match &fields[1].1.value {
         Value::Opaque(_) => &[],
-        Value::Overlaid { readings, .. } => readings,
+        Value::TypedOpaque { readings, .. } => readings,
         Value::Struct(_) => readings(&fields[1].1.value),
         other => panic!("{other:?}"),
     }
@@ -207,88 +415,252 @@ fn readings<'v>(value: &'v Value<'_>) -> &'v [Reading<'v>] {
 
 #[test]
 fn overlays_read_opaques() {
-    let schema = overlaid(TAGGED, vec![overlay("Content", &[("N", "uint32"), ("T", "name"), ("R", "r")])]);
+    let schema = schema_with_overlays(
+        TAGGED,
+        vec![overlay(
+            "Content",
+            &[("N", "uint32"), ("T", "name"), ("R", "r")],
+        )],
+    );
     let known = value(&schema, "outer", &words(&[0, 1, 4, 7]));
-    let [reading] = readings(&known) else { panic!("{known:?}") };
+    let [reading] = readings(&known) else {
+        panic!("{known:?}")
+    };
     assert_eq!((&*reading.overlay, reading.case), ("m::Content", "N"));
     let content = reading.content.as_ref().unwrap().as_ref().unwrap();
-    assert_eq!((content.offset, content.length, &content.value), (12, 4, &Value::U32(7)));
-    // Faults of the content are its own; they are told where they are in the input.
-    for (octets, fault) in [
-        (&words(&[0, 1, 8, 7, 9])[..], "t.data: trailing octets after the value at octet 16"),
-        (&words(&[0, 1, 0]), "t.data: unexpected end of input at octet 12"),
-        (&words(&[0, 2, 4, 5]), "t.data: length exceeds its bound at octet 12"),
-        (&words(&[0, 3, 8, 0, 1]), "t.data.inner.data: unexpected end of input at octet 20"),
+    assert_eq!(
+        (content.offset, content.length, &content.value),
+        (12, 4, &Value::U32(7))
+    );
+    // Errors in the content belong to the reading; their offsets are those of the input.
+    for (bytes, fault) in [
+        (
+            &words(&[0, 1, 8, 7, 9])[..],
+            "t.data: trailing bytes after the value at byte 16",
+        ),
+        (
+            &words(&[0, 1, 0]),
+            "t.data: unexpected end of input at byte 12",
+        ),
+        (
+            &words(&[0, 2, 4, 5]),
+            "t.data: length exceeds its bound at byte 12",
+        ),
+        (
+            &words(&[0, 3, 8, 0, 1]),
+            "t.data.inner.data: unexpected end of input at byte 20",
+        ),
     ] {
-        let carrier = value(&schema, "outer", octets);
-        assert_eq!(readings(&carrier)[0].content.as_ref().unwrap_err().to_string(), fault);
+        let carrier = value(&schema, "outer", bytes);
+        assert_eq!(
+            readings(&carrier)[0]
+                .content
+                .as_ref()
+                .unwrap_err()
+                .to_string(),
+            fault
+        );
     }
-    assert_eq!(readings(&value(&schema, "outer", &words(&[0, 9, 4, 7]))), []);
+    assert_eq!(
+        readings(&value(&schema, "outer", &words(&[0, 9, 4, 7]))),
+        []
+    );
     // A content within a content.
     let nested = value(&schema, "tagged", &words(&[3, 16, 5, 1, 4, 7]));
-    let content = readings(&nested)[0].content.as_ref().unwrap().as_ref().unwrap();
-    assert_eq!(readings(&content.value)[0].content.as_ref().unwrap().as_ref().unwrap().offset, 20);
+    let content = readings(&nested)[0]
+        .content
+        .as_ref()
+        .unwrap()
+        .as_ref()
+        .unwrap();
+    assert_eq!(
+        readings(&content.value)[0]
+            .content
+            .as_ref()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .offset,
+        20
+    );
 }
 
 #[test]
 fn overlays_may_be_several_and_have_defaults() {
-    let defaults = Overlay { empty_is_default: true, ..overlay("Other", &[("N", "name"), ("T", "uint32")]) };
-    let schema = overlaid(TAGGED, vec![overlay("Content", &[("N", "uint32")]), defaults]);
+    let defaults = Overlay {
+        empty_is_default: true,
+        ..overlay("Other", &[("N", "name"), ("T", "uint32")])
+    };
+    let schema = schema_with_overlays(
+        TAGGED,
+        vec![overlay("Content", &[("N", "uint32")]), defaults],
+    );
     let two = value(&schema, "tagged", &words(&[1, 0]));
-    let [first, second] = readings(&two) else { panic!("{two:?}") };
-    assert_eq!(first.content.as_ref().map_err(|error| error.kind), Err(UnexpectedEnd));
+    let [first, second] = readings(&two) else {
+        panic!("{two:?}")
+    };
+    assert_eq!(
+        first.content.as_ref().map_err(|error| error.kind),
+        Err(UnexpectedEnd)
+    );
     assert_eq!((&*second.overlay, &second.content), ("m::Other", &Ok(None)));
-    assert_eq!(readings(&value(&schema, "tagged", &words(&[2, 4, 8]))).len(), 1);
+    assert_eq!(
+        readings(&value(&schema, "tagged", &words(&[2, 4, 8]))).len(),
+        1
+    );
 }
 
-/// What a tree made by hand is refused for.
+/// Asserts the error of a tree that the caller built.
 #[track_caller]
-fn unencodable(schema: &Schema, name: &str, value: Value<'_>, message: &str) {
+fn assert_encode_error(schema: &Schema, name: &str, value: Value<'_>, message: &str) {
     let error = encode(schema, &named(schema, name), &Node::from(value)).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
 
 #[test]
-fn trees_are_held_against_the_schema() {
+fn trees_are_checked_against_the_schema() {
     let schema = schema(
         "enum e { A = 1 }; struct s { int x; opaque o[2]; string t<2>; e m; int few<1>; int two[2]; };
          union u switch (e w) { case A: int x; }; union v switch (int w) { case 1: void; };
          typedef opaque big<1>; struct chain { int x; chain *next; }; struct head { chain *first; };",
     );
-    let encoded = value(&schema, "s", &words(&[7, 0x0102_0000, 1, 0x6100_0000, 1, 1, 9, 3, 4]));
-    let Value::Struct(fields) = &encoded else { panic!() };
+    let encoded = value(
+        &schema,
+        "s",
+        &words(&[7, 0x0102_0000, 1, 0x6100_0000, 1, 1, 9, 3, 4]),
+    );
+    let Value::Struct(fields) = &encoded else {
+        panic!()
+    };
     let changed = |at: usize, value: Value<'static>| {
         let mut fields = fields.clone();
         fields[at].1.value = value;
         Value::Struct(fields)
     };
     let short = Value::Struct(fields[..5].to_vec());
-    let nodes = |count| (0..count).map(|_| Node::from(Value::I32(0))).collect::<Vec<_>>();
-    unencodable(&schema, "s", changed(0, Value::U32(7)), "x: expected `int`, found `unsigned int`");
-    unencodable(&schema, "s", changed(1, Value::Opaque(vec![1])), "o: length 1 is not 2");
-    unencodable(&schema, "s", changed(2, Value::String(vec![0; 3])), "t: length 3 exceeds the bound 2");
-    unencodable(&schema, "s", changed(2, Value::Opaque(vec![])), "t: expected `string<2>`, found `opaque`");
-    unencodable(&schema, "s", changed(3, Value::Enum { name: "A", value: 2 }), "m: 2 is no member of the enumeration");
-    unencodable(&schema, "s", changed(4, Value::Array(nodes(2))), "few: length 2 exceeds the bound 1");
-    unencodable(&schema, "s", changed(4, Value::Nothings(1)), "few: expected `int<1>`, found `array`");
-    unencodable(&schema, "s", changed(5, Value::Array(nodes(3))), "two: length 3 is not 2");
-    unencodable(&schema, "s", short, "expected `two`, found nothing");
-    unencodable(&schema, "s", Value::Struct(vec![("y", Value::I32(0).into())]), "expected `x`, found `y`");
-    unencodable(&schema, "s", Value::Nothing, "expected `s`, found `nothing`");
-    unencodable(&schema, "u", union(Value::Enum { name: "", value: 1 }, "", "", None), "expected `x`, found nothing");
-    unencodable(&schema, "u", union(Value::I32(1), "", "", None), "expected `e`, found `int`");
-    unencodable(&schema, "v", union(Value::I32(2), "", "", None), "discriminant 2 without an arm");
+    let nodes = |count| {
+        (0..count)
+            .map(|_| Node::from(Value::I32(0)))
+            .collect::<Vec<_>>()
+    };
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(0, Value::U32(7)),
+        "x: expected `int`, found `unsigned int`",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(1, Value::Opaque(vec![1])),
+        "o: length 1 is not 2",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(2, Value::String(vec![0; 3])),
+        "t: length 3 exceeds the bound 2",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(2, Value::Opaque(vec![])),
+        "t: expected `string<2>`, found `opaque`",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(
+            3,
+            Value::Enum {
+                name: "A",
+                value: 2,
+            },
+        ),
+        "m: 2 is not a member of the enumeration",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(4, Value::Array(nodes(2))),
+        "few: length 2 exceeds the bound 1",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(4, Value::EmptyArray(1)),
+        "few: expected `int<1>`, found `array`",
+    );
+    assert_encode_error(
+        &schema,
+        "s",
+        changed(5, Value::Array(nodes(3))),
+        "two: length 3 is not 2",
+    );
+    assert_encode_error(&schema, "s", short, "expected `two`, found nothing");
+    assert_encode_error(
+        &schema,
+        "s",
+        Value::Struct(vec![("y", Value::I32(0).into())]),
+        "expected `x`, found `y`",
+    );
+    assert_encode_error(&schema, "s", Value::Empty, "expected `s`, found `empty`");
+    assert_encode_error(
+        &schema,
+        "u",
+        union(Value::Enum { name: "", value: 1 }, "", "", None),
+        "expected `x`, found nothing",
+    );
+    assert_encode_error(
+        &schema,
+        "u",
+        union(Value::I32(1), "", "", None),
+        "expected `e`, found `int`",
+    );
+    assert_encode_error(
+        &schema,
+        "v",
+        union(Value::I32(2), "", "", None),
+        "discriminant 2 without an arm",
+    );
     let more = union(Value::I32(1), "", "", Some(("x", Value::I32(1).into())));
-    unencodable(&schema, "v", more, "expected nothing, found `x`");
-    let overlaid = Value::Overlaid { octets: vec![1, 2], readings: Vec::new() };
-    unencodable(&schema, "big", overlaid, "length 2 exceeds the bound 1");
+    assert_encode_error(&schema, "v", more, "expected nothing, found `x`");
+    let schema_with_overlays = Value::TypedOpaque {
+        bytes: vec![1, 2],
+        readings: Vec::new(),
+    };
+    assert_encode_error(
+        &schema,
+        "big",
+        schema_with_overlays,
+        "length 2 exceeds the bound 1",
+    );
     let list = vec![Value::I32(1).into(), Value::Bool(true).into()];
     let head = Value::Struct(vec![("first", Value::List(list).into())]);
-    unencodable(&schema, "head", head, "first[1]: expected `int`, found `bool`");
+    assert_encode_error(
+        &schema,
+        "head",
+        head,
+        "first[1]: expected `int`, found `bool`",
+    );
 
-    // By hand, and whole.
-    let overlaid = Node::from(Value::Overlaid { octets: vec![9], readings: Vec::new() });
-    assert_eq!(encode(&schema, &named(&schema, "big"), &overlaid), Ok(vec![0, 0, 0, 1, 9, 0, 0, 0]));
-    let arm = union(Value::Enum { name: "", value: 1 }, "", "", Some(("x", Value::I32(5).into())));
-    assert_eq!(encode(&schema, &named(&schema, "u"), &arm.into()), Ok(words(&[1, 5])));
+    // Trees built by the caller that are valid.
+    let schema_with_overlays = Node::from(Value::TypedOpaque {
+        bytes: vec![9],
+        readings: Vec::new(),
+    });
+    assert_eq!(
+        encode(&schema, &named(&schema, "big"), &schema_with_overlays),
+        Ok(vec![0, 0, 0, 1, 9, 0, 0, 0])
+    );
+    let arm = union(
+        Value::Enum { name: "", value: 1 },
+        "",
+        "",
+        Some(("x", Value::I32(5).into())),
+    );
+    assert_eq!(
+        encode(&schema, &named(&schema, "u"), &arm.into()),
+        Ok(words(&[1, 5]))
+    );
 }

@@ -1,0 +1,232 @@
+//! Shared, counted ranges of buffers.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::ops::{Deref, Range};
+
+/// A buffer whose bytes do not change while [`SharedBytes`] refer to it.
+///
+/// A transport implements it for its registered memory, and finds its own memory again by
+/// [`SharedBytes::buffer_as`], so that it can send a range without a copy. A pool that takes
+/// buffers back counts the shares by [`retain`](Self::retain) and [`release`](Self::release): the
+/// count of the `Arc` does not tell which of two threads that drop a share at once is the last.
+pub trait SharedBuffer: Any + Send + Sync {
+    /// Returns all bytes of the buffer.
+    fn bytes(&self) -> &[u8];
+
+    /// Counts a share.
+    fn retain(&self) {}
+
+    /// Ends a share. The release of the last share may put the `Arc` into a pool.
+    fn release(self: Arc<Self>) {}
+}
+
+impl SharedBuffer for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Few bytes, beside the counts of their `Arc`: a copy is one allocation, and an item with it takes
+/// no more than nine times its XDR.
+struct ShortBuffer {
+    len: u8,
+    bytes: [u8; Self::MAX],
+}
+
+impl ShortBuffer {
+    const MAX: usize = 15;
+
+    /// Copies bytes; returns `None` if there are too many.
+    fn new(bytes: &[u8]) -> Option<Self> {
+        let mut short = Self {
+            len: u8::try_from(bytes.len()).ok()?,
+            bytes: [0; Self::MAX],
+        };
+        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(short)
+    }
+}
+
+impl SharedBuffer for ShortBuffer {
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or_default()
+    }
+}
+
+/// A share in a range of a buffer. Clones share the bytes. It can be sent to other threads, and
+/// `bytes::Bytes::from_owner` takes it.
+///
+/// ```
+/// use xdrgen_runtime::SharedBytes;
+///
+/// let all = SharedBytes::from(vec![1, 2, 3, 4]);
+/// let part = all.slice(1..3).expect("in range");
+/// drop(all);
+/// assert_eq!(*part, [2, 3]);
+/// assert_eq!(part.buffer_as::<Vec<u8>>().map(|(buffer, from)| (buffer.len(), from)), Some((4, 1)));
+/// assert!(part.slice(1..3).is_none());
+/// ```
+pub struct SharedBytes {
+    /// Always there, except while it is dropped.
+    buffer: Option<Arc<dyn SharedBuffer>>,
+    from: usize,
+    len: usize,
+}
+
+impl SharedBytes {
+    /// Creates a share in a range of a buffer; `None` if the range is not in it.
+    #[must_use]
+    pub fn new(buffer: Arc<dyn SharedBuffer>, range: Range<usize>) -> Option<Self> {
+        buffer.bytes().get(range.clone())?;
+        buffer.retain();
+        Some(Self {
+            buffer: Some(buffer),
+            from: range.start,
+            len: range.end - range.start,
+        })
+    }
+
+    /// Creates a share in a copy of the bytes.
+    pub(crate) fn copy_of(bytes: &[u8]) -> Self {
+        let Some(short) = ShortBuffer::new(bytes) else {
+            return bytes.to_vec().into();
+        };
+        Self {
+            buffer: Some(Arc::new(short)),
+            from: 0,
+            len: bytes.len(),
+        }
+    }
+
+    /// Returns the bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        let bytes = self
+            .buffer
+            .as_ref()
+            .map_or(&[][..], |buffer| buffer.bytes());
+        bytes
+            .get(self.from..)
+            .and_then(|bytes| bytes.get(..self.len))
+            .unwrap_or_default()
+    }
+
+    /// Returns the number of bytes.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns true if there are no bytes.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns a share in a part of the bytes; `None` if the range is not in them.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
+        if range.start > range.end || range.end > self.len {
+            return None;
+        }
+        let mut part = self.clone();
+        part.from += range.start;
+        part.len = range.end - range.start;
+        Some(part)
+    }
+
+    /// Returns the buffer if it has this type, and the offset of the first byte in it.
+    #[inline]
+    #[must_use]
+    pub fn buffer_as<T: SharedBuffer>(&self) -> Option<(&T, usize)> {
+        let any: &dyn Any = self.buffer.as_deref()?;
+        any.downcast_ref().map(|buffer| (buffer, self.from))
+    }
+
+    /// Returns the buffer if it has this type, and the offset of the first byte in it. Whoever drops
+    /// the last share must [release](SharedBuffer::release) what is returned, too.
+    #[must_use]
+    pub fn buffer_arc_as<T: SharedBuffer>(&self) -> Option<(Arc<T>, usize)> {
+        // Counting a share of a buffer of another type would be in vain.
+        self.buffer_as::<T>()?;
+        let any: Arc<dyn Any + Send + Sync> = self.buffer.clone()?;
+        Some((any.downcast().ok()?, self.from))
+    }
+}
+
+impl Clone for SharedBytes {
+    #[inline]
+    fn clone(&self) -> Self {
+        if let Some(buffer) = &self.buffer {
+            buffer.retain();
+        }
+        Self {
+            buffer: self.buffer.clone(),
+            ..*self
+        }
+    }
+}
+
+impl Drop for SharedBytes {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            buffer.release();
+        }
+    }
+}
+
+impl Default for SharedBytes {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+/// Takes over the vector's memory. Nothing is copied.
+impl From<Vec<u8>> for SharedBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self {
+            buffer: Some(Arc::new(bytes)),
+            from: 0,
+            len,
+        }
+    }
+}
+
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl AsRef<[u8]> for SharedBytes {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+/// Shares are equal if their bytes are.
+impl PartialEq for SharedBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for SharedBytes {}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({} bytes)", self.len)
+    }
+}
