@@ -1,0 +1,249 @@
+//! Calls: what a client makes, and what a transport carries.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use xdrgen_runtime::{Encode as _, Error};
+
+use crate::auth::Credentials;
+use crate::error::{CallError, CallErrorKind, Execution};
+use crate::message::ReceivedMessage;
+use crate::procedure::{Method, ProcedureId, ReplyLimits};
+use crate::reply::{PendingCall, Reply};
+use crate::request::{Request, Resend};
+use crate::transport::{AsyncTransport, LocalTransport, Transport};
+
+/// What a client's calls have in common.
+#[derive(Clone, Debug)]
+pub struct CallOptions {
+    credentials: Option<Arc<Credentials>>,
+    timeout: Option<Duration>,
+    resend: Resend,
+    wait_for_connection: bool,
+}
+
+impl CallOptions {
+    /// No credentials, no deadline, no call is executed twice unless it is idempotent, and calls
+    /// wait for a connection.
+    pub const DEFAULT: Self = Self {
+        credentials: None,
+        timeout: None,
+        resend: Resend::IfIdempotent,
+        wait_for_connection: true,
+    };
+
+    /// Sets who calls.
+    #[must_use]
+    pub fn credentials(self, credentials: impl Into<Credentials>) -> Self {
+        Self {
+            credentials: Some(Arc::new(credentials.into())),
+            ..self
+        }
+    }
+
+    /// Sets how long each call may take.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self {
+            timeout: Some(timeout),
+            ..self
+        }
+    }
+
+    /// Sets whether calls are sent again over another connection.
+    #[must_use]
+    pub fn resend(self, resend: Resend) -> Self {
+        Self { resend, ..self }
+    }
+
+    /// Sets whether calls wait while no connection can be made, for as long as the channel's
+    /// settings say. Others fail as soon as an attempt to connect has failed.
+    #[must_use]
+    pub fn wait_for_connection(self, wait_for_connection: bool) -> Self {
+        Self {
+            wait_for_connection,
+            ..self
+        }
+    }
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// A call of a procedure, which begins when it is awaited. Generated clients create it.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct Call<'t, T, P> {
+    transport: &'t T,
+    request: Request,
+    /// Why there is no call: the arguments can't be encoded.
+    error: Option<Error>,
+    procedure: PhantomData<fn() -> P>,
+}
+
+impl<'t, T: Transport, P: Method> Call<'t, T, P> {
+    /// Creates a call.
+    pub fn new(transport: &'t T, options: &CallOptions, args: &P::Args<'_>) -> Self {
+        let mut body = transport.body();
+        let error = body.encode_with(|sink| args.encode(sink)).err();
+        let request = Request {
+            procedure: ProcedureId::of::<P>(),
+            credentials: options.credentials.clone(),
+            body,
+            limits: P::reply_limits(args),
+            timeout: options.timeout,
+            is_idempotent: P::IDEMPOTENT,
+            resend: options.resend,
+            wait_for_connection: options.wait_for_connection,
+        };
+        Self {
+            transport,
+            request,
+            error,
+            procedure: PhantomData,
+        }
+    }
+
+    /// Sets how long the call may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.request.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets who calls.
+    pub fn credentials(mut self, credentials: impl Into<Credentials>) -> Self {
+        self.request.credentials = Some(Arc::new(credentials.into()));
+        self
+    }
+
+    /// Sets whether the call is sent again over another connection.
+    pub fn resend(mut self, resend: Resend) -> Self {
+        self.request.resend = resend;
+        self
+    }
+
+    /// Sets whether the call waits while no connection can be made; see
+    /// [`CallOptions::wait_for_connection`].
+    pub fn wait_for_connection(mut self, wait_for_connection: bool) -> Self {
+        self.request.wait_for_connection = wait_for_connection;
+        self
+    }
+
+    /// Sets how large the reply may be, where the schema has no bound.
+    pub fn reply_limits(mut self, limits: ReplyLimits) -> Self {
+        self.request.limits = limits;
+        self
+    }
+
+    /// Returns the request; or its error, if the arguments can't be encoded.
+    fn into_request(self) -> Result<Request, CallError> {
+        let Some(error) = self.error else {
+            return Ok(self.request);
+        };
+        let (peer, kind) = (self.transport.peer(), CallErrorKind::Encode(error));
+        Err(self.request.error(peer, kind, Execution::NotExecuted))
+    }
+}
+
+impl<T: AsyncTransport, P: Method> Call<'_, T, P> {
+    /// Begins the call, and returns a future of the reply, which is not decoded.
+    pub fn reply(self) -> ReplyFuture<T::Call, P> {
+        let (transport, peer) = (self.transport, self.transport.peer());
+        let state = match self.into_request() {
+            Ok(request) => State::InFlight(transport.call(request)),
+            Err(error) => State::Failed(Some(error)),
+        };
+        ReplyFuture {
+            state,
+            peer,
+            procedure: PhantomData,
+        }
+    }
+}
+
+impl<T: LocalTransport, P: Method> Call<'_, T, P> {
+    /// Begins the call on the transport's driver, which is on this thread.
+    ///
+    /// # Errors
+    /// Returns why the call can't begin: it is not executed.
+    pub fn begin(self, driver: &mut T::Driver) -> Result<PendingCall<P>, CallError> {
+        let transport = self.transport;
+        let xid = transport.begin(driver, self.into_request()?)?;
+        Ok(PendingCall::new(xid))
+    }
+}
+
+impl<T, P> fmt::Debug for Call<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Call").field(&self.request).finish()
+    }
+}
+
+impl<T: AsyncTransport, P: Method> IntoFuture for Call<'_, T, P> {
+    type Output = Result<P::Results, CallError>;
+    type IntoFuture = ResultsFuture<T::Call, P>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        ResultsFuture(self.reply())
+    }
+}
+
+/// A call in flight, which resolves to its results.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct ResultsFuture<F, P>(ReplyFuture<F, P>);
+
+impl<F, P> Future for ResultsFuture<F, P>
+where
+    F: Future<Output = Result<ReceivedMessage, CallError>> + Unpin,
+    P: Method,
+{
+    type Output = Result<P::Results, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = ready!(Pin::new(&mut self.0).poll(cx))?;
+        Poll::Ready(reply.read(P::to_results))
+    }
+}
+
+/// A call in flight, which resolves to its reply.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct ReplyFuture<F, P> {
+    state: State<F>,
+    peer: Arc<str>,
+    procedure: PhantomData<fn() -> P>,
+}
+
+#[derive(Debug)]
+enum State<F> {
+    InFlight(F),
+    Failed(Option<CallError>),
+}
+
+impl<F, P> Future for ReplyFuture<F, P>
+where
+    F: Future<Output = Result<ReceivedMessage, CallError>> + Unpin,
+    P: Method,
+{
+    type Output = Result<Reply<P>, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let message = match &mut self.state {
+            State::InFlight(call) => ready!(Pin::new(call).poll(cx))?,
+            State::Failed(error) => match error.take() {
+                Some(error) => return Poll::Ready(Err(error)),
+                // Polled after its end.
+                None => return Poll::Pending,
+            },
+        };
+        Poll::Ready(Ok(Reply::new(message, self.peer.clone())))
+    }
+}

@@ -1,0 +1,231 @@
+//! The calls of a runner: those that wait for a place, and those in flight.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+
+use tokio::time::Instant;
+
+use crate::channel::{CallId, Completion, Submission};
+use crate::error::{CallErrorKind, Execution, Progress};
+use crate::request::Request;
+
+/// All calls of a runner, each with its deadline.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// The most calls in flight.
+    max: usize,
+    calls: BTreeMap<CallId, Pending>,
+    /// Calls that wait for a place, in order. Some may have ended.
+    waiting: VecDeque<CallId>,
+    in_flight: HashMap<u32, CallId>,
+    deadlines: BTreeSet<(Instant, CallId)>,
+    next_xid: u32,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Pending {
+    submission: Box<Submission>,
+    deadline: Option<Instant>,
+    /// The number under which it was sent.
+    xid: Option<u32>,
+}
+
+impl Pending {
+    fn needs_reply_cache(&self) -> bool {
+        self.submission.completion.is_sent() && self.submission.request.needs_reply_cache()
+    }
+}
+
+impl Calls {
+    /// Creates a table for so many calls in flight. The first XID is a random number, so that a
+    /// reply cache does not take a call for one of an earlier process.
+    pub(crate) fn new(max: usize) -> Self {
+        let random = RandomState::new().hash_one("XID");
+        Self {
+            max: max.max(1),
+            calls: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            in_flight: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            next_xid: (random >> 32) as u32,
+        }
+    }
+
+    /// Returns true if there are no calls.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds a call, which waits for a place.
+    pub(crate) fn submit(&mut self, submission: Box<Submission>) {
+        let id = submission.id;
+        // A time beyond what the clock can tell is no limit.
+        let deadline = submission
+            .request
+            .timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout));
+        self.deadlines
+            .extend(deadline.map(|deadline| (deadline, id)));
+        let call = Pending {
+            submission,
+            deadline,
+            xid: None,
+        };
+        self.calls.insert(id, call);
+        self.waiting.push_back(id);
+    }
+
+    fn remove(&mut self, id: CallId) -> Option<Pending> {
+        let call = self.calls.remove(&id)?;
+        if let Some(deadline) = call.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        if let Some(xid) = call.xid {
+            self.in_flight.remove(&xid);
+        }
+        // Entries of calls that have ended are removed when they are the most.
+        if self.waiting.len() > 2 * self.calls.len() + 64 {
+            let calls = &self.calls;
+            self.waiting.retain(|id| calls.contains_key(id));
+        }
+        Some(call)
+    }
+
+    /// Forgets a call that was given up.
+    pub(crate) fn cancel(&mut self, id: CallId) {
+        self.remove(id);
+    }
+
+    /// Takes the next call into flight, and returns it with its XID.
+    pub(crate) fn next(&mut self) -> Option<(u32, &Request)> {
+        if self.in_flight.len() >= self.max {
+            return None;
+        }
+        let id = loop {
+            let id = self.waiting.pop_front()?;
+            if self.calls.contains_key(&id) {
+                break id;
+            }
+        };
+        let xid = match self.calls.get(&id)?.xid {
+            Some(xid) => xid,
+            None => self.unused_xid(),
+        };
+        self.in_flight.insert(xid, id);
+        let call = self.calls.get_mut(&id)?;
+        call.xid = Some(xid);
+        Some((xid, &call.submission.request))
+    }
+
+    /// Notes that the server may have the call with this XID from now on.
+    pub(crate) fn set_sent(&mut self, xid: u32) {
+        let call = self
+            .in_flight
+            .get(&xid)
+            .and_then(|id| self.calls.get_mut(id));
+        if let Some(call) = call {
+            call.submission.completion.set_sent(true);
+        }
+    }
+
+    fn unused_xid(&mut self) -> u32 {
+        loop {
+            let xid = self.next_xid;
+            self.next_xid = xid.wrapping_add(1);
+            if !self.in_flight.contains_key(&xid) {
+                return xid;
+            }
+        }
+    }
+
+    /// Ends the call with this XID, and returns what takes its result; `None` if there is none.
+    pub(crate) fn take(&mut self, xid: u32) -> Option<Completion> {
+        let id = *self.in_flight.get(&xid)?;
+        self.remove(id).map(|call| call.submission.completion)
+    }
+
+    /// Returns the next deadline.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Fails the calls whose deadlines have passed. `unsent` says why a call was not sent.
+    pub(crate) fn expire(&mut self, now: Instant, unsent: impl Fn() -> Progress) {
+        while let Some((_, id)) = self
+            .deadlines
+            .first()
+            .filter(|(due, _)| *due <= now)
+            .copied()
+        {
+            let Some(call) = self.remove(id) else { return };
+            let timeout = call.submission.request.timeout.unwrap_or_default();
+            let progress = if call.submission.completion.is_sent() {
+                Progress::NoReply
+            } else {
+                unsent()
+            };
+            let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
+            call.submission.completion.fail_unanswered(kind);
+        }
+    }
+
+    /// Takes back the calls in flight when their connection was lost. Those that may be sent again
+    /// wait at the front, in order, and keep their XIDs, by which a reply cache knows them. The
+    /// others fail.
+    pub(crate) fn lose_connection(&mut self, kind: &CallErrorKind) {
+        let mut lost: Vec<CallId> = self.in_flight.drain().map(|(_, id)| id).collect();
+        lost.sort_unstable_by(|a, b| b.cmp(a));
+        for id in lost {
+            let is_safe = |call: &Pending| {
+                call.submission.request.may_resend() || !call.submission.completion.is_sent()
+            };
+            if self.calls.get(&id).is_some_and(is_safe) {
+                self.waiting.push_front(id);
+            } else if let Some(call) = self.remove(id) {
+                call.submission.completion.fail_unanswered(kind.clone());
+            }
+        }
+    }
+
+    /// Returns true if a call that was sent needs the reply cache of its server.
+    pub(crate) fn need_reply_cache(&self) -> bool {
+        self.calls.values().any(Pending::needs_reply_cache)
+    }
+
+    /// Fails the calls that were sent and need the reply cache of their server, which does not know
+    /// the client any more.
+    pub(crate) fn lose_reply_cache(&mut self, kind: &CallErrorKind) {
+        self.fail_if(kind, Pending::needs_reply_cache);
+    }
+
+    /// Fails the calls that do not wait for a connection.
+    pub(crate) fn fail_impatient(&mut self, kind: &CallErrorKind) {
+        self.fail_if(kind, |call| !call.submission.request.wait_for_connection);
+    }
+
+    fn fail_if(&mut self, kind: &CallErrorKind, fails: fn(&Pending) -> bool) {
+        let calls = self.calls.iter().filter(|(_, call)| fails(call));
+        let ids: Vec<CallId> = calls.map(|(id, _)| *id).collect();
+        for call in ids.into_iter().filter_map(|id| self.remove(id)) {
+            call.submission.completion.fail_unanswered(kind.clone());
+        }
+    }
+
+    /// Fails all calls.
+    pub(crate) fn fail_all(&mut self, kind: &CallErrorKind) {
+        for (_, call) in std::mem::take(&mut self.calls) {
+            call.submission.completion.fail_unanswered(kind.clone());
+        }
+        self.waiting.clear();
+        self.in_flight.clear();
+        self.deadlines.clear();
+    }
+
+    /// Fails a call in flight that could not be sent.
+    pub(crate) fn fail(&mut self, xid: u32, kind: CallErrorKind) {
+        if let Some(completion) = self.take(xid) {
+            completion.fail(kind, Execution::NotExecuted);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Channels: handles for any thread, and the runner's end of them.
+//!
+//! A [`Channel`] puts calls into a queue that a runner empties: a task, or a thread of its own,
+//! that drives a transport. The queue, and a slot for each call, are all that the two ends share.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::error::{CallError, CallErrorKind, Execution};
+use crate::item_buf::{ItemBuf, ItemMemory};
+use crate::message::ReceivedMessage;
+use crate::procedure::ProcedureId;
+use crate::request::Request;
+use crate::transport::{AsyncTransport, Transport};
+
+/// The result of a call: the whole reply.
+type Outcome = Result<ReceivedMessage, CallError>;
+
+/// A handle to a transport that runs elsewhere: in a task, or on a thread of its own.
+///
+/// Clones are handles to the same transport. Calls begin in the order in which they were made, and
+/// wait while the transport has no place for them. The transport ends when the last handle is
+/// dropped and no call is in flight.
+#[derive(Clone)]
+pub struct Channel {
+    queue: Arc<Queue>,
+    memory: Option<Arc<dyn ItemMemory>>,
+    /// Counts the handles.
+    _handle: Arc<Handle>,
+}
+
+/// What the last handle leaves behind when it is dropped.
+struct Handle(Arc<Queue>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.end(Ending::Drain);
+    }
+}
+
+struct Queue {
+    peer: Arc<str>,
+    state: Mutex<State>,
+}
+
+struct State {
+    submitted: VecDeque<Box<Submission>>,
+    /// Calls whose futures were dropped.
+    cancelled: Vec<CallId>,
+    next: u64,
+    ending: Option<Ending>,
+    runner_ended: bool,
+    runner: Option<Waker>,
+}
+
+/// How a channel ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Ending {
+    /// When what is in flight is done.
+    Drain,
+    /// At once.
+    Shutdown,
+}
+
+/// Identifies a call of a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct CallId(u64);
+
+/// Locks. What is behind the locks of this module is consistent between any two statements, so that
+/// a panic elsewhere does no harm.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Queue {
+    /// Changes the state, and wakes the runner.
+    fn change<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = lock(&self.state);
+        let value = f(&mut state);
+        let runner = state.runner.take();
+        drop(state);
+        if let Some(runner) = runner {
+            runner.wake();
+        }
+        value
+    }
+
+    fn end(&self, ending: Ending) {
+        self.change(|state| state.ending = state.ending.max(Some(ending)));
+    }
+}
+
+impl Channel {
+    /// Creates a channel to a server of this name, and the runner's end of it.
+    #[must_use]
+    pub fn new(peer: impl Into<Arc<str>>) -> (Self, Submissions) {
+        let queue = Arc::new(Queue {
+            peer: peer.into(),
+            state: Mutex::new(State {
+                submitted: VecDeque::new(),
+                cancelled: Vec::new(),
+                next: 0,
+                ending: None,
+                runner_ended: false,
+                runner: None,
+            }),
+        });
+        let channel = Self {
+            _handle: Arc::new(Handle(queue.clone())),
+            queue: queue.clone(),
+            memory: None,
+        };
+        (channel, Submissions(queue))
+    }
+
+    /// Gives the channel the memory of its transport for items.
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<dyn ItemMemory>) -> Self {
+        Self {
+            memory: Some(memory),
+            ..self
+        }
+    }
+
+    /// Returns a buffer for an item of `len` bytes of the arguments, from which the transport sends
+    /// it without a copy if it can.
+    #[must_use]
+    pub fn item_buf(&self, len: usize) -> ItemBuf {
+        ItemBuf::new(self.memory.as_ref(), len)
+    }
+
+    /// Lets the transport end when the calls that were made are done. Calls that are made later
+    /// fail.
+    pub fn drain(&self) {
+        self.queue.end(Ending::Drain);
+    }
+
+    /// Lets the transport end at once. Calls in flight fail.
+    pub fn shutdown(&self) {
+        self.queue.end(Ending::Shutdown);
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({})", self.queue.peer)
+    }
+}
+
+impl Transport for Channel {
+    fn peer(&self) -> Arc<str> {
+        self.queue.peer.clone()
+    }
+}
+
+impl AsyncTransport for Channel {
+    type Call = ChannelCall;
+
+    fn call(&self, request: Request) -> ChannelCall {
+        let queue = &self.queue;
+        let slot = Arc::new(Slot(Mutex::new(SlotState::Waiting(None))));
+        let id = queue.change(|state| {
+            let id = CallId(state.next);
+            state.next += 1;
+            let completion = Completion {
+                slot: slot.clone(),
+                procedure: request.procedure,
+                peer: queue.peer.clone(),
+                sent: false,
+            };
+            let failed = match (state.runner_ended, state.ending) {
+                (true, _) => Some(CallErrorKind::RunnerEnded),
+                (false, Some(_)) => Some(CallErrorKind::Shutdown),
+                (false, None) => None,
+            };
+            match failed {
+                Some(kind) => completion.fail(kind, Execution::NotExecuted),
+                None => state.submitted.push_back(Box::new(Submission {
+                    id,
+                    request,
+                    completion,
+                })),
+            }
+            id
+        });
+        ChannelCall {
+            queue: queue.clone(),
+            slot,
+            id,
+        }
+    }
+}
+
+/// What a call's future and its runner share.
+#[derive(Debug)]
+struct Slot(Mutex<SlotState>);
+
+#[derive(Debug)]
+enum SlotState {
+    Waiting(Option<Waker>),
+    Done(Box<Outcome>),
+    Taken,
+}
+
+impl Slot {
+    fn complete(&self, outcome: Outcome) {
+        let mut state = lock(&self.0);
+        let before = match &*state {
+            SlotState::Waiting(_) => {
+                std::mem::replace(&mut *state, SlotState::Done(Box::new(outcome)))
+            }
+            SlotState::Done(_) | SlotState::Taken => return,
+        };
+        drop(state);
+        if let SlotState::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+/// A call of a [`Channel`]. If it is dropped, the call is given up.
+#[must_use = "futures do nothing unless polled"]
+pub struct ChannelCall {
+    queue: Arc<Queue>,
+    slot: Arc<Slot>,
+    id: CallId,
+}
+
+impl Future for ChannelCall {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let mut state = lock(&self.slot.0);
+        match &mut *state {
+            SlotState::Waiting(waker) => match waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            },
+            SlotState::Done(_) => {
+                if let SlotState::Done(outcome) = std::mem::replace(&mut *state, SlotState::Taken) {
+                    return Poll::Ready(*outcome);
+                }
+            }
+            // Polled after its end.
+            SlotState::Taken => {}
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for ChannelCall {
+    fn drop(&mut self) {
+        let waits = {
+            let mut state = lock(&self.slot.0);
+            matches!(
+                std::mem::replace(&mut *state, SlotState::Taken),
+                SlotState::Waiting(_)
+            )
+        };
+        if waits {
+            self.queue.change(|state| {
+                if !state.runner_ended {
+                    state.cancelled.push(self.id);
+                }
+            });
+        }
+    }
+}
+
+impl fmt::Debug for ChannelCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ChannelCall").field(&self.id).finish()
+    }
+}
+
+/// A call that was made on a channel.
+#[derive(Debug)]
+pub struct Submission {
+    /// Identifies the call if it is cancelled.
+    pub id: CallId,
+    /// The call.
+    pub request: Request,
+    /// Takes its result.
+    pub completion: Completion,
+}
+
+/// The promise of a call's result. A completion that is dropped fails its call: nothing is lost
+/// when a runner ends.
+#[derive(Debug)]
+pub struct Completion {
+    slot: Arc<Slot>,
+    procedure: ProcedureId,
+    peer: Arc<str>,
+    sent: bool,
+}
+
+impl Completion {
+    /// Says whether the server may have the call, so that it may execute it.
+    pub fn set_sent(&mut self, sent: bool) {
+        self.sent = sent;
+    }
+
+    /// Returns whether the server may have the call.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.sent
+    }
+
+    /// Ends the call with its reply.
+    pub fn succeed(self, reply: ReceivedMessage) {
+        self.slot.complete(Ok(reply));
+    }
+
+    /// Ends the call with an error.
+    pub fn fail(self, kind: CallErrorKind, execution: Execution) {
+        self.end(kind, execution);
+    }
+
+    /// Ends the call with an error: it was not executed if it was not sent, else it may have been.
+    pub fn fail_unanswered(self, kind: CallErrorKind) {
+        let execution = self.execution();
+        self.end(kind, execution);
+    }
+
+    fn execution(&self) -> Execution {
+        if self.sent {
+            Execution::Unknown
+        } else {
+            Execution::NotExecuted
+        }
+    }
+
+    fn end(&self, kind: CallErrorKind, execution: Execution) {
+        let error = CallError::new(self.procedure, self.peer.clone(), kind, execution);
+        self.slot.complete(Err(error));
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        // Nothing happens if the call has ended.
+        self.end(CallErrorKind::RunnerEnded, self.execution());
+    }
+}
+
+/// What happens at the runner's end of a channel.
+#[derive(Debug)]
+pub enum ChannelEvent {
+    /// A call was made.
+    Call(Box<Submission>),
+    /// A call was given up.
+    Cancelled(CallId),
+    /// No more calls come: the runner ends when those that it has are done.
+    Drain,
+    /// The runner is to end at once.
+    Shutdown,
+}
+
+/// The runner's end of a channel. When it is dropped, all calls fail.
+pub struct Submissions(Arc<Queue>);
+
+impl Submissions {
+    /// Returns the name of the server.
+    #[must_use]
+    pub fn peer(&self) -> Arc<str> {
+        self.0.peer.clone()
+    }
+
+    /// Returns what happens next. After `Drain` and `Shutdown` it returns the same again when there
+    /// is nothing else.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ChannelEvent> {
+        let mut state = lock(&self.0.state);
+        if state.ending == Some(Ending::Shutdown) {
+            return Poll::Ready(ChannelEvent::Shutdown);
+        }
+        if let Some(submission) = state.submitted.pop_front() {
+            return Poll::Ready(ChannelEvent::Call(submission));
+        }
+        // A call is cancelled after it was made.
+        if let Some(id) = state.cancelled.pop() {
+            return Poll::Ready(ChannelEvent::Cancelled(id));
+        }
+        if state.ending == Some(Ending::Drain) {
+            return Poll::Ready(ChannelEvent::Drain);
+        }
+        match &mut state.runner {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => state.runner = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Waits for what happens next; see [`poll_event`](Self::poll_event).
+    pub async fn event(&mut self) -> ChannelEvent {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+}
+
+impl Drop for Submissions {
+    fn drop(&mut self) {
+        let (submitted, ending) = self.0.change(|state| {
+            state.runner_ended = true;
+            state.cancelled.clear();
+            (std::mem::take(&mut state.submitted), state.ending)
+        });
+        for submission in submitted {
+            let kind = match ending {
+                Some(_) => CallErrorKind::Shutdown,
+                None => CallErrorKind::RunnerEnded,
+            };
+            submission.completion.fail(kind, Execution::NotExecuted);
+        }
+    }
+}
+
+impl fmt::Debug for Submissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Submissions({})", self.0.peer)
+    }
+}

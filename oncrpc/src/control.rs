@@ -1,0 +1,480 @@
+//! Who may connect to a server, and what the server counts.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::limits::{Limit, ServerLimits};
+use crate::permit::{Budget, ConnectionPermit, Counters, Shared};
+
+/// A peer that wants to connect.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ConnectRequest<'a> {
+    /// The peer's address, with its port.
+    pub address: SocketAddr,
+    /// The name of the transport, as in [`Peer`](crate::Peer).
+    pub transport: &'static str,
+    /// What the peer has sent with its request. Over TCP there is nothing.
+    pub private_data: &'a [u8],
+}
+
+impl<'a> ConnectRequest<'a> {
+    /// Creates a request.
+    #[must_use]
+    pub const fn new(address: SocketAddr, transport: &'static str, private_data: &'a [u8]) -> Self {
+        Self {
+            address,
+            transport,
+            private_data,
+        }
+    }
+}
+
+/// Why a peer may not connect. Over TCP, its connection is closed, and the reason is in the
+/// server's log alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RejectReason {
+    /// A limit of the server is reached.
+    Limit(Limit),
+    /// The server's hook says so.
+    Hook(Cow<'static, str>),
+}
+
+impl From<&'static str> for RejectReason {
+    fn from(reason: &'static str) -> Self {
+        Self::Hook(reason.into())
+    }
+}
+
+impl From<String> for RejectReason {
+    fn from(reason: String) -> Self {
+        Self::Hook(reason.into())
+    }
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(limit) => limit.fmt(f),
+            Self::Hook(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for RejectReason {}
+
+/// The control of a server: its limits, who may connect, and what it counts.
+///
+/// Clones are handles to the same control. Servers over several transports that are given the same
+/// control have the limits together.
+///
+/// ```
+/// use oncrpc::{Router, ServerControl, ServerLimits, tcp};
+///
+/// # async fn example() -> std::io::Result<()> {
+/// let limits = ServerLimits::new().max_connections(100);
+/// let control = ServerControl::with_hook(limits, |request| {
+///     if request.address.ip().is_loopback() {
+///         Ok(())
+///     } else {
+///         Err("only peers of this host".into())
+///     }
+/// });
+/// let server = tcp::Server::bind("127.0.0.1:0", Router::new()).await?.control(&control);
+/// tokio::spawn(server.run());
+/// assert_eq!(control.stats().connections, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ServerControl(Arc<Inner>);
+
+type Hook = dyn Fn(&ConnectRequest<'_>) -> Result<(), RejectReason> + Send + Sync;
+
+struct Inner {
+    limits: ServerLimits,
+    hook: Option<Box<Hook>>,
+    budget: Arc<Budget>,
+    counters: Arc<Counters>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// The budgets of the peers that have connections or calls in flight; and of others, which
+    /// are removed when they may be the most.
+    peers: HashMap<IpAddr, Arc<Budget>>,
+    connections: Vec<Weak<Shared>>,
+    /// The sizes at which what has ended is removed.
+    sweep_at: [usize; 2],
+    last_warning: Option<Instant>,
+}
+
+/// The least time between two warnings that peers are rejected.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
+impl ServerControl {
+    /// Creates a control that lets every peer connect, within the limits.
+    #[must_use]
+    pub fn new(limits: ServerLimits) -> Self {
+        Self::create(limits, None)
+    }
+
+    /// Creates a control with a function that decides which peers may connect. It is asked when
+    /// the limits allow a connection. It runs where connections are accepted, and should not block.
+    #[must_use]
+    pub fn with_hook(
+        limits: ServerLimits,
+        hook: impl Fn(&ConnectRequest<'_>) -> Result<(), RejectReason> + Send + Sync + 'static,
+    ) -> Self {
+        Self::create(limits, Some(Box::new(hook)))
+    }
+
+    fn create(limits: ServerLimits, hook: Option<Box<Hook>>) -> Self {
+        Self(Arc::new(Inner {
+            limits,
+            hook,
+            budget: Arc::new(Budget::of_all(&limits)),
+            counters: Arc::default(),
+            table: Mutex::default(),
+        }))
+    }
+
+    /// Lets a peer connect. A transport calls it, and keeps what it returns while the connection
+    /// is open.
+    ///
+    /// # Errors
+    /// Returns the limit that is reached, or why the hook rejects the peer. It was counted and
+    /// logged then.
+    pub fn admit(&self, request: &ConnectRequest<'_>) -> Result<ConnectionPermit, RejectReason> {
+        let admitted = self.try_admit(request);
+        match &admitted {
+            Ok(_) => self.0.counters.accepted.fetch_add(1, Relaxed),
+            Err(reason) => {
+                if let RejectReason::Limit(limit) = reason {
+                    self.0.counters.reach(*limit);
+                }
+                self.log(request, reason);
+                self.0.counters.rejected.fetch_add(1, Relaxed)
+            }
+        };
+        admitted
+    }
+
+    fn try_admit(&self, request: &ConnectRequest<'_>) -> Result<ConnectionPermit, RejectReason> {
+        let Inner {
+            limits,
+            budget,
+            counters,
+            ..
+        } = &*self.0;
+        let of_all = place(&budget.connections, Limit::Connections)?;
+        let peer = self.peer_budget(request.address.ip().to_canonical());
+        let of_peer = place(&peer.connections, Limit::ConnectionsPerPeer)?;
+        if let Some(hook) = &self.0.hook {
+            hook(request)?;
+        }
+        let permit = ConnectionPermit::new(
+            request.address,
+            *limits,
+            [peer, budget.clone()],
+            counters.clone(),
+            [of_peer, of_all],
+        );
+        self.lock().add(&permit);
+        Ok(permit)
+    }
+
+    fn peer_budget(&self, address: IpAddr) -> Arc<Budget> {
+        let mut table = self.lock();
+        if table.peers.len() >= table.sweep_at[0] {
+            table
+                .peers
+                .retain(|_, budget| Arc::strong_count(budget) > 1);
+            table.sweep_at[0] = 2 * table.peers.len() + 64;
+        }
+        let limits = &self.0.limits;
+        let new = || Arc::new(Budget::of_peer(limits));
+        table.peers.entry(address).or_insert_with(new).clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Every change is complete before the lock is released, or a panic passes.
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Logs why a peer is rejected: at `warn` once in a while, else at `debug`.
+    fn log(&self, request: &ConnectRequest<'_>, reason: &RejectReason) {
+        let ConnectRequest {
+            address, transport, ..
+        } = request;
+        let now = Instant::now();
+        let last = &mut self.lock().last_warning;
+        if last.is_none_or(|last| now.duration_since(last) >= WARNING_INTERVAL) {
+            *last = Some(now);
+            tracing::warn!(peer = %address, transport, %reason, "connection rejected");
+        } else {
+            tracing::debug!(peer = %address, transport, %reason, "connection rejected");
+        }
+    }
+
+    /// Returns what the server has counted until now.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        let counters = &self.0.counters;
+        let mut stats = ServerStats {
+            accepted: counters.accepted.load(Relaxed),
+            rejected: counters.rejected.load(Relaxed),
+            calls: counters.calls.load(Relaxed),
+            reached: counters.reached(),
+            ..ServerStats::default()
+        };
+        let connections = self.lock().connections.clone();
+        for connection in connections.iter().filter_map(Weak::upgrade) {
+            let (is_open, calls, bytes) = connection.usage();
+            stats.connections += usize::from(is_open);
+            stats.calls += connection.calls_begun();
+            stats.calls_in_flight += calls;
+            stats.bytes += bytes;
+        }
+        stats
+    }
+}
+
+impl Table {
+    fn add(&mut self, permit: &ConnectionPermit) {
+        if self.connections.len() >= self.sweep_at[1] {
+            self.connections
+                .retain(|connection| connection.strong_count() > 0);
+            self.sweep_at[1] = 2 * self.connections.len() + 64;
+        }
+        self.connections.push(Arc::downgrade(permit.shared()));
+    }
+}
+
+fn place(places: &Arc<Semaphore>, limit: Limit) -> Result<OwnedSemaphorePermit, RejectReason> {
+    let place = places.clone().try_acquire_owned();
+    place.map_err(|_| RejectReason::Limit(limit))
+}
+
+impl Default for ServerControl {
+    fn default() -> Self {
+        Self::new(ServerLimits::new())
+    }
+}
+
+impl fmt::Debug for ServerControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ServerControl").field(&self.stats()).finish()
+    }
+}
+
+/// What a server has counted.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct ServerStats {
+    /// Connections that are open.
+    pub connections: usize,
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that were rejected, by the hook and by limits.
+    pub rejected: u64,
+    /// Calls that were read.
+    pub calls: u64,
+    /// Calls in flight: those whose handlers wait.
+    pub calls_in_flight: usize,
+    /// Bytes in flight, as [`ServerLimits::max_bytes`] counts them: calls that arrive, calls in
+    /// flight, and replies that are to be sent.
+    pub bytes: usize,
+    reached: [u64; Limit::ALL.len()],
+}
+
+impl ServerStats {
+    /// Returns how often a limit was reached: by a connection that was rejected or closed, by a
+    /// handler, or by a connection that had to wait.
+    #[must_use]
+    pub fn reached(&self, limit: Limit) -> u64 {
+        self.reached[limit as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn request(host: u8, port: u16) -> ConnectRequest<'static> {
+        ConnectRequest::new(([127, 0, 0, host], port).into(), "tcp", &[])
+    }
+
+    fn is_ready(future: impl Future<Output = ()>) -> bool {
+        let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+        polled == Poll::Ready(())
+    }
+
+    #[test]
+    fn connections_are_limited_in_all_and_per_peer() {
+        let limits = ServerLimits::new();
+        let limits = limits.max_connections(3).max_connections_per_peer(2);
+        let control = ServerControl::new(limits);
+        let admit = |host| control.admit(&request(host, 700));
+        let (first, second, other) = (admit(1).unwrap(), admit(1).unwrap(), admit(2).unwrap());
+        assert_eq!(
+            admit(3).unwrap_err(),
+            RejectReason::Limit(Limit::Connections)
+        );
+        drop(other);
+        let of_peer = RejectReason::Limit(Limit::ConnectionsPerPeer);
+        assert_eq!(admit(1).unwrap_err(), of_peer);
+        drop(first);
+        let third = admit(1).unwrap();
+        let stats = control.stats();
+        assert_eq!(
+            (stats.connections, stats.accepted, stats.rejected),
+            (2, 4, 2)
+        );
+        assert_eq!(stats.reached(Limit::Connections), 1);
+        assert_eq!(stats.reached(Limit::ConnectionsPerPeer), 1);
+        drop((second, third));
+        assert_eq!(control.stats().connections, 0);
+    }
+
+    #[test]
+    fn the_hook_sees_the_peer_and_its_reason_is_told() {
+        let control = ServerControl::with_hook(ServerLimits::new(), |request| {
+            match (request.address.port(), request.private_data) {
+                (700, []) => Ok(()),
+                (port, _) => Err(format!("port {port}").into()),
+            }
+        });
+        assert!(control.admit(&request(1, 700)).is_ok());
+        let error = control.admit(&request(1, 701)).unwrap_err();
+        assert_eq!(error.to_string(), "port 701");
+        assert_eq!(control.stats().rejected, 1);
+    }
+
+    #[test]
+    fn what_has_ended_takes_no_memory() {
+        let control = ServerControl::default();
+        for number in 0..10_000u16 {
+            let [high, low] = number.to_be_bytes();
+            let address = ([10, 0, high, low], 700).into();
+            control
+                .admit(&ConnectRequest::new(address, "tcp", &[]))
+                .unwrap();
+        }
+        let table = control.lock();
+        assert!(table.peers.len() <= 64 && table.connections.len() <= 64);
+    }
+
+    /// The limits count calls beyond the first of a connection, and are shared by connections.
+    #[test]
+    fn calls_wait_for_room_of_the_peer_and_of_all() {
+        let limits = ServerLimits::new().max_calls(3).max_calls_per_peer(2);
+        let control = ServerControl::new(limits);
+        let [one, two, other] =
+            [(1, 700), (1, 701), (2, 700)].map(|(host, port)| request(host, port));
+        let [one, two, other] = [one, two, other].map(|request| control.admit(&request).unwrap());
+        let mut calls = Vec::new();
+        for (connection, reached) in [
+            (&one, None),
+            (&one, None),
+            (&two, None),
+            (&one, None),
+            (&one, Some(Limit::CallsPerPeer)),
+            (&two, Some(Limit::CallsPerPeer)),
+            (&other, None),
+            (&other, None),
+            (&other, Some(Limit::Calls)),
+        ] {
+            let before = reached.map(|limit| control.stats().reached(limit));
+            assert_eq!(
+                is_ready(connection.ready()),
+                reached.is_none(),
+                "{reached:?}"
+            );
+            if let (Some(limit), Some(before)) = (reached, before) {
+                assert_eq!(control.stats().reached(limit), before + 1);
+                continue;
+            }
+            calls.push(connection.call(0));
+        }
+        assert_eq!(control.stats().calls_in_flight, 6);
+
+        // A connection that is gone gives back what its handlers do not need.
+        drop(one);
+        assert!(!is_ready(two.ready()));
+        calls.clear();
+        assert!(is_ready(two.ready()));
+        assert!(is_ready(other.ready()));
+        assert_eq!(control.stats().calls_in_flight, 0);
+    }
+
+    #[test]
+    fn bytes_wait_for_room_and_a_wait_that_is_given_up_takes_none() {
+        const MIB: usize = 1 << 20;
+        let limits = ServerLimits::new();
+        let limits = limits.max_bytes(5 * MIB).max_bytes_per_peer(4 * MIB);
+        let control = ServerControl::new(limits);
+        let admit = |host| control.admit(&request(host, 700)).unwrap();
+        let (one, two, other) = (admit(1), admit(1), admit(2));
+        assert!(is_ready(one.reserve(3 * MIB)));
+        assert!(!is_ready(two.reserve(2 * MIB)));
+        assert_eq!(control.stats().reached(Limit::BytesPerPeer), 1);
+        assert!(is_ready(two.reserve(MIB)));
+        assert!(!is_ready(other.reserve(2 * MIB)));
+        assert_eq!(control.stats().reached(Limit::Bytes), 1);
+        assert!(is_ready(other.reserve(MIB)));
+        assert_eq!(control.stats().bytes, 5 * MIB);
+        // What is short goes on.
+        assert!(is_ready(admit(3).ready()));
+
+        // A call that has arrived counts until its handler ends, on an open connection or not.
+        let call = one.call(3 * MIB);
+        one.arrived();
+        drop(one);
+        assert_eq!(control.stats().bytes, 5 * MIB);
+        assert!(!is_ready(two.reserve(MIB)));
+        drop(call);
+        assert!(is_ready(two.reserve(MIB)));
+        assert_eq!(control.stats().bytes, 3 * MIB);
+    }
+
+    /// A message that is larger than the budget gets all of it.
+    #[test]
+    fn a_message_that_is_larger_than_the_budget_is_not_refused_for_ever() {
+        let limits = ServerLimits::new().max_bytes(1 << 20);
+        let control = ServerControl::new(limits);
+        let admit = |host| control.admit(&request(host, 700)).unwrap();
+        let (one, other) = (admit(1), admit(2));
+        assert!(is_ready(one.reserve(4 << 20)));
+        assert!(!is_ready(other.reserve(1 << 20)));
+        one.arrived();
+        one.trim();
+        assert!(is_ready(other.reserve(1 << 20)));
+    }
+
+    /// Results that nobody reads stop the connection that they are of, and no other.
+    #[test]
+    fn a_connection_is_full_of_its_own_replies() {
+        let control = ServerControl::default();
+        let admit = |host| control.admit(&request(host, 700)).unwrap();
+        let (one, other) = (admit(1), admit(1));
+        one.set_outgoing(8 << 20);
+        assert!(!is_ready(one.ready()) && is_ready(other.ready()));
+        assert_eq!(control.stats().reached(Limit::BytesPerConnection), 1);
+        one.set_outgoing(0);
+        assert!(is_ready(one.ready()));
+    }
+}

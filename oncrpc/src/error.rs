@@ -1,0 +1,234 @@
+//! Why a call failed.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::header::ReplyStatus;
+use crate::procedure::ProcedureId;
+
+/// Whether the server executed a call that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Execution {
+    /// It did not: the call can be made again without harm.
+    NotExecuted,
+    /// The client cannot know: the call was sent, and no reply came.
+    Unknown,
+    /// It did: the call must not be made again, unless it is idempotent.
+    Executed,
+}
+
+/// What was last known of a call when its time was over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Progress {
+    /// There was no connection; with the error of the last attempt, if there was one.
+    NotConnected(Option<String>),
+    /// It waited until fewer calls were in flight.
+    Queued,
+    /// The server granted no credit for it.
+    NoCredit,
+    /// There was no memory for it within the budget.
+    NoMemory,
+    /// It was sent, and no reply came.
+    NoReply,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotConnected(None) => f.write_str("not connected"),
+            Self::NotConnected(Some(cause)) => write!(f, "not connected: {cause}"),
+            Self::Queued => f.write_str("too many calls in flight"),
+            Self::NoCredit => f.write_str("no credit from the server"),
+            Self::NoMemory => f.write_str("memory budget exhausted"),
+            Self::NoReply => f.write_str("no reply"),
+        }
+    }
+}
+
+/// The kinds of [`CallError`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum CallErrorKind {
+    /// The arguments could not be encoded.
+    Encode(xdrgen_runtime::Error),
+    /// The deadline passed.
+    DeadlineExceeded {
+        /// How long the call was allowed to take.
+        timeout: Duration,
+        /// What was last known of it.
+        progress: Progress,
+    },
+    /// No connection could be made.
+    Connect(Arc<dyn StdError + Send + Sync>),
+    /// The connection was lost before a reply came.
+    ConnectionLost(Arc<dyn StdError + Send + Sync>),
+    /// The channel was shut down.
+    Shutdown,
+    /// The task or thread that runs the channel has ended.
+    RunnerEnded,
+    /// The reply may be larger than the client has room for.
+    ReplyTooLarge {
+        /// The most bytes that the client has room for.
+        max: u64,
+    },
+    /// The call is larger than the transport, or the server, takes.
+    CallTooLarge {
+        /// The most bytes that they take.
+        max: u64,
+    },
+    /// The server answered with an error.
+    Status(ReplyStatus),
+    /// The reply could not be decoded: the error, and the path of the field.
+    Decode(xdrgen_runtime::Error, Option<String>),
+    /// The transport failed.
+    Transport(Arc<dyn StdError + Send + Sync>),
+}
+
+/// The error of a call: why it failed, of which procedure of which peer, and whether the server
+/// executed it.
+///
+/// ```
+/// use oncrpc::{CallError, CallErrorKind, Execution, ProcedureId};
+///
+/// let get = ProcedureId { program: 0x2000_0001, version: 1, number: 1, name: "GET" };
+/// let error = CallError::new(get, "storage-1:2049", CallErrorKind::Shutdown, Execution::NotExecuted);
+/// assert_eq!(
+///     error.to_string(),
+///     "GET of program 0x20000001 version 1 at storage-1:2049: the channel was shut down (not executed)"
+/// );
+/// ```
+#[derive(Clone, Debug)]
+pub struct CallError(Box<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    procedure: ProcedureId,
+    peer: Arc<str>,
+    kind: CallErrorKind,
+    execution: Execution,
+}
+
+impl CallError {
+    /// Creates an error.
+    pub fn new(
+        procedure: ProcedureId,
+        peer: impl Into<Arc<str>>,
+        kind: CallErrorKind,
+        execution: Execution,
+    ) -> Self {
+        Self(Box::new(Inner {
+            procedure,
+            peer: peer.into(),
+            kind,
+            execution,
+        }))
+    }
+
+    /// Returns the procedure that was called.
+    #[must_use]
+    pub fn procedure(&self) -> &ProcedureId {
+        &self.0.procedure
+    }
+
+    /// Returns the peer's name or address.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.0.peer
+    }
+
+    /// Returns what went wrong.
+    #[must_use]
+    pub fn kind(&self) -> &CallErrorKind {
+        &self.0.kind
+    }
+
+    /// Returns whether the server executed the call.
+    #[must_use]
+    pub fn execution(&self) -> Execution {
+        self.0.execution
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner {
+            procedure,
+            peer,
+            kind,
+            execution,
+        } = &*self.0;
+        write!(f, "{procedure} at {peer}: {kind} ({execution})")
+    }
+}
+
+impl fmt::Display for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotExecuted => "not executed",
+            Self::Unknown => "perhaps executed",
+            Self::Executed => "executed",
+        })
+    }
+}
+
+impl fmt::Display for CallErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encode(error) => write!(f, "the arguments can't be encoded: {error}"),
+            Self::DeadlineExceeded { timeout, progress } => {
+                write!(f, "not done within {timeout:?}: {progress}")
+            }
+            Self::Connect(error) => write!(f, "can't connect: {error}"),
+            Self::ConnectionLost(error) => write!(f, "the connection was lost: {error}"),
+            Self::Shutdown => f.write_str("the channel was shut down"),
+            Self::RunnerEnded => f.write_str("the channel's runner has ended"),
+            Self::ReplyTooLarge { max } => write!(f, "the reply may exceed {max} bytes"),
+            Self::CallTooLarge { max } => write!(f, "the call exceeds {max} bytes"),
+            Self::Status(status) => status.fmt(f),
+            Self::Decode(error, None) => write!(f, "the reply can't be decoded: {error}"),
+            Self::Decode(error, Some(path)) => {
+                write!(f, "the reply can't be decoded: {path}: {error}")
+            }
+            Self::Transport(error) => write!(f, "the transport failed: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for ReplyStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success => f.write_str("success"),
+            Self::ProgramUnavailable => f.write_str("the server does not offer the program"),
+            Self::ProgramMismatch { low, high } => {
+                write!(
+                    f,
+                    "the server offers versions {low} to {high} of the program"
+                )
+            }
+            Self::ProcedureUnavailable => f.write_str("the server does not offer the procedure"),
+            Self::GarbageArgs => f.write_str("the server can't decode the arguments"),
+            Self::SystemError => f.write_str("the server failed"),
+            Self::RpcMismatch { low, high } => {
+                write!(f, "the server speaks versions {low} to {high} of ONC RPC")
+            }
+            Self::AuthError(stat) => {
+                write!(f, "the server refuses the credentials: {}", stat.name())
+            }
+        }
+    }
+}
+
+impl StdError for CallError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.0.kind {
+            CallErrorKind::Encode(error) | CallErrorKind::Decode(error, _) => Some(error),
+            CallErrorKind::Connect(error)
+            | CallErrorKind::ConnectionLost(error)
+            | CallErrorKind::Transport(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}

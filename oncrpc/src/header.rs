@@ -1,0 +1,203 @@
+//! The headers of calls and replies (RFC 5531, section 9).
+
+use xdrgen_runtime::{Decode, Decoder, Encode, Error, ErrorKind};
+
+use crate::auth::Credentials;
+use crate::message::word;
+use crate::procedure::ProcedureId;
+use crate::protocol::{
+    AcceptedReply, AcceptedReplyData, AuthStat, MismatchInfo, MsgType, OpaqueAuth, RPC_VERSION,
+    RejectedReply, ReplyBody, RpcMsg, RpcMsgBody,
+};
+
+/// The most bytes of the header of a reply with an empty verifier: that of a version that is not
+/// offered.
+const MAX_REPLY_HEADER: usize = 32;
+
+/// What a reply says of its call (RFC 5531, section 9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ReplyStatus {
+    /// The results follow.
+    Success,
+    /// The server does not offer the program.
+    ProgramUnavailable,
+    /// The server offers other versions of the program.
+    ProgramMismatch {
+        /// The lowest version.
+        low: u32,
+        /// The highest version.
+        high: u32,
+    },
+    /// The version of the program has no such procedure.
+    ProcedureUnavailable,
+    /// The server cannot decode the arguments.
+    GarbageArgs,
+    /// The server failed, for instance for want of memory.
+    SystemError,
+    /// The server speaks other versions of ONC RPC.
+    RpcMismatch {
+        /// The lowest version.
+        low: u32,
+        /// The highest version.
+        high: u32,
+    },
+    /// The server does not accept the credentials.
+    AuthError(AuthStat),
+}
+
+impl ReplyStatus {
+    /// Appends the header of a reply with this status.
+    pub(crate) fn encode(self, xid: u32, out: &mut Vec<u8>) {
+        let none = OpaqueAuth {
+            flavor: 0,
+            body: Default::default(),
+        };
+        let accepted = |reply_data| {
+            ReplyBody::Accepted(AcceptedReply {
+                verf: none,
+                reply_data,
+            })
+        };
+        let mismatch = |low, high| MismatchInfo { low, high };
+        let body = match self {
+            Self::Success => accepted(AcceptedReplyData::Success),
+            Self::ProgramUnavailable => accepted(AcceptedReplyData::ProgUnavail),
+            Self::ProgramMismatch { low, high } => {
+                accepted(AcceptedReplyData::ProgMismatch(mismatch(low, high)))
+            }
+            Self::ProcedureUnavailable => accepted(AcceptedReplyData::ProcUnavail),
+            Self::GarbageArgs => accepted(AcceptedReplyData::GarbageArgs),
+            Self::SystemError => accepted(AcceptedReplyData::SystemErr),
+            Self::RpcMismatch { low, high } => {
+                ReplyBody::Denied(RejectedReply::RpcMismatch(mismatch(low, high)))
+            }
+            Self::AuthError(stat) => ReplyBody::Denied(RejectedReply::AuthError(stat)),
+        };
+        let message = RpcMsg {
+            xid,
+            body: RpcMsgBody::Reply(body),
+        };
+        // The header has no part without a bound, so that it can always be encoded.
+        let mut bytes = [0; MAX_REPLY_HEADER];
+        let len = message.encode_to_slice(&mut bytes).unwrap_or_default();
+        out.extend_from_slice(bytes.get(..len).unwrap_or_default());
+    }
+}
+
+impl From<AcceptedReplyData> for ReplyStatus {
+    fn from(data: AcceptedReplyData) -> Self {
+        match data {
+            AcceptedReplyData::Success => Self::Success,
+            AcceptedReplyData::ProgMismatch(MismatchInfo { low, high }) => {
+                Self::ProgramMismatch { low, high }
+            }
+            AcceptedReplyData::ProgUnavail => Self::ProgramUnavailable,
+            AcceptedReplyData::ProcUnavail => Self::ProcedureUnavailable,
+            AcceptedReplyData::GarbageArgs => Self::GarbageArgs,
+            AcceptedReplyData::SystemErr => Self::SystemError,
+        }
+    }
+}
+
+impl From<RejectedReply> for ReplyStatus {
+    fn from(reply: RejectedReply) -> Self {
+        match reply {
+            RejectedReply::RpcMismatch(MismatchInfo { low, high }) => {
+                Self::RpcMismatch { low, high }
+            }
+            RejectedReply::AuthError(stat) => Self::AuthError(stat),
+        }
+    }
+}
+
+/// Appends the header of a call.
+///
+/// # Errors
+/// Returns `TooLong` if the credentials exceed their bounds.
+pub(crate) fn encode_call(
+    xid: u32,
+    procedure: &ProcedureId,
+    credentials: &Credentials,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let ProcedureId {
+        program,
+        version,
+        number,
+        ..
+    } = *procedure;
+    let call = MsgType::Call.value().cast_unsigned();
+    for word in [xid, call, RPC_VERSION, program, version, number] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    credentials.encode(out)?;
+    Credentials::None.encode(out)
+}
+
+/// Reads the header of a reply. The decoder is at the results then.
+///
+/// # Errors
+/// Returns the error of the decoder, or `InvalidDiscriminant` if the message is a call.
+pub(crate) fn decode_reply(d: &mut Decoder<'_>) -> Result<ReplyStatus, Error> {
+    match RpcMsg::decode(d)?.body {
+        RpcMsgBody::Reply(ReplyBody::Accepted(reply)) => Ok(reply.reply_data.into()),
+        RpcMsgBody::Reply(ReplyBody::Denied(reply)) => Ok(reply.into()),
+        RpcMsgBody::Call(_) => Err(Error::new(ErrorKind::InvalidDiscriminant, 4)),
+    }
+}
+
+/// The header of a call that was received.
+#[derive(Clone, Debug)]
+pub(crate) struct CallHeader {
+    pub(crate) xid: u32,
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) number: u32,
+    pub(crate) credentials: Credentials,
+}
+
+/// Why a message is not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// It is no call: there is nobody to answer.
+    Drop,
+    /// It is answered so.
+    Answer(u32, ReplyStatus),
+}
+
+/// Reads the header of a call. The decoder is at the arguments then.
+pub(crate) fn decode_call(bytes: &[u8], d: &mut Decoder<'_>) -> Result<CallHeader, Refusal> {
+    let call = MsgType::Call.value().cast_unsigned();
+    let (Some(xid), Some(kind), Some(rpc_version)) =
+        (word(bytes, 0), word(bytes, 1), word(bytes, 2))
+    else {
+        return Err(Refusal::Drop);
+    };
+    if kind != call {
+        return Err(Refusal::Drop);
+    }
+    let answer = |status| Refusal::Answer(xid, status);
+    if rpc_version != RPC_VERSION {
+        let (low, high) = (RPC_VERSION, RPC_VERSION);
+        return Err(answer(ReplyStatus::RpcMismatch { low, high }));
+    }
+    // Without the numbers of the procedure it is no call (RFC 5531, section 9). Then the only part
+    // that can be wrong is the credentials or the verifier.
+    if word(bytes, 5).is_none() {
+        return Err(Refusal::Drop);
+    }
+    let message = RpcMsg::decode(d);
+    let Ok(RpcMsgBody::Call(body)) = message.map(|message| message.body) else {
+        return Err(answer(ReplyStatus::AuthError(AuthStat::AuthBadcred)));
+    };
+    let credentials =
+        Credentials::decode(&body.cred).map_err(|stat| answer(ReplyStatus::AuthError(stat)))?;
+    Ok(CallHeader {
+        xid,
+        program: body.prog,
+        version: body.vers,
+        number: body.proc,
+        credentials,
+    })
+}

@@ -1,0 +1,131 @@
+//! Memory for items that are to be sent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use xdrgen_runtime::{Item, SharedBytes};
+
+/// The memory of a transport for items, from which it sends them without a copy.
+pub trait ItemMemory: fmt::Debug + Send + Sync {
+    /// Returns a buffer of `len` bytes; `None` if there is no memory left.
+    fn take(&self, len: usize) -> Option<Box<dyn TransportBuf>>;
+}
+
+/// A buffer of a transport.
+pub trait TransportBuf: Send {
+    /// Returns the bytes, which may have any content at first.
+    fn as_slice(&self) -> &[u8];
+
+    /// Returns the bytes.
+    fn as_mut_slice(&mut self) -> &mut [u8];
+
+    /// Returns a share in the first `len` bytes.
+    fn into_shared(self: Box<Self>, len: usize) -> SharedBytes;
+}
+
+/// Allocates buffers for items of a reply, on any thread:
+/// [`Context::item_allocator`](crate::Context::item_allocator) returns it.
+///
+/// ```
+/// use oncrpc::ItemAllocator;
+///
+/// let allocator = ItemAllocator::default();
+/// let mut buf = allocator.alloc(4096);
+/// buf[..5].copy_from_slice(b"bytes");
+/// assert_eq!(buf.into_item(5).as_bytes(), b"bytes");
+/// ```
+#[derive(Clone, Default, Debug)]
+pub struct ItemAllocator(Option<Arc<dyn ItemMemory>>);
+
+impl ItemAllocator {
+    /// Creates an allocator of the memory of a transport; without it, of plain memory.
+    pub(crate) fn new(memory: Option<Arc<dyn ItemMemory>>) -> Self {
+        Self(memory)
+    }
+
+    /// Returns a buffer for an item of `len` bytes, from which the transport sends it without a
+    /// copy if it can.
+    #[must_use]
+    pub fn alloc(&self, len: usize) -> ItemBuf {
+        ItemBuf::new(self.0.as_ref(), len)
+    }
+}
+
+/// A buffer for one item that is to be sent: [`Context::item_buf`](crate::Context::item_buf) and
+/// [`Channel::item_buf`](crate::Channel::item_buf) return it. Its bytes may have any content at
+/// first.
+///
+/// Over RDMA it is registered memory, which travels without a copy. Where the transport has no
+/// memory of its own, or none left, it is plain memory. It has at most 1 GiB: who takes a length
+/// from a peer should bound it by less.
+///
+/// ```
+/// let (channel, _submissions) = oncrpc::Channel::new("server");
+/// let mut buf = channel.item_buf(4096);
+/// buf[..5].copy_from_slice(b"bytes");
+/// let item = buf.into_item(5);
+/// assert_eq!(item.as_bytes(), b"bytes");
+/// ```
+pub struct ItemBuf(Repr);
+
+enum Repr {
+    Plain(Vec<u8>),
+    Transport(Box<dyn TransportBuf>),
+}
+
+/// The most bytes of a buffer.
+const MAX_LEN: usize = 1 << 30;
+
+impl ItemBuf {
+    /// Takes `len` bytes from the memory of a transport, if it has any.
+    #[must_use]
+    pub(crate) fn new(memory: Option<&Arc<dyn ItemMemory>>, len: usize) -> Self {
+        let len = len.min(MAX_LEN);
+        let taken = memory.and_then(|memory| memory.take(len));
+        Self(taken.map_or_else(|| Repr::Plain(vec![0; len]), Repr::Transport))
+    }
+
+    /// Returns a share in the first `len` bytes, or in all of them if there are less.
+    #[must_use]
+    pub fn into_shared(self, len: usize) -> SharedBytes {
+        match self.0 {
+            Repr::Plain(mut bytes) => {
+                bytes.truncate(len);
+                bytes.into()
+            }
+            Repr::Transport(buf) => buf.into_shared(len),
+        }
+    }
+
+    /// Returns an item of the first `len` bytes, or of all of them if there are less.
+    #[must_use]
+    pub fn into_item(self, len: usize) -> Item<'static> {
+        self.into_shared(len).into()
+    }
+}
+
+impl std::ops::Deref for ItemBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Plain(bytes) => bytes,
+            Repr::Transport(buf) => buf.as_slice(),
+        }
+    }
+}
+
+impl std::ops::DerefMut for ItemBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Repr::Plain(bytes) => bytes,
+            Repr::Transport(buf) => buf.as_mut_slice(),
+        }
+    }
+}
+
+impl fmt::Debug for ItemBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ItemBuf({} bytes)", self.len())
+    }
+}

@@ -1,0 +1,71 @@
+//! ONC RPC version 2 (RFC 5531), without a transport of its own and with one over TCP.
+//!
+//! `xdrgen-build` compiles a `program` of an `.x` file into a client and a service trait that are
+//! generic over [`Transport`]. This crate is what they run on: messages, credentials, dispatch,
+//! channels, and TCP. `rpcrdma-verbs` adds RPC-over-RDMA.
+//!
+//! - A client makes calls on a [`Channel`], from any thread. A runner drives the transport.
+//! - A server offers a [`Router`] of services at an address.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
+
+mod auth;
+mod call;
+#[cfg(feature = "tokio")]
+mod calls;
+mod channel;
+#[cfg(feature = "tokio")]
+mod control;
+mod error;
+mod header;
+mod item_buf;
+mod keyed_hash;
+mod limits;
+#[cfg(feature = "tokio")]
+mod loopback;
+mod message;
+#[cfg(feature = "tokio")]
+mod permit;
+mod procedure;
+pub mod protocol;
+mod reply;
+mod reply_cache;
+mod request;
+mod router;
+mod service;
+#[cfg(feature = "tokio")]
+pub mod tcp;
+mod transport;
+
+pub use auth::{AuthSys, Credentials, OtherCredentials};
+pub use call::{Call, CallOptions, ReplyFuture, ResultsFuture};
+pub use channel::{
+    CallId, Channel, ChannelCall, ChannelEvent, Completion, Submission, Submissions,
+};
+#[cfg(feature = "tokio")]
+pub use control::{ConnectRequest, RejectReason, ServerControl, ServerStats};
+pub use error::{CallError, CallErrorKind, Execution, Progress};
+pub use header::ReplyStatus;
+pub use item_buf::{ItemAllocator, ItemBuf, ItemMemory, TransportBuf};
+pub use limits::{Limit, ServerLimits};
+#[cfg(feature = "tokio")]
+pub use loopback::loopback;
+pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage};
+#[cfg(feature = "tokio")]
+pub use permit::{CallPermit, ConnectionPermit};
+pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};
+pub use reply::{PendingCall, Reply};
+pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};
+pub use request::{Request, Resend};
+pub use router::{LocalPrograms, Offered, Programs, Router};
+pub use service::{
+    Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer, ReplyWriter, RpcError,
+};
+pub use transport::{AsyncTransport, LocalTransport, Transport};
+/// The runtime of generated code.
+pub use xdrgen_runtime as xdr;
+
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,206 @@
+//! What a server takes on at once.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The limits of a server, over every transport.
+///
+/// Where a number of calls or bytes is reached, the server reads no further call from the
+/// connections that it concerns, until there is room again. A *peer* is an address without its
+/// port. [`ServerStats::reached`](crate::ServerStats::reached) counts how often each was reached.
+///
+/// A connection may always have one call in flight and 96 KiB of memory, beside these numbers, so
+/// that no peer can keep others from being served. Results that a handler has made are kept even
+/// if there is no room for them; no further call is read then.
+///
+/// ```
+/// use std::time::Duration;
+/// use oncrpc::ServerLimits;
+///
+/// let limits = ServerLimits::new()
+///     .max_connections_per_peer(16)
+///     .max_bytes(1 << 30)
+///     .handler_time(Some(Duration::from_secs(10)));
+/// # let _ = limits;
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerLimits {
+    pub(crate) connections: usize,
+    pub(crate) connections_per_peer: usize,
+    pub(crate) calls: usize,
+    pub(crate) calls_per_peer: usize,
+    pub(crate) calls_per_connection: usize,
+    pub(crate) bytes: usize,
+    pub(crate) bytes_per_peer: usize,
+    pub(crate) bytes_per_connection: usize,
+    pub(crate) handler_time: Option<Duration>,
+    pub(crate) transfer_time: Option<Duration>,
+}
+
+impl ServerLimits {
+    /// Returns the default limits:
+    ///
+    /// | | in all | of a peer | of a connection |
+    /// |---|---|---|---|
+    /// | connections | 1,024 | 256 | |
+    /// | calls in flight | 8,192 | 1,024 | 128 |
+    /// | bytes in flight | 256 MiB | 64 MiB | 8 MiB |
+    ///
+    /// and 60 seconds for a handler, and for a call or a reply to be transferred.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            connections: 1024,
+            connections_per_peer: 256,
+            calls: 8192,
+            calls_per_peer: 1024,
+            calls_per_connection: 128,
+            bytes: 256 << 20,
+            bytes_per_peer: 64 << 20,
+            bytes_per_connection: 8 << 20,
+            handler_time: Some(Duration::from_secs(60)),
+            transfer_time: Some(Duration::from_secs(60)),
+        }
+    }
+
+    /// Sets how many connections there may be in all. Others are rejected. A connection counts until
+    /// its handlers have ended.
+    #[must_use]
+    pub const fn max_connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets how many connections one peer may have. Others are rejected.
+    #[must_use]
+    pub const fn max_connections_per_peer(mut self, connections: usize) -> Self {
+        self.connections_per_peer = connections;
+        self
+    }
+
+    /// Sets how many calls may be in flight in all. A call is in flight while its handler waits.
+    #[must_use]
+    pub const fn max_calls(mut self, calls: usize) -> Self {
+        self.calls = calls;
+        self
+    }
+
+    /// Sets how many calls of one peer may be in flight.
+    #[must_use]
+    pub const fn max_calls_per_peer(mut self, calls: usize) -> Self {
+        self.calls_per_peer = calls;
+        self
+    }
+
+    /// Sets how many calls of one connection may be in flight.
+    #[must_use]
+    pub const fn max_calls_per_connection(mut self, calls: usize) -> Self {
+        self.calls_per_connection = calls;
+        self
+    }
+
+    /// Sets how many bytes of calls that arrive, of calls in flight and of replies that are to be
+    /// sent may be in memory in all.
+    #[must_use]
+    pub const fn max_bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Sets how many such bytes of one peer may be in memory.
+    #[must_use]
+    pub const fn max_bytes_per_peer(mut self, bytes: usize) -> Self {
+        self.bytes_per_peer = bytes;
+        self
+    }
+
+    /// Sets beyond how many such bytes of a connection no further call is read from it.
+    #[must_use]
+    pub const fn max_bytes_per_connection(mut self, bytes: usize) -> Self {
+        self.bytes_per_connection = bytes;
+        self
+    }
+
+    /// Sets how long a handler may take; for ever for `None`. When the time has passed, the handler
+    /// is dropped where it waits, and the call is answered by SYSTEM_ERR. A handler finds the time
+    /// in [`Context::deadline`](crate::Context::deadline). One that does not wait can't be stopped.
+    #[must_use]
+    pub const fn handler_time(mut self, time: Option<Duration>) -> Self {
+        self.handler_time = time;
+        self
+    }
+
+    /// Sets how long a call may take to arrive from its first byte to its last, and how long a
+    /// reply may take to be sent. The connection is closed when the time has passed; never for
+    /// `None`. The time that the server itself lets a call wait does not count.
+    #[must_use]
+    pub const fn transfer_time(mut self, time: Option<Duration>) -> Self {
+        self.transfer_time = time;
+        self
+    }
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Names a limit of [`ServerLimits`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Limit {
+    /// [`ServerLimits::max_connections`].
+    Connections,
+    /// [`ServerLimits::max_connections_per_peer`].
+    ConnectionsPerPeer,
+    /// [`ServerLimits::max_calls`].
+    Calls,
+    /// [`ServerLimits::max_calls_per_peer`].
+    CallsPerPeer,
+    /// [`ServerLimits::max_calls_per_connection`].
+    CallsPerConnection,
+    /// [`ServerLimits::max_bytes`].
+    Bytes,
+    /// [`ServerLimits::max_bytes_per_peer`].
+    BytesPerPeer,
+    /// [`ServerLimits::max_bytes_per_connection`].
+    BytesPerConnection,
+    /// [`ServerLimits::handler_time`].
+    HandlerTime,
+    /// [`ServerLimits::transfer_time`].
+    TransferTime,
+}
+
+impl Limit {
+    /// All limits.
+    pub const ALL: [Self; 10] = [
+        Self::Connections,
+        Self::ConnectionsPerPeer,
+        Self::Calls,
+        Self::CallsPerPeer,
+        Self::CallsPerConnection,
+        Self::Bytes,
+        Self::BytesPerPeer,
+        Self::BytesPerConnection,
+        Self::HandlerTime,
+        Self::TransferTime,
+    ];
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connections => "too many connections",
+            Self::ConnectionsPerPeer => "too many connections of the peer",
+            Self::Calls => "too many calls in flight",
+            Self::CallsPerPeer => "too many calls of the peer in flight",
+            Self::CallsPerConnection => "too many calls of the connection in flight",
+            Self::Bytes => "too many bytes in flight",
+            Self::BytesPerPeer => "too many bytes of the peer in flight",
+            Self::BytesPerConnection => "too many bytes of the connection in flight",
+            Self::HandlerTime => "a handler took too long",
+            Self::TransferTime => "a call or a reply took too long to be transferred",
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! A channel to services in the same process, for tests of what uses the services.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+use xdrgen_runtime::{Matching, ReceivedItem};
+
+use crate::calls::Calls;
+use crate::channel::{Channel, ChannelEvent, Submissions};
+use crate::error::{CallErrorKind, Progress};
+use crate::message::{Body, OutgoingReply, ReceivedMessage};
+use crate::router::{Programs, Router};
+use crate::service::{HandlerDeadline, Peer};
+
+/// Calls that are served at once. Others wait.
+const MAX_CALLS: usize = 128;
+
+/// Returns a channel to services in this process, and the future that serves its calls.
+///
+/// Messages are encoded and decoded as on a network. Items with a share in a buffer are handed over
+/// as they are, as RDMA does it.
+pub fn loopback<P: Programs>(router: Router<P>) -> (Channel, impl Future<Output = ()> + Send) {
+    let (channel, submissions) = Channel::new("loopback");
+    (channel, run(router, submissions))
+}
+
+async fn run<P: Programs>(router: Router<P>, mut submissions: Submissions) {
+    let peer = Arc::new(Peer {
+        address: None,
+        transport: "memory",
+        memory: None,
+    });
+    let mut calls = Calls::new(MAX_CALLS);
+    let mut serving = FuturesUnordered::new();
+    let mut drains = false;
+    loop {
+        while let Some((xid, message)) = next(&mut calls) {
+            let (router, peer) = (&router, &peer);
+            let deadline = HandlerDeadline::none();
+            serving.push(async move {
+                (
+                    xid,
+                    router
+                        .serve(&message, peer, deadline, OutgoingReply::default())
+                        .await,
+                )
+            });
+        }
+        if drains && calls.is_empty() {
+            return;
+        }
+        let deadline = calls.deadline();
+        tokio::select! {
+            event = submissions.event(), if !drains => match event {
+                ChannelEvent::Call(submission) => calls.submit(submission),
+                ChannelEvent::Cancelled(id) => calls.cancel(id),
+                ChannelEvent::Drain => drains = true,
+                ChannelEvent::Shutdown => return calls.fail_all(&CallErrorKind::Shutdown),
+            },
+            Some((xid, reply)) = serving.next() => {
+                if let Some((reply, completion)) = reply.zip(calls.take(xid)) {
+                    completion.succeed(received(reply.header, &reply.body));
+                }
+            },
+            () = wait(deadline) => calls.expire(Instant::now(), || Progress::Queued),
+        }
+    }
+}
+
+/// Waits for a deadline; for ever if there is none.
+pub(crate) async fn wait(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the message of the next call.
+fn next(calls: &mut Calls) -> Option<(u32, ReceivedMessage)> {
+    loop {
+        let (xid, request) = calls.next()?;
+        let mut header = Vec::new();
+        match request.encode_header(xid, &mut header) {
+            Ok(()) => {
+                let message = received(header, &request.body);
+                calls.set_sent(xid);
+                return Some((xid, message));
+            }
+            Err(error) => calls.fail(xid, CallErrorKind::Encode(error)),
+        }
+    }
+}
+
+/// Returns a message as its receiver gets it.
+fn received(mut header: Vec<u8>, body: &Body) -> ReceivedMessage {
+    let before = u32::try_from(header.len()).unwrap_or(u32::MAX);
+    header.extend_from_slice(body.stream());
+    let items = body.items().iter().map(|item| ReceivedItem {
+        position: item.position.saturating_add(before),
+        bytes: item.bytes.clone(),
+    });
+    let items: Vec<_> = items.collect();
+    if items.is_empty() {
+        return ReceivedMessage::whole(header.into());
+    }
+    ReceivedMessage::with_items(header.into(), items, Matching::ByPosition)
+}

@@ -1,0 +1,398 @@
+//! Bodies of calls and replies: a stream of XDR, and items that a transport may move by itself.
+
+use std::ops::Range;
+
+use xdrgen_runtime::{
+    Encode, ErrorKind, Item, ItemList, Matching, ReceivedItem, Result, SharedBytes, Sink,
+};
+
+/// The body of a call or a reply that is to be sent: the arguments or results, without the RPC
+/// header.
+///
+/// An item that has a share in a buffer is kept beside the stream, so that a transport can send it
+/// from where it is. So is every item of 1,024 bytes or more of a reply: one without a share is
+/// copied into a buffer of its own. All other data are in the stream. [`clear`](Self::clear) keeps
+/// the memory, so that one body can be used for one message after the other without allocation.
+///
+/// ```
+/// use oncrpc::Body;
+/// use oncrpc::xdr::{Item, SharedBytes, Sink};
+///
+/// let data = Item::from(SharedBytes::from(vec![7; 5000]));
+/// let mut body = Body::new();
+/// body.encode(&1u32)?;
+/// body.encode_with(|sink| sink.item(&data, u32::MAX))?;
+/// // The number, the length of the item, and the item itself beside them.
+/// assert_eq!((body.stream().len(), body.items().len(), body.len()), (8, 1, 5008));
+/// assert_eq!(body.items()[0].position, 8);
+/// # Ok::<(), oncrpc::xdr::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    stream: Vec<u8>,
+    items: Vec<ReceivedItem>,
+    /// Where the items of results are that are in the stream.
+    short_items: Vec<Range<u32>>,
+    /// Bytes of the items, with their padding.
+    moved: usize,
+}
+
+/// Items shorter than this are copied into the stream: another segment costs more than the copy.
+pub(crate) const MIN_SHARED_LEN: usize = 1024;
+
+impl Body {
+    /// Creates an empty body.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            stream: Vec::new(),
+            items: Vec::new(),
+            short_items: Vec::new(),
+            moved: 0,
+        }
+    }
+
+    /// Returns the XDR without the items.
+    #[must_use]
+    pub fn stream(&self) -> &[u8] {
+        &self.stream
+    }
+
+    /// Returns the items beside the stream, in order. Positions count from the start of the body,
+    /// with all items in place.
+    #[must_use]
+    pub fn items(&self) -> &[ReceivedItem] {
+        &self.items
+    }
+
+    /// Returns where items of results are that are in the stream because they are short. Positions
+    /// count as those of [`items`](Self::items). A client over RDMA has memory for each item, in the
+    /// order of the results (RFC 8166, section 4.3.2.1): a short item uses up its own before a later
+    /// item does.
+    #[must_use]
+    pub fn short_items(&self) -> &[Range<u32>] {
+        &self.short_items
+    }
+
+    /// Returns the number of bytes with all items in place.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.stream.len() + self.moved
+    }
+
+    /// Returns true if there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes the content and keeps the memory.
+    pub fn clear(&mut self) {
+        self.stream.clear();
+        self.items.clear();
+        self.short_items.clear();
+        self.moved = 0;
+    }
+
+    /// Appends a value.
+    ///
+    /// # Errors
+    /// Returns the errors of the value's `encode`. The body is then as it was before.
+    pub fn encode<T: Encode + ?Sized>(&mut self, value: &T) -> Result<()> {
+        self.encode_with(|sink| value.encode(sink))
+    }
+
+    /// Appends what a function encodes.
+    ///
+    /// # Errors
+    /// Returns the errors of `f`. The body is then as it was before.
+    pub fn encode_with(
+        &mut self,
+        f: impl FnOnce(&mut BodyEncoder<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.append(false, f)
+    }
+
+    /// Appends results. Long items that are borrowed are copied into buffers of their own: a client
+    /// over RDMA has memory for an item, and none for a message that contains it.
+    pub(crate) fn encode_results<T: Encode + ?Sized>(&mut self, value: &T) -> Result<()> {
+        self.append(true, |sink| value.encode(sink))
+    }
+
+    fn append(
+        &mut self,
+        is_reply: bool,
+        f: impl FnOnce(&mut BodyEncoder<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (stream, moved) = (self.stream.len(), self.moved);
+        let (items, short_items) = (self.items.len(), self.short_items.len());
+        let encoded = f(&mut BodyEncoder {
+            body: self,
+            is_reply,
+        });
+        if encoded.is_err() {
+            self.stream.truncate(stream);
+            self.items.truncate(items);
+            self.short_items.truncate(short_items);
+            self.moved = moved;
+        }
+        encoded
+    }
+
+    /// Returns the pieces of the body in order, each as bytes: parts of the stream, items, and
+    /// padding.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        const ZEROS: [u8; 3] = [0; 3];
+        let mut rest = &self.stream[..];
+        let mut at = 0;
+        let mut items = self.items.iter();
+        let mut queue = [&[][..]; 2];
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(piece) = queue.iter_mut().find(|piece| !piece.is_empty()) {
+                    return Some(std::mem::take(piece));
+                }
+                let Some(item) = items.next() else {
+                    return (!rest.is_empty()).then(|| std::mem::take(&mut rest));
+                };
+                let before = (item.position as usize).saturating_sub(at).min(rest.len());
+                let (stream, after) = rest.split_at(before);
+                let padding = &ZEROS[..padding(item.bytes.len())];
+                at += before + item.bytes.len() + padding.len();
+                (rest, queue) = (after, [item.bytes.as_bytes(), padding]);
+                if !stream.is_empty() {
+                    return Some(stream);
+                }
+            }
+        })
+    }
+
+    /// Returns all bytes, with the items in place.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len());
+        self.pieces().for_each(|piece| all.extend_from_slice(piece));
+        all
+    }
+}
+
+/// Returns the number of bytes of padding behind `len` bytes.
+pub(crate) const fn padding(len: usize) -> usize {
+    len.wrapping_neg() & 3
+}
+
+/// Encodes into a [`Body`].
+#[derive(Debug)]
+pub struct BodyEncoder<'b> {
+    body: &'b mut Body,
+    /// Whether long items are beside the stream although they are borrowed.
+    is_reply: bool,
+}
+
+impl BodyEncoder<'_> {
+    /// Returns where the next byte goes, with all items in place.
+    fn position(&self) -> Result<u32> {
+        u32::try_from(self.body.len()).map_err(|_| self.error(ErrorKind::TooLong))
+    }
+}
+
+impl<'s> Sink<'s> for BodyEncoder<'_> {
+    fn fixed<const N: usize>(&mut self, f: impl FnOnce(&mut [u8; N])) -> Result<()> {
+        let mut bytes = [0; N];
+        f(&mut bytes);
+        self.body.stream.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn copy(&mut self, b: &[u8]) -> Result<()> {
+        self.body.stream.extend_from_slice(b);
+        Ok(())
+    }
+
+    fn fixed_all<const N: usize, T>(
+        &mut self,
+        items: &[T],
+        f: impl Fn(&T, &mut [u8; N]),
+    ) -> Result<()> {
+        self.body.stream.reserve(items.len().saturating_mul(N));
+        for item in items {
+            let mut bytes = [0; N];
+            f(item, &mut bytes);
+            self.body.stream.extend_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, item: &'s Item<'_>, max: u32) -> Result<()> {
+        if item.len() > max as usize {
+            return Err(self.error(ErrorKind::TooLong));
+        }
+        let is_short = item.len() < MIN_SHARED_LEN;
+        if !self.is_reply && (is_short || item.shared().is_none()) {
+            return self.opaque(item);
+        }
+        if is_short {
+            let begin = self.position()?;
+            self.opaque(item)?;
+            // After the count.
+            let begin = begin.saturating_add(4);
+            let len = u32::try_from(item.len()).unwrap_or(u32::MAX);
+            self.body.short_items.push(begin..begin.saturating_add(len));
+            return Ok(());
+        }
+        let shared = item.clone().into_shared();
+        self.length(shared.len())?;
+        let position = self.position()?;
+        self.body.moved += shared.len() + padding(shared.len());
+        self.body.items.push(ReceivedItem {
+            position,
+            bytes: shared,
+        });
+        Ok(())
+    }
+
+    fn offset(&self) -> usize {
+        self.body.len()
+    }
+}
+
+/// A message that was received: an RPC header and what follows, and the items that a transport
+/// received beside it.
+#[derive(Clone, Debug, Default)]
+pub struct ReceivedMessage {
+    stream: SharedBytes,
+    items: Vec<ReceivedItem>,
+    matching: Option<Matching>,
+    /// Whether items in the stream are copied by who keeps them.
+    copies: bool,
+}
+
+impl ReceivedMessage {
+    /// Creates a message with all items in its stream. Items of it share the memory.
+    #[must_use]
+    pub fn whole(stream: SharedBytes) -> Self {
+        Self {
+            stream,
+            items: Vec::new(),
+            matching: None,
+            copies: false,
+        }
+    }
+
+    /// Creates a message with all items in its stream. Who keeps one of them copies it, so that it
+    /// keeps no more memory than that.
+    #[must_use]
+    pub fn short(stream: SharedBytes) -> Self {
+        Self {
+            copies: true,
+            ..Self::whole(stream)
+        }
+    }
+
+    /// Creates a message of which some items are not in the stream.
+    #[must_use]
+    pub fn with_items(stream: SharedBytes, items: Vec<ReceivedItem>, matching: Matching) -> Self {
+        Self {
+            stream,
+            items,
+            matching: Some(matching),
+            copies: false,
+        }
+    }
+
+    /// Returns the stream.
+    #[must_use]
+    pub fn stream(&self) -> &[u8] {
+        &self.stream
+    }
+
+    /// Returns all bytes: the stream, and the items beside it.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let items = self.items.iter().map(|item| item.bytes.as_bytes());
+        std::iter::once(self.stream.as_bytes()).chain(items)
+    }
+
+    /// Returns the list of the items, for a decoder.
+    #[must_use]
+    pub fn item_list(&self) -> ItemList<'_> {
+        match self.matching {
+            None if self.copies => ItemList::new(&self.stream, &[], Matching::ByPosition),
+            None => ItemList::shared(&self.stream),
+            Some(matching) => ItemList::new(&self.stream, &self.items, matching),
+        }
+    }
+}
+
+/// A reply that is to be sent.
+#[derive(Clone, Debug, Default)]
+pub struct OutgoingReply {
+    /// The RPC header.
+    pub header: Vec<u8>,
+    /// The results.
+    pub body: Body,
+}
+
+impl OutgoingReply {
+    /// Removes the content and keeps the memory.
+    pub fn clear(&mut self) {
+        self.header.clear();
+        self.body.clear();
+    }
+
+    /// Returns a copy whose items share no buffer with others.
+    pub(crate) fn detached(&self) -> Self {
+        let mut copy = self.clone();
+        for item in &mut copy.body.items {
+            item.bytes = item.bytes.as_bytes().to_vec().into();
+        }
+        copy
+    }
+}
+
+/// Returns the number at a word of a message; `None` if the message is shorter.
+pub(crate) fn word(bytes: &[u8], number: usize) -> Option<u32> {
+    let bytes = bytes.get(4 * number..)?.first_chunk()?;
+    Some(u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lengths of the items beside the stream, of borrowed items and of shared ones.
+    fn beside(encode: impl Fn(&mut Body, &Item<'_>)) -> [Vec<usize>; 2] {
+        let bytes = [7; 5000];
+        let body_of = |item: fn(&[u8]) -> Item<'_>| {
+            let mut body = Body::new();
+            for len in [0, 1023, 1024, 5000] {
+                encode(&mut body, &item(&bytes[..len]));
+            }
+            assert_eq!(body.len(), body.to_vec().len());
+            body
+        };
+        let borrowed = body_of(|bytes| bytes.into());
+        let shared = body_of(|bytes| bytes.to_vec().into());
+        assert_eq!(borrowed.to_vec(), shared.to_vec());
+        [borrowed, shared].map(|body| body.items().iter().map(|item| item.bytes.len()).collect())
+    }
+
+    #[test]
+    fn long_items_of_results_are_beside_the_stream() {
+        struct Results<'r>(&'r Item<'r>);
+        impl Encode for Results<'_> {
+            fn encode<'s, S: Sink<'s>>(&'s self, sink: &mut S) -> Result<()> {
+                sink.item(self.0, u32::MAX)
+            }
+        }
+        let of_results = beside(|body, item| body.encode_results(&Results(item)).unwrap());
+        assert_eq!(of_results, [vec![1024, 5000], vec![1024, 5000]]);
+        let of_arguments = beside(|body, item| body.encode(&Results(item)).unwrap());
+        assert_eq!(of_arguments, [vec![], vec![1024, 5000]]);
+        let (short, mut body) = (Item::from(&b"short"[..]), Body::new());
+        body.encode(&Results(&short)).unwrap();
+        assert!(body.short_items().is_empty(), "of arguments");
+        body.encode_results(&Results(&short)).unwrap();
+        assert_eq!(body.short_items().first(), Some(&(16..21)));
+        assert_eq!(&body.to_vec()[16..21], b"short");
+    }
+}

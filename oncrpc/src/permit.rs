@@ -1,0 +1,428 @@
+//! A connection's part of what all connections of a server share.
+//!
+//! A connection takes calls and bytes from its peer's budget, and then from the budget of all, when
+//! it needs more than it always has, and gives them back when it has too many. So a connection
+//! whose handlers do not wait and whose messages are short shares nothing with others per call.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Instant;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use crate::limits::{Limit, ServerLimits};
+use crate::service::HandlerDeadline;
+
+/// Budgets count memory in units of so many bytes.
+const UNIT: usize = 4096;
+/// Bytes in flight that a connection always has. With its buffers, a short call and its state it
+/// takes 96 KiB at most.
+const OWN_BYTES: usize = 16 << 10;
+/// What a connection keeps beyond its needs, so that not every call changes the budgets.
+const KEPT_CALLS: usize = 8;
+const KEPT_UNITS: usize = 16;
+
+/// What a peer, or all peers together, may use.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub(crate) connections: Arc<Semaphore>,
+    calls: Pool,
+    units: Pool,
+}
+
+#[derive(Debug)]
+struct Pool {
+    semaphore: Semaphore,
+    max: usize,
+    limit: Limit,
+}
+
+impl Pool {
+    fn new(max: usize, limit: Limit) -> Self {
+        let max = max.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
+        Self {
+            semaphore: Semaphore::new(max),
+            max,
+            limit,
+        }
+    }
+
+    /// Takes so many permits; waits until there are as many.
+    async fn take(&self, count: usize, shared: &Shared) -> Option<SemaphorePermit<'_>> {
+        let count = u32::try_from(count).ok()?;
+        if let Ok(permit) = self.semaphore.try_acquire_many(count) {
+            return Some(permit);
+        }
+        shared.reached(self.limit);
+        self.semaphore.acquire_many(count).await.ok()
+    }
+}
+
+impl Budget {
+    pub(crate) fn of_all(limits: &ServerLimits) -> Self {
+        Self {
+            connections: connections(limits.connections),
+            calls: Pool::new(limits.calls, Limit::Calls),
+            units: Pool::new(limits.bytes / UNIT, Limit::Bytes),
+        }
+    }
+
+    pub(crate) fn of_peer(limits: &ServerLimits) -> Self {
+        Self {
+            connections: connections(limits.connections_per_peer),
+            calls: Pool::new(limits.calls_per_peer, Limit::CallsPerPeer),
+            units: Pool::new(limits.bytes_per_peer / UNIT, Limit::BytesPerPeer),
+        }
+    }
+}
+
+fn connections(max: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)))
+}
+
+/// What a server counts over all of its connections.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) accepted: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    /// Calls of connections that have ended.
+    pub(crate) calls: AtomicU64,
+    reached: [AtomicU64; Limit::ALL.len()],
+}
+
+impl Counters {
+    pub(crate) fn reach(&self, limit: Limit) {
+        self.reached[limit as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn reached(&self) -> [u64; Limit::ALL.len()] {
+        std::array::from_fn(|number| self.reached[number].load(Relaxed))
+    }
+}
+
+/// A connection's place at a server, and its part of the server's calls and bytes.
+/// [`ServerControl::admit`](crate::ServerControl::admit) returns it. The place is free when the
+/// permit and those of the connection's calls have been dropped.
+pub struct ConnectionPermit(Arc<Shared>);
+
+pub(crate) struct Shared {
+    address: SocketAddr,
+    limits: ServerLimits,
+    /// Of the peer, and of all.
+    budgets: [Arc<Budget>; 2],
+    counters: Arc<Counters>,
+    /// Calls that were begun.
+    begun: AtomicU64,
+    /// Bytes of the call that arrives.
+    arriving: AtomicUsize,
+    /// Bytes of replies that are to be sent.
+    outgoing: AtomicUsize,
+    state: Mutex<State>,
+    /// Of the peer, and of all. They cover the call and the bytes that a connection always has,
+    /// which handlers may use after the connection has ended.
+    _places: [OwnedSemaphorePermit; 2],
+}
+
+#[derive(Default)]
+struct State {
+    has_ended: bool,
+    calls: usize,
+    /// Bytes of the calls in flight.
+    call_bytes: usize,
+    taken_calls: usize,
+    taken_units: usize,
+}
+
+/// What a connection lacks before it may read.
+enum Lack {
+    Calls(usize),
+    Units(usize),
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is complete before the lock is released, or a panic passes.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reached(&self, limit: Limit) {
+        self.counters.reach(limit);
+        tracing::debug!(peer = %self.address, reason = %limit, "limit reached");
+    }
+
+    fn bytes_of(&self, state: &State) -> usize {
+        let moving = self.arriving.load(Relaxed) + self.outgoing.load(Relaxed);
+        moving + state.call_bytes
+    }
+
+    /// Returns what is lacking, so that there is room for one more call, and for `more` bytes.
+    fn lack(&self, more: usize) -> Option<Lack> {
+        let state = self.lock();
+        let units = units(self.bytes_of(&state).saturating_add(more));
+        let most =
+            |of: fn(&Budget) -> &Pool| self.budgets.iter().map(|budget| of(budget).max).min();
+        // A message may take the whole budget.
+        let units = units.min(most(|budget| &budget.units).unwrap_or(0));
+        if units > state.taken_units {
+            return Some(Lack::Units(units - state.taken_units));
+        }
+        if state.calls > state.taken_calls {
+            let max = most(|budget| &budget.calls).unwrap_or(0);
+            return Some(Lack::Calls(
+                state.calls.min(max) - state.taken_calls.min(max),
+            ));
+        }
+        None
+    }
+
+    /// Takes from the budgets what is lacking.
+    async fn take(&self, lack: Lack) {
+        let (count, pool): (usize, fn(&Budget) -> &Pool) = match lack {
+            Lack::Calls(count) => (count, |budget| &budget.calls),
+            Lack::Units(count) => (count, |budget| &budget.units),
+        };
+        if count == 0 {
+            // The connection has all that there can be: it waits for its own calls.
+            self.reached(pool(&self.budgets[0]).limit);
+            return std::future::pending().await;
+        }
+        let [peer, all] = &self.budgets;
+        // The budgets are never closed.
+        let Some(of_peer) = pool(peer).take(count, self).await else {
+            return;
+        };
+        let Some(of_all) = pool(all).take(count, self).await else {
+            return;
+        };
+        let mut state = self.lock();
+        match lack {
+            Lack::Calls(_) => state.taken_calls += count,
+            Lack::Units(_) => state.taken_units += count,
+        }
+        of_peer.forget();
+        of_all.forget();
+    }
+
+    /// Gives back what is not needed.
+    fn trim(&self, state: &mut State) {
+        let needed = [state.calls, units(self.bytes_of(state))];
+        let is_idle = state.has_ended || needed == [0, 0];
+        let kept = if is_idle {
+            [0; 2]
+        } else {
+            [KEPT_CALLS, KEPT_UNITS]
+        };
+        let excess = |taken: usize, number: usize| {
+            let spare = taken.saturating_sub(needed[number]);
+            if spare > 2 * kept[number] {
+                spare - kept[number]
+            } else {
+                0
+            }
+        };
+        let (calls, units) = (excess(state.taken_calls, 0), excess(state.taken_units, 1));
+        state.taken_calls -= calls;
+        state.taken_units -= units;
+        for budget in self.budgets.iter().filter(|_| calls > 0) {
+            budget.calls.semaphore.add_permits(calls);
+        }
+        for budget in self.budgets.iter().filter(|_| units > 0) {
+            budget.units.semaphore.add_permits(units);
+        }
+    }
+
+    /// Returns whether the connection is open, and its calls in flight and bytes.
+    pub(crate) fn usage(&self) -> (bool, usize, usize) {
+        let state = self.lock();
+        (!state.has_ended, state.calls, self.bytes_of(&state))
+    }
+
+    pub(crate) fn calls_begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.counters.calls.fetch_add(self.calls_begun(), Relaxed);
+    }
+}
+
+/// Returns the units of a budget that so many bytes of a connection take.
+fn units(bytes: usize) -> usize {
+    bytes.saturating_sub(OWN_BYTES).div_ceil(UNIT)
+}
+
+impl ConnectionPermit {
+    pub(crate) fn new(
+        address: SocketAddr,
+        limits: ServerLimits,
+        budgets: [Arc<Budget>; 2],
+        counters: Arc<Counters>,
+        places: [OwnedSemaphorePermit; 2],
+    ) -> Self {
+        Self(Arc::new(Shared {
+            address,
+            limits,
+            budgets,
+            counters,
+            begun: AtomicU64::new(0),
+            arriving: AtomicUsize::new(0),
+            outgoing: AtomicUsize::new(0),
+            state: Mutex::default(),
+            _places: places,
+        }))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    /// Returns the limits of the server.
+    #[must_use]
+    pub fn limits(&self) -> &ServerLimits {
+        &self.0.limits
+    }
+
+    /// Counts that a limit was reached at this connection.
+    pub fn reached(&self, limit: Limit) {
+        self.0.reached(limit);
+    }
+
+    /// Waits until one more call may be read from the connection. The future is to be polled
+    /// wherever a call of the connection ends, or a reply is sent.
+    pub async fn ready(&self) {
+        if let Some(limit) = self.full() {
+            self.0.reached(limit);
+            poll_fn(|_| self.full().map_or(Poll::Ready(()), |_| Poll::Pending)).await;
+        }
+        self.cover(0).await;
+    }
+
+    /// Waits until there is room for so many bytes more of the call that arrives, and counts them.
+    /// The future is to be polled as that of [`ready`](Self::ready).
+    pub async fn reserve(&self, bytes: usize) {
+        self.cover(bytes).await;
+        self.0.arriving.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts the call that has arrived no more.
+    pub fn arrived(&self) {
+        self.0.arriving.store(0, Relaxed);
+    }
+
+    async fn cover(&self, more: usize) {
+        while let Some(lack) = self.0.lack(more) {
+            let mut taking = pin!(self.0.take(lack));
+            poll_fn(|cx| match self.0.lack(more) {
+                None => Poll::Ready(()),
+                Some(_) => taking.as_mut().poll(cx),
+            })
+            .await;
+        }
+    }
+
+    /// Returns the limit of the connection itself that it has reached.
+    fn full(&self) -> Option<Limit> {
+        let (limits, state) = (&self.0.limits, self.0.lock());
+        if state.calls >= limits.calls_per_connection.max(1) {
+            return Some(Limit::CallsPerConnection);
+        }
+        let budget = limits.bytes_per_peer.min(limits.bytes);
+        let max = limits.bytes_per_connection.min(budget).max(OWN_BYTES);
+        (self.0.bytes_of(&state) >= max).then_some(Limit::BytesPerConnection)
+    }
+
+    /// Counts the bytes of replies that are to be sent.
+    pub fn set_outgoing(&self, bytes: usize) {
+        self.0.outgoing.store(bytes, Relaxed);
+    }
+
+    /// Counts a call that is served.
+    pub fn count_call(&self) {
+        self.0.begun.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a call of so many bytes as in flight until the permit is dropped.
+    #[must_use]
+    pub fn call(&self, bytes: usize) -> CallPermit {
+        let mut state = self.0.lock();
+        state.calls += 1;
+        state.call_bytes += bytes;
+        drop(state);
+        CallPermit {
+            connection: self.0.clone(),
+            bytes,
+        }
+    }
+
+    /// Gives back what the connection does not need any more.
+    pub fn trim(&self) {
+        let mut state = self.0.lock();
+        if state.taken_calls > 0 || state.taken_units > 0 {
+            self.0.trim(&mut state);
+        }
+    }
+
+    /// Returns the end of the time that a handler has from now on.
+    pub fn handler_deadline(&self) -> HandlerDeadline<impl Future<Output = ()> + Send + use<>> {
+        let limit = self.0.limits.handler_time;
+        let at = limit.and_then(|time| Instant::now().checked_add(time));
+        let shared = at.map(|_| self.0.clone());
+        HandlerDeadline::new(at, async move {
+            match at.zip(shared) {
+                None => std::future::pending().await,
+                Some((at, shared)) => {
+                    tokio::time::sleep_until(at.into()).await;
+                    shared.reached(Limit::HandlerTime);
+                }
+            }
+        })
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.arrived();
+        self.set_outgoing(0);
+        let mut state = self.0.lock();
+        state.has_ended = true;
+        self.0.trim(&mut state);
+    }
+}
+
+impl fmt::Debug for ConnectionPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, calls, bytes) = self.0.usage();
+        write!(f, "ConnectionPermit({calls} calls, {bytes} bytes)")
+    }
+}
+
+/// A call in flight.
+pub struct CallPermit {
+    connection: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Drop for CallPermit {
+    fn drop(&mut self) {
+        let mut state = self.connection.lock();
+        state.calls -= 1;
+        state.call_bytes -= self.bytes;
+        // What an open connection does not need it gives back itself, when it is idle.
+        if state.has_ended {
+            self.connection.trim(&mut state);
+        }
+    }
+}
+
+impl fmt::Debug for CallPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallPermit({} bytes)", self.bytes)
+    }
+}

@@ -1,0 +1,128 @@
+//! Procedures, and how large their replies may be.
+
+use std::fmt;
+
+use xdrgen_runtime::{Procedure, Wire};
+
+/// A procedure of a version of a program, by its numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ProcedureId {
+    /// The program.
+    pub program: u32,
+    /// The version of the program.
+    pub version: u32,
+    /// The procedure.
+    pub number: u32,
+    /// The name in XDR; empty if it is not known.
+    pub name: &'static str,
+}
+
+impl ProcedureId {
+    /// Returns the identity of a procedure with a type.
+    #[must_use]
+    pub const fn of<P: Procedure>() -> Self {
+        Self {
+            program: P::PROGRAM,
+            version: P::VERSION,
+            number: P::NUMBER,
+            name: P::NAME,
+        }
+    }
+}
+
+impl fmt::Display for ProcedureId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            write!(f, "procedure {}", self.number)?;
+        } else {
+            f.write_str(self.name)?;
+        }
+        write!(
+            f,
+            " of program {:#x} version {}",
+            self.program, self.version
+        )
+    }
+}
+
+/// What a client needs to know of a procedure beyond its types. Generated code implements it.
+pub trait Method: Procedure {
+    /// The results as a client gets them: they own their content.
+    type Results: 'static;
+
+    /// Whether a call may be executed twice without harm, so that it can be sent again over another
+    /// connection.
+    const IDEMPOTENT: bool = false;
+
+    /// Returns how large the reply to a call may be.
+    fn reply_limits(_args: &Self::Args<'_>) -> ReplyLimits {
+        ReplyLimits::new(<Self::Reply<'static> as Wire>::MAX.map(|max| max as u64))
+    }
+
+    /// Takes over results from a received message.
+    fn to_results(reply: Self::Reply<'_>) -> Self::Results;
+}
+
+/// The most items of one reply.
+pub const MAX_REPLY_ITEMS: usize = 8;
+
+/// How large a reply may be. A transport with RDMA provides memory for it before the call.
+///
+/// ```
+/// use oncrpc::ReplyLimits;
+///
+/// let limits = ReplyLimits::new(Some(100)).item(65536);
+/// assert_eq!((limits.inline_max(), limits.items()), (Some(100), &[Some(65536)][..]));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyLimits {
+    inline_max: Option<u64>,
+    items: [Option<u32>; MAX_REPLY_ITEMS],
+    count: usize,
+}
+
+impl ReplyLimits {
+    /// Creates limits for results that have at most so many bytes, items apart; `None` if there is
+    /// no bound.
+    #[must_use]
+    pub const fn new(inline_max: Option<u64>) -> Self {
+        Self {
+            inline_max,
+            items: [None; MAX_REPLY_ITEMS],
+            count: 0,
+        }
+    }
+
+    /// Adds an item of at most `max` bytes. Items beyond [`MAX_REPLY_ITEMS`] are not counted: they
+    /// have no memory of their own.
+    #[must_use]
+    pub const fn item(self, max: u32) -> Self {
+        self.with(Some(max))
+    }
+
+    /// Adds an item whose length has no bound.
+    #[must_use]
+    pub const fn unbounded_item(self) -> Self {
+        self.with(None)
+    }
+
+    const fn with(mut self, max: Option<u32>) -> Self {
+        if self.count < MAX_REPLY_ITEMS {
+            self.items[self.count] = max;
+            self.count += 1;
+        }
+        self
+    }
+
+    /// Returns the most bytes of the results without their items; `None` if there is no bound.
+    #[must_use]
+    pub const fn inline_max(&self) -> Option<u64> {
+        self.inline_max
+    }
+
+    /// Returns the most bytes of each item; `None` where there is no bound.
+    #[must_use]
+    pub fn items(&self) -> &[Option<u32>] {
+        self.items.get(..self.count).unwrap_or_default()
+    }
+}

@@ -1,0 +1,115 @@
+//! Replies, from the message to results.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use xdrgen_runtime::{Decode, Decoder, ItemList, Limits};
+
+use crate::error::{CallError, CallErrorKind, Execution};
+use crate::header::{ReplyStatus, decode_reply};
+use crate::message::ReceivedMessage;
+use crate::procedure::{Method, ProcedureId};
+
+/// The reply to a call, which is not decoded yet.
+#[derive(Debug)]
+pub struct Reply<P> {
+    message: ReceivedMessage,
+    peer: Arc<str>,
+    procedure: PhantomData<fn() -> P>,
+}
+
+impl<P: Method> Reply<P> {
+    pub(crate) const fn new(message: ReceivedMessage, peer: Arc<str>) -> Self {
+        Self {
+            message,
+            peer,
+            procedure: PhantomData,
+        }
+    }
+
+    /// Decodes the results, and hands them to a function.
+    ///
+    /// # Errors
+    /// Returns the status of the reply if it is no success, and `Decode` if the reply is not what
+    /// the schema says.
+    pub fn read<R>(&self, f: impl FnOnce(P::Reply<'_>) -> R) -> Result<R, CallError> {
+        read_reply::<P, R>(&self.message.item_list(), &self.peer, f)
+    }
+}
+
+/// Decodes the results of a reply, and hands them to a function.
+fn read_reply<P: Method, R>(
+    items: &ItemList<'_>,
+    peer: &Arc<str>,
+    f: impl FnOnce(P::Reply<'_>) -> R,
+) -> Result<R, CallError> {
+    let failed =
+        |kind, execution| CallError::new(ProcedureId::of::<P>(), peer.clone(), kind, execution);
+    let undecodable = |error| failed(CallErrorKind::Decode(error, None), Execution::Unknown);
+    let limits = Limits::DEFAULT;
+    let mut d = Decoder::with_items(items, &limits).map_err(undecodable)?;
+    let status = decode_reply(&mut d).map_err(undecodable)?;
+    if status != ReplyStatus::Success {
+        let execution = match status {
+            ReplyStatus::SystemError => Execution::Unknown,
+            _ => Execution::NotExecuted,
+        };
+        return Err(failed(CallErrorKind::Status(status), execution));
+    }
+    let results = d.remaining();
+    let decoded = P::Reply::decode(&mut d).and_then(|value| d.finish().map(|()| value));
+    decoded.map(f).map_err(|error| {
+        let path = P::Reply::explain(results, &limits).map(|found| found.to_string());
+        failed(CallErrorKind::Decode(error, path), Execution::Executed)
+    })
+}
+
+/// A call that was begun on a driver ([`Call::begin`](crate::Call::begin)).
+pub struct PendingCall<P> {
+    xid: u32,
+    procedure: PhantomData<fn() -> P>,
+}
+
+impl<P: Method> PendingCall<P> {
+    pub(crate) const fn new(xid: u32) -> Self {
+        Self {
+            xid,
+            procedure: PhantomData,
+        }
+    }
+
+    /// Returns the XID, which no other call of the transport has until this one has ended.
+    #[must_use]
+    pub const fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    /// Decodes the results of the reply to this call, and hands them to a function. A transport
+    /// calls it, for its users.
+    ///
+    /// # Errors
+    /// As for [`Reply::read`](crate::Reply::read).
+    pub fn read_reply<R>(
+        &self,
+        items: &ItemList<'_>,
+        peer: &Arc<str>,
+        f: impl FnOnce(P::Reply<'_>) -> R,
+    ) -> Result<R, CallError> {
+        read_reply::<P, R>(items, peer, f)
+    }
+}
+
+impl<P> Clone for PendingCall<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for PendingCall<P> {}
+
+impl<P> fmt::Debug for PendingCall<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PendingCall({:#x})", self.xid)
+    }
+}

@@ -1,0 +1,351 @@
+//! The programs of one address, and how a message is served (RFC 5531, sections 8 and 9).
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use xdrgen_runtime::{Decoder, Limits};
+
+use crate::header::{CallHeader, Refusal, ReplyStatus, decode_call};
+use crate::message::{OutgoingReply, ReceivedMessage};
+use crate::procedure::ProcedureId;
+use crate::reply_cache::{Lookup, Outcome, ReplyCache};
+use crate::service::{
+    Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer, ReplyWriter, RpcError,
+};
+
+/// The programs that are offered at one address.
+///
+/// A call of another program is answered by PROG_UNAVAIL, of another version by PROG_MISMATCH, of
+/// another procedure by PROC_UNAVAIL. Procedure 0 of each version is answered without a handler
+/// (RFC 5531, section 12).
+///
+/// A call of a procedure that is not idempotent is executed once: if it comes again, from the same
+/// address and port with the same XID, it gets the reply that it got before ([`ReplyCache`]). That needs a transport whose callers have addresses: TCP.
+#[derive(Debug)]
+pub struct Router<P = ()> {
+    programs: P,
+    cache: ReplyCache,
+}
+
+impl Router {
+    /// Creates a router without programs.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            programs: (),
+            cache: ReplyCache::default(),
+        }
+    }
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P> Router<P> {
+    /// Adds a version of a program. Of two with the same numbers the one that was added last is
+    /// served.
+    #[must_use]
+    pub fn add_service<S>(self, service: S) -> Router<(S, P)> {
+        Router {
+            programs: (service, self.programs),
+            cache: self.cache,
+        }
+    }
+
+    /// Sets how replies are kept: by a [`ReplyCacheConfig`](crate::ReplyCacheConfig), or in a cache
+    /// that other routers have, too.
+    #[must_use]
+    pub fn reply_cache(self, cache: impl Into<ReplyCache>) -> Self {
+        Self {
+            cache: cache.into(),
+            ..self
+        }
+    }
+
+    /// Looks up a call whose procedure is not idempotent; `None` if its reply is not kept.
+    fn look_up(
+        &self,
+        offered: Option<Offered>,
+        peer: &Peer,
+        header: &CallHeader,
+        message: &ReceivedMessage,
+    ) -> Option<Lookup<'_>> {
+        let is_kept = offered.is_some_and(|offered| !offered.idempotent);
+        let key = is_kept.then(|| self.cache.key(peer, header, message))??;
+        Some(self.cache.begin(key))
+    }
+}
+
+/// The versions of a program that a router offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offered {
+    low: u32,
+    high: u32,
+    /// The name of the procedure, if the version is offered.
+    procedure: Option<&'static str>,
+    idempotent: bool,
+    exact: bool,
+}
+
+impl Offered {
+    fn merge(self, other: Option<Self>) -> Self {
+        let Some(other) = other else { return self };
+        Self {
+            low: self.low.min(other.low),
+            high: self.high.max(other.high),
+            procedure: if self.exact {
+                self.procedure
+            } else {
+                other.procedure
+            },
+            idempotent: if self.exact {
+                self.idempotent
+            } else {
+                other.idempotent
+            },
+            exact: self.exact || other.exact,
+        }
+    }
+}
+
+/// Defines the programs of a router: for services that can be sent, and for others.
+macro_rules! programs {
+    ($(#[$doc:meta])* $name:ident, $dispatch:ident, [$($send:ident)?], [$($bounds:tt)*]) => {
+        $(#[$doc])*
+        pub trait $name: $($bounds)* {
+            /// Returns the versions of a program that are offered; `None` if there are none.
+            fn offered(&self, program: u32, version: u32, number: u32) -> Option<Offered>;
+
+            /// Serves a call.
+            fn dispatch<'a>(
+                &'a self,
+                cx: &'a Context,
+                call: IncomingCall<'a>,
+                reply: &'a mut ReplyWriter,
+            ) -> impl Future<Output = Result<(), RpcError>> $(+ $send)?;
+        }
+
+        impl $name for () {
+            fn offered(&self, _: u32, _: u32, _: u32) -> Option<Offered> {
+                None
+            }
+
+            async fn dispatch<'a>(
+                &'a self,
+                _: &'a Context,
+                _: IncomingCall<'a>,
+                _: &'a mut ReplyWriter,
+            ) -> Result<(), RpcError> {
+                Err(RpcError::ProcedureUnavailable)
+            }
+        }
+
+        impl<S: $dispatch, P: $name> $name for (S, P) {
+            fn offered(&self, program: u32, version: u32, number: u32) -> Option<Offered> {
+                let others = self.1.offered(program, version, number);
+                if program != S::PROGRAM {
+                    return others;
+                }
+                let exact = version == S::VERSION;
+                let this = Offered {
+                    low: S::VERSION,
+                    high: S::VERSION,
+                    procedure: S::procedure_name(number).filter(|_| exact),
+                    idempotent: S::is_idempotent(number),
+                    exact,
+                };
+                Some(this.merge(others))
+            }
+
+            async fn dispatch<'a>(
+                &'a self,
+                cx: &'a Context,
+                call: IncomingCall<'a>,
+                reply: &'a mut ReplyWriter,
+            ) -> Result<(), RpcError> {
+                if (cx.procedure.program, cx.procedure.version) == (S::PROGRAM, S::VERSION) {
+                    self.0.dispatch(cx, call, reply).await
+                } else {
+                    self.1.dispatch(cx, call, reply).await
+                }
+            }
+        }
+    };
+}
+programs! {
+    /// The programs of a router that serves on any thread.
+    Programs, Dispatch, [Send], [Send + Sync + 'static]
+}
+programs! {
+    /// The programs of a router that serves on one thread.
+    LocalPrograms, LocalDispatch, [], ['static]
+}
+
+/// Returns a reply with this status and these results.
+fn reply_of(xid: u32, status: ReplyStatus, mut reply: OutgoingReply) -> OutgoingReply {
+    status.encode(xid, &mut reply.header);
+    reply
+}
+
+/// Returns a reply without results.
+fn refusal(xid: u32, status: ReplyStatus) -> OutgoingReply {
+    reply_of(xid, status, OutgoingReply::default())
+}
+
+/// Returns the reply to a call that no handler sees, or `None` for one that a handler is to see.
+fn answer_early(header: &CallHeader, offered: Option<Offered>) -> Option<ReplyStatus> {
+    match offered {
+        None => Some(ReplyStatus::ProgramUnavailable),
+        Some(Offered {
+            exact: false,
+            low,
+            high,
+            ..
+        }) => Some(ReplyStatus::ProgramMismatch { low, high }),
+        Some(_) if header.number == 0 => Some(ReplyStatus::Success),
+        Some(Offered {
+            procedure: None, ..
+        }) => Some(ReplyStatus::ProcedureUnavailable),
+        Some(_) => None,
+    }
+}
+
+/// Returns the reply to a call that has come again.
+fn answer_again(xid: u32, outcome: Outcome) -> Option<OutgoingReply> {
+    match outcome {
+        Outcome::Reply(reply) => Some(reply),
+        Outcome::TooLarge => Some(refusal(xid, ReplyStatus::SystemError)),
+        Outcome::NoReply => None,
+    }
+}
+
+/// Logs why a call has no results.
+fn log(cx: &Context, error: &RpcError) {
+    let (peer, procedure, xid) = (&cx.peer, &cx.procedure, cx.xid);
+    match error {
+        RpcError::System(_) | RpcError::DeadlineExceeded => {
+            tracing::warn!(%peer, %procedure, xid, %error, "handler failed");
+        }
+        _ => tracing::debug!(%peer, %procedure, xid, %error, "call refused"),
+    }
+}
+
+/// Returns the reply to a call from what its handler has returned, or from its panic.
+fn finish(
+    cx: &Context,
+    served: std::thread::Result<Result<(), RpcError>>,
+    reply: ReplyWriter,
+) -> Option<OutgoingReply> {
+    let status = match served {
+        Ok(Ok(())) => return Some(reply_of(cx.xid, ReplyStatus::Success, reply.0)),
+        Ok(Err(error)) => {
+            log(cx, &error);
+            error.status()?
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let (peer, procedure, xid) = (&cx.peer, &cx.procedure, cx.xid);
+            tracing::error!(%peer, %procedure, xid, panic = text, "handler panicked");
+            ReplyStatus::SystemError
+        }
+    };
+    Some(refusal(cx.xid, status))
+}
+
+/// Returns what a handler returns, or that its time has passed before.
+async fn until<T>(
+    passed: impl Future<Output = ()>,
+    handler: impl Future<Output = std::thread::Result<Result<T, RpcError>>>,
+) -> std::thread::Result<Result<T, RpcError>> {
+    // The handler is polled first.
+    match select(pin!(handler), pin!(passed)).await {
+        Either::Left((served, _)) => served,
+        Either::Right(((), _)) => Ok(Err(RpcError::DeadlineExceeded)),
+    }
+}
+
+/// Defines how a message is served.
+macro_rules! serve {
+    ($(#[$doc:meta])* $name:ident, $programs:ident, [$($send:ident)?]) => {
+        impl<P: $programs> Router<P> {
+            $(#[$doc])*
+            ///
+            /// A handler that panics is answered by SYSTEM_ERR. So is one that is not done at its
+            /// deadline, which is dropped then. There is no reply to a message that is not even the
+            /// beginning of a call. The reply is made in `memory`, of which only the capacity counts:
+            /// a reply that was sent, or a new one.
+            pub async fn $name<F: Future<Output = ()> $(+ $send)?>(
+                &self,
+                message: &ReceivedMessage,
+                peer: &Arc<Peer>,
+                deadline: HandlerDeadline<F>,
+                mut memory: OutgoingReply,
+            ) -> Option<OutgoingReply> {
+                memory.clear();
+                let items = message.item_list();
+                let mut decoder = Decoder::with_items(&items, &Limits::DEFAULT).ok()?;
+                let header = match decode_call(message.stream(), &mut decoder) {
+                    Ok(header) => header,
+                    Err(Refusal::Drop) => return None,
+                    Err(Refusal::Answer(xid, status)) => {
+                        return Some(refusal(xid, status));
+                    }
+                };
+                let CallHeader { program, version, number, .. } = header;
+                let offered = self.programs.offered(program, version, number);
+                if let Some(status) = answer_early(&header, offered) {
+                    return Some(reply_of(header.xid, status, memory));
+                }
+                let cached = self.look_up(offered, peer, &header, message);
+                let execution = match cached {
+                    None => None,
+                    Some(Lookup::New(execution)) => Some(execution),
+                    Some(Lookup::InProgress(waiting)) => {
+                        tracing::debug!(%peer, xid = header.xid, "a call in progress came again");
+                        return answer_again(header.xid, waiting.outcome().await);
+                    }
+                    Some(Lookup::Done(outcome)) => {
+                        tracing::debug!(%peer, xid = header.xid, "a call came again");
+                        return answer_again(header.xid, outcome);
+                    }
+                };
+                let name = offered.and_then(|offered| offered.procedure).unwrap_or_default();
+                let procedure = ProcedureId { program, version, number, name };
+                let cx = Context {
+                    peer: peer.clone(),
+                    xid: header.xid,
+                    procedure,
+                    credentials: header.credentials,
+                    deadline: deadline.at,
+                };
+                let call = IncomingCall { procedure, decoder, items: &items };
+                let mut reply = ReplyWriter(memory);
+                let served = self.programs.dispatch(&cx, call, &mut reply);
+                // What a handler shares with others is behind locks, which a panic poisons.
+                let served = AssertUnwindSafe(served).catch_unwind();
+                let served = until(deadline.passed, served).await;
+                let reply = finish(&cx, served, reply)?;
+                if let Some(execution) = execution {
+                    execution.finish(&reply);
+                }
+                Some(reply)
+            }
+        }
+    };
+}
+serve! {
+    /// Serves a message. The future can be sent to other threads.
+    serve, Programs, [Send]
+}
+serve! {
+    /// Serves a message on this thread.
+    serve_local, LocalPrograms, []
+}

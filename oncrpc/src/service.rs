@@ -1,0 +1,315 @@
+//! Services: what a server's handlers see, and what generated code implements for them.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::{Future, Pending};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use xdrgen_runtime::{Decode, Decoder, Encode, Error, ItemList, Limits, Procedure};
+
+use crate::auth::Credentials;
+use crate::header::ReplyStatus;
+use crate::item_buf::{ItemAllocator, ItemBuf, ItemMemory};
+use crate::message::OutgoingReply;
+use crate::procedure::ProcedureId;
+use crate::protocol::AuthStat;
+
+/// Why a handler has no results.
+///
+/// Any error converts into it by `?`: the caller gets SYSTEM_ERR, and the error is logged at
+/// `warn`.
+///
+/// ```
+/// use oncrpc::RpcError;
+///
+/// fn size(path: &str) -> Result<u64, RpcError> {
+///     Ok(std::fs::metadata(path)?.len())
+/// }
+/// assert!(matches!(size("/no/such/file"), Err(RpcError::System(_))));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RpcError {
+    /// The version of the program has no such procedure.
+    ProcedureUnavailable,
+    /// The arguments can't be decoded: the error, and the path of the field.
+    GarbageArgs(Error, Option<String>),
+    /// The server failed.
+    System(Box<dyn StdError + Send + Sync>),
+    /// The credentials do not suffice.
+    Auth(AuthStat),
+    /// There is to be no reply: the caller is to try again.
+    NoReply,
+    /// The time that the server gives a handler has passed.
+    DeadlineExceeded,
+}
+
+impl RpcError {
+    /// Returns the status of the reply; `None` if there is to be no reply.
+    #[must_use]
+    pub fn status(&self) -> Option<ReplyStatus> {
+        Some(match self {
+            Self::ProcedureUnavailable => ReplyStatus::ProcedureUnavailable,
+            Self::GarbageArgs(..) => ReplyStatus::GarbageArgs,
+            Self::System(_) | Self::DeadlineExceeded => ReplyStatus::SystemError,
+            Self::Auth(stat) => ReplyStatus::AuthError(*stat),
+            Self::NoReply => return None,
+        })
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ProcedureUnavailable => f.write_str("no such procedure"),
+            Self::GarbageArgs(error, None) => write!(f, "the arguments can't be decoded: {error}"),
+            Self::GarbageArgs(error, Some(path)) => {
+                write!(f, "the arguments can't be decoded: {path}: {error}")
+            }
+            Self::System(error) => error.fmt(f),
+            Self::Auth(stat) => write!(f, "the credentials do not suffice: {}", stat.name()),
+            Self::NoReply => f.write_str("no reply"),
+            Self::DeadlineExceeded => f.write_str("not done in the time that the server gives"),
+        }
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for RpcError {
+    fn from(error: E) -> Self {
+        Self::System(Box::new(error))
+    }
+}
+
+/// The other end of a connection, and what the transport has for it.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The address, if the transport has addresses.
+    pub address: Option<SocketAddr>,
+    /// The name of the transport: `tcp`, `rdma`, `memory`.
+    pub transport: &'static str,
+    /// The memory of the transport for the items of replies, if it has its own.
+    pub memory: Option<Arc<dyn ItemMemory>>,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{address} ({})", self.transport),
+            None => f.write_str(self.transport),
+        }
+    }
+}
+
+/// When a handler has to be done.
+#[derive(Debug)]
+pub struct HandlerDeadline<F> {
+    pub(crate) at: Option<Instant>,
+    pub(crate) passed: F,
+}
+
+impl<F: Future<Output = ()>> HandlerDeadline<F> {
+    /// Creates a deadline from its time, if there is one, and a future that ends then. The future
+    /// is polled only if the handler waits.
+    pub fn new(at: Option<Instant>, passed: F) -> Self {
+        Self { at, passed }
+    }
+}
+
+impl HandlerDeadline<Pending<()>> {
+    /// Returns no deadline.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(None, std::future::pending())
+    }
+}
+
+/// What a handler knows of a call beside its arguments.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) xid: u32,
+    pub(crate) procedure: ProcedureId,
+    pub(crate) credentials: Credentials,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Context {
+    /// Returns the caller's end of the connection.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Returns the call's number, which the caller has chosen.
+    #[must_use]
+    pub fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    /// Returns the procedure.
+    #[must_use]
+    pub fn procedure(&self) -> &ProcedureId {
+        &self.procedure
+    }
+
+    /// Returns when the server drops the handler and answers by SYSTEM_ERR; `None` if it never
+    /// does. It is not the time for which the caller waits, which the server does not know.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns a buffer for an item of `len` bytes of the results, from which the transport sends it
+    /// without a copy if it can.
+    ///
+    /// ```
+    /// # use oncrpc::xdr::Item;
+    /// async fn read(cx: &oncrpc::Context, count: usize) -> std::io::Result<Item<'static>> {
+    ///     let mut data = cx.item_buf(count.min(1 << 20));
+    ///     let len = std::io::Read::read(&mut std::io::repeat(7), &mut data)?;
+    ///     Ok(data.into_item(len))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn item_buf(&self, len: usize) -> ItemBuf {
+        ItemBuf::new(self.peer.memory.as_ref(), len)
+    }
+
+    /// Returns the memory behind [`item_buf`](Self::item_buf), for handlers whose work is done on
+    /// another thread.
+    #[must_use]
+    pub fn item_allocator(&self) -> ItemAllocator {
+        ItemAllocator::new(self.peer.memory.clone())
+    }
+
+    /// Returns who calls.
+    #[must_use]
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+}
+
+/// A call that generated code dispatches.
+#[derive(Clone, Debug)]
+pub struct IncomingCall<'a> {
+    pub(crate) procedure: ProcedureId,
+    /// At the arguments.
+    pub(crate) decoder: Decoder<'a>,
+    pub(crate) items: &'a ItemList<'a>,
+}
+
+impl<'a> IncomingCall<'a> {
+    /// Returns the number of the procedure.
+    #[must_use]
+    pub fn procedure(&self) -> u32 {
+        self.procedure.number
+    }
+
+    /// Decodes the arguments.
+    ///
+    /// # Errors
+    /// Returns `GarbageArgs` if they are not what the schema says, or if the caller has moved data
+    /// out of the message that may not be moved.
+    pub fn args<P: Procedure>(&self) -> Result<P::Args<'a>, RpcError> {
+        let mut d = self.decoder.clone();
+        let args = d.remaining();
+        let decoded = P::Args::decode(&mut d).and_then(|value| {
+            d.finish()?;
+            if !self.items.is_used_up() {
+                return Err(Error::new(xdrgen_runtime::ErrorKind::TrailingBytes, 0));
+            }
+            Ok(value)
+        });
+        decoded.map_err(|error| {
+            let path = P::Args::explain(args, &Limits::DEFAULT).map(|found| found.to_string());
+            RpcError::GarbageArgs(error, path)
+        })
+    }
+}
+
+/// The results of a call, while a handler makes them.
+#[derive(Debug, Default)]
+pub struct ReplyWriter(pub(crate) OutgoingReply);
+
+impl ReplyWriter {
+    /// Encodes the results.
+    ///
+    /// # Errors
+    /// Returns `System` if they exceed a bound of the schema.
+    pub fn results<R: Encode>(&mut self, results: &R) -> Result<(), RpcError> {
+        let body = &mut self.0.body;
+        body.clear();
+        Ok(body.encode_results(results)?)
+    }
+}
+
+/// A version of a program that can be served on any thread. Generated code implements it for each
+/// `Service`.
+pub trait Dispatch: Send + Sync + 'static {
+    /// The program.
+    const PROGRAM: u32;
+    /// The version.
+    const VERSION: u32;
+
+    /// Returns the name of a procedure.
+    fn procedure_name(number: u32) -> Option<&'static str>;
+
+    /// Returns true if a procedure may be executed twice without harm.
+    fn is_idempotent(number: u32) -> bool;
+
+    /// Serves a call.
+    fn dispatch<'a>(
+        &'a self,
+        cx: &'a Context,
+        call: IncomingCall<'a>,
+        reply: &'a mut ReplyWriter,
+    ) -> impl Future<Output = Result<(), RpcError>> + Send;
+}
+
+/// A version of a program that is served on one thread. Generated code implements it for each
+/// `LocalService`.
+pub trait LocalDispatch: 'static {
+    /// The program.
+    const PROGRAM: u32;
+    /// The version.
+    const VERSION: u32;
+
+    /// Returns the name of a procedure.
+    fn procedure_name(number: u32) -> Option<&'static str>;
+
+    /// Returns true if a procedure may be executed twice without harm.
+    fn is_idempotent(number: u32) -> bool;
+
+    /// Serves a call.
+    fn dispatch<'a>(
+        &'a self,
+        cx: &'a Context,
+        call: IncomingCall<'a>,
+        reply: &'a mut ReplyWriter,
+    ) -> impl Future<Output = Result<(), RpcError>>;
+}
+
+/// What can be served on any thread can be served on one.
+impl<T: Dispatch> LocalDispatch for T {
+    const PROGRAM: u32 = T::PROGRAM;
+    const VERSION: u32 = T::VERSION;
+
+    fn procedure_name(number: u32) -> Option<&'static str> {
+        <T as Dispatch>::procedure_name(number)
+    }
+
+    fn is_idempotent(number: u32) -> bool {
+        <T as Dispatch>::is_idempotent(number)
+    }
+
+    fn dispatch<'a>(
+        &'a self,
+        cx: &'a Context,
+        call: IncomingCall<'a>,
+        reply: &'a mut ReplyWriter,
+    ) -> impl Future<Output = Result<(), RpcError>> {
+        <T as Dispatch>::dispatch(self, cx, call, reply)
+    }
+}

@@ -1,0 +1,41 @@
+//! ONC RPC over TCP (RFC 5531, section 11).
+//!
+//! [`connect`] returns a [`Channel`](crate::Channel) to a server. [`Server`] offers a
+//! [`Router`](crate::Router).
+
+mod client;
+mod connection;
+mod outbox;
+mod record;
+mod server;
+
+pub use client::{ClientConfig, channel, connect, connect_with};
+pub use server::{Server, ServerConfig};
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+/// The most bytes of a record: an NFS WRITE of 1 MiB with its header fits with room to spare.
+pub(crate) const MAX_RECORD: usize = 4 << 20;
+/// How long a connection is quiet before TCP asks whether the peer is there.
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Sets what connections of both ends have in common.
+fn set_options(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    if let Some(time) = keepalive {
+        SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(time))?;
+    }
+    Ok(())
+}
+
+/// Polls a future once.
+async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}

@@ -1,0 +1,510 @@
+//! The client's end: a runner that connects, and connects again.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::outbox::Outbox;
+use super::{KEEPALIVE, MAX_RECORD, poll_once, record, set_options};
+use crate::calls::Calls;
+use crate::channel::{Channel, ChannelEvent, Submission, Submissions};
+use crate::error::{CallErrorKind, Execution, Progress};
+use crate::loopback::wait;
+use crate::message::{ReceivedMessage, word};
+use crate::protocol::MsgType;
+
+/// Settings of a client's connection.
+///
+/// ```
+/// use std::time::Duration;
+/// use oncrpc::tcp::ClientConfig;
+///
+/// let config = ClientConfig::new().max_calls(16).connect_timeout(Duration::from_secs(3));
+/// # let _ = config;
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    max_calls: usize,
+    max_record: usize,
+    connect_timeout: Duration,
+    keepalive: Option<Duration>,
+}
+
+impl ClientConfig {
+    /// Returns the default settings: 128 calls in flight, replies of up to 4 MiB, 10 seconds to
+    /// connect, and a keep-alive after 60 quiet seconds.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            max_calls: 128,
+            max_record: MAX_RECORD,
+            connect_timeout: Duration::from_secs(10),
+            keepalive: Some(KEEPALIVE),
+        }
+    }
+
+    /// Sets how many calls may be in flight. Others wait.
+    #[must_use]
+    pub const fn max_calls(self, max_calls: usize) -> Self {
+        Self { max_calls, ..self }
+    }
+
+    /// Sets how long, in bytes, a reply may be.
+    #[must_use]
+    pub const fn max_record(self, max_record: usize) -> Self {
+        Self { max_record, ..self }
+    }
+
+    /// Sets how long calls wait for a connection before they fail. Attempts go on meanwhile.
+    #[must_use]
+    pub const fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self {
+            connect_timeout,
+            ..self
+        }
+    }
+
+    /// Sets after how long a quiet connection is probed; never for `None`.
+    #[must_use]
+    pub const fn keepalive(self, keepalive: Option<Duration>) -> Self {
+        Self { keepalive, ..self }
+    }
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Connects to a server, such as `storage-1:2049`, and spawns the task that drives the connection.
+///
+/// A connection that is lost is made again for the next call, to the addresses that the name has
+/// then, and from the same local port, by which reply caches know a client. If that port stays in
+/// use, another is taken, and calls that were sent and need the reply cache fail.
+///
+/// # Errors
+/// Returns the error of the last address if no connection can be made.
+pub async fn connect(server: &str) -> io::Result<Channel> {
+    connect_with(server, ClientConfig::new()).await
+}
+
+/// Connects with settings; see [`connect`].
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(server: &str, config: ClientConfig) -> io::Result<Channel> {
+    let (channel, mut runner) = new(server, config);
+    let dialed = timeout(runner.config.connect_timeout, runner.dial());
+    let stream = dialed
+        .await
+        .unwrap_or(Err(io::ErrorKind::TimedOut.into()))?;
+    tokio::spawn(runner.run(Some(stream)));
+    Ok(channel)
+}
+
+/// Returns a channel to a server and the future that drives its connection, which is to be spawned.
+/// The connection is made for the first call.
+pub fn channel(
+    server: &str,
+    config: ClientConfig,
+) -> (Channel, impl Future<Output = ()> + Send + use<>) {
+    let (channel, runner) = new(server, config);
+    (channel, runner.run(None))
+}
+
+fn new(server: &str, config: ClientConfig) -> (Channel, Runner) {
+    let (channel, submissions) = Channel::new(server);
+    let runner = Runner {
+        server: server.into(),
+        calls: Calls::new(config.max_calls),
+        config,
+        submissions,
+        local: None,
+        outage: None,
+        delay: Duration::ZERO,
+        attempted: None,
+        drains: false,
+    };
+    (channel, runner)
+}
+
+/// The time between attempts to connect: the first, and the longest.
+const DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
+/// Attempts to connect from the local port of the last connection that are made while calls need
+/// the server's reply cache. Then another port is better than no connection.
+const PORT_ATTEMPTS: u32 = 5;
+/// What is taken from the channel at once.
+const SUBMISSIONS: usize = 256;
+/// Bytes of replies that are read before calls are sent.
+const READ_MOST: usize = 64 << 10;
+/// Bytes that are to be sent, beyond which no further call begins.
+const MAX_OUTBOX: usize = 4 << 20;
+
+struct Runner {
+    server: Arc<str>,
+    config: ClientConfig,
+    submissions: Submissions,
+    calls: Calls,
+    /// The local address of the last connection, which the next one has again: reply caches know
+    /// a client by it.
+    local: Option<SocketAddr>,
+    /// Why the last attempt to connect failed.
+    outage: Option<Arc<io::Error>>,
+    /// The time between the last attempt to connect and the next. It is 0 when a reply has come.
+    delay: Duration,
+    attempted: Option<Instant>,
+    drains: bool,
+}
+
+/// A lost connection, and why.
+#[derive(Clone, Debug)]
+struct Lost(Arc<io::Error>);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// The runner is to end.
+struct End;
+
+impl Runner {
+    async fn run(mut self, first: Option<TcpStream>) {
+        let mut stream = first;
+        loop {
+            let connected = match stream.take() {
+                Some(stream) => stream,
+                None => match self.reconnect().await {
+                    Ok(stream) => stream,
+                    Err(End) => return,
+                },
+            };
+            match self.drive(connected).await {
+                Ok(End) => return,
+                Err(error) => {
+                    tracing::info!(server = %self.server, %error, "connection lost");
+                    let lost = Lost(Arc::new(error));
+                    self.calls
+                        .lose_connection(&CallErrorKind::ConnectionLost(Arc::new(lost)));
+                }
+            }
+        }
+    }
+
+    /// Takes what happens at the channel.
+    fn take(&mut self, event: ChannelEvent) -> Result<(), End> {
+        match event {
+            ChannelEvent::Call(submission) => self.submit(submission),
+            ChannelEvent::Cancelled(id) => self.calls.cancel(id),
+            ChannelEvent::Drain => self.drains = true,
+            ChannelEvent::Shutdown => {
+                self.calls.fail_all(&CallErrorKind::Shutdown);
+                return Err(End);
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, submission: Box<Submission>) {
+        match &self.outage {
+            Some(error) if !submission.request.wait_for_connection => {
+                let kind = CallErrorKind::Connect(Arc::new(Lost(error.clone())));
+                submission.completion.fail(kind, Execution::NotExecuted);
+            }
+            _ => self.calls.submit(submission),
+        }
+    }
+
+    /// Connects once there is a call, however many attempts it takes.
+    async fn reconnect(&mut self) -> Result<TcpStream, End> {
+        let (mut since, mut attempts) = (None, 0);
+        loop {
+            while self.calls.is_empty() {
+                if self.drains {
+                    return Err(End);
+                }
+                since = None;
+                let event = self.submissions.event().await;
+                if self.time_to_attempt().is_zero() {
+                    self.outage = None;
+                }
+                self.take(event)?;
+            }
+            let started = *since.get_or_insert_with(Instant::now);
+            let pause = self.time_to_attempt();
+            if !pause.is_zero() {
+                self.pause(pause).await?;
+            }
+            self.attempted = Some(Instant::now());
+            self.delay = (2 * self.delay).clamp(DELAYS[0], DELAYS[1]);
+            attempts += 1;
+            let any_port = attempts > PORT_ATTEMPTS || !self.calls.need_reply_cache();
+            let error = match self.attempt(any_port).await? {
+                Some(Ok((stream, local))) => return Ok(self.connected(stream, local)),
+                Some(Err(error)) => Arc::new(error),
+                None => continue,
+            };
+            self.outage = Some(error.clone());
+            let kind = CallErrorKind::Connect(Arc::new(Lost(error.clone())));
+            self.calls.fail_impatient(&kind);
+            if started.elapsed() >= self.config.connect_timeout {
+                tracing::warn!(server = %self.server, %error, "can't connect");
+                self.calls.fail_all(&kind);
+                since = None;
+            }
+        }
+    }
+
+    /// Returns how long no attempt to connect is to be made.
+    fn time_to_attempt(&self) -> Duration {
+        let elapsed = self.attempted.map_or(self.delay, |at| at.elapsed());
+        self.delay.saturating_sub(elapsed)
+    }
+
+    /// Notes from where there is a connection.
+    fn connected(&mut self, stream: TcpStream, local: SocketAddr) -> TcpStream {
+        self.outage = None;
+        let before = self.local.replace(local);
+        if before.is_some_and(|before| before != local) {
+            let error = io::Error::new(io::ErrorKind::AddrInUse, "the local port is in use");
+            let lost = Lost(Arc::new(error));
+            self.calls
+                .lose_reply_cache(&CallErrorKind::ConnectionLost(Arc::new(lost)));
+        }
+        stream
+    }
+
+    /// Makes one attempt to connect; `None` if all calls have ended meanwhile.
+    async fn attempt(
+        &mut self,
+        any_port: bool,
+    ) -> Result<Option<io::Result<(TcpStream, SocketAddr)>>, End> {
+        let (server, keepalive) = (self.server.clone(), self.config.keepalive);
+        let dialed = dial(server, self.local, any_port, keepalive);
+        let mut dialed = pin!(timeout(self.config.connect_timeout, dialed));
+        while !self.calls.is_empty() {
+            let deadline = self.calls.deadline();
+            tokio::select! {
+                dialed = &mut dialed => {
+                    let timed_out = Err(io::ErrorKind::TimedOut.into());
+                    return Ok(Some(dialed.unwrap_or(timed_out)));
+                }
+                event = self.submissions.event(), if !self.drains => self.take(event)?,
+                () = wait(deadline) => self.expire_unsent(),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits between two attempts.
+    async fn pause(&mut self, delay: Duration) -> Result<(), End> {
+        let mut pause = pin!(sleep(delay));
+        loop {
+            let deadline = self.calls.deadline();
+            tokio::select! {
+                () = &mut pause => return Ok(()),
+                event = self.submissions.event(), if !self.drains => self.take(event)?,
+                () = wait(deadline) => self.expire_unsent(),
+            }
+        }
+    }
+
+    fn expire_unsent(&mut self) {
+        let cause = self.outage.as_ref().map(ToString::to_string);
+        self.calls
+            .expire(Instant::now(), || Progress::NotConnected(cause.clone()));
+    }
+
+    async fn dial(&mut self) -> io::Result<TcpStream> {
+        let (server, keepalive) = (self.server.clone(), self.config.keepalive);
+        let (stream, local) = dial(server, None, true, keepalive).await?;
+        Ok(self.connected(stream, local))
+    }
+
+    /// Sends calls and takes replies, until the connection is lost or the channel ends.
+    async fn drive(&mut self, stream: TcpStream) -> io::Result<End> {
+        let (reader, mut writer) = stream.into_split();
+        let ended = self.exchange(reader, &mut writer).await;
+        if ended.is_err() {
+            // The port is free at once, for the next connection.
+            let linger = Some(Duration::ZERO);
+            SockRef::from(writer.as_ref()).set_linger(linger)?;
+            writer.forget();
+        }
+        ended
+    }
+
+    async fn exchange(
+        &mut self,
+        reader: OwnedReadHalf,
+        writer: &mut OwnedWriteHalf,
+    ) -> io::Result<End> {
+        let max = self.config.max_record;
+        let mut outbox = Outbox::default();
+        let mut reading = pin!(record::read_next(record::buffered(reader), max, ()));
+        // Bytes of replies since calls were sent.
+        let mut read = 0;
+        loop {
+            if self.take_submissions().await.is_err() {
+                return Ok(End);
+            }
+            self.fill(&mut outbox);
+            if self.drains && self.calls.is_empty() && outbox.is_empty() {
+                // What was sent is answered.
+                writer.shutdown().await?;
+                return Ok(End);
+            }
+            if read >= READ_MOST && !outbox.is_empty() {
+                read = 0;
+                let written = poll_once(pin!(outbox.write(writer))).await;
+                self.sent(&mut outbox, written)?;
+            }
+            let deadline = self.calls.deadline();
+            // Replies that have come are taken before calls go in one system call.
+            tokio::select! {
+                biased;
+                (reader, record) = &mut reading => {
+                    let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "closed by the server");
+                    let record = record?.ok_or_else(closed)?;
+                    read += record.len();
+                    self.answer(record);
+                    reading.set(record::read_next(reader, max, ()));
+                }
+                written = outbox.write(writer), if !outbox.is_empty() => {
+                    self.sent(&mut outbox, Poll::Ready(written))?;
+                }
+                event = self.submissions.event(), if !self.drains => {
+                    if let Err(end) = self.take(event) {
+                        return Ok(end);
+                    }
+                }
+                () = wait(deadline) => self.calls.expire(Instant::now(), || Progress::Queued),
+            }
+        }
+    }
+
+    /// Takes what has happened at the channel, without waiting.
+    async fn take_submissions(&mut self) -> Result<(), End> {
+        for _ in 0..SUBMISSIONS {
+            if self.drains {
+                return Ok(());
+            }
+            let event = poll_once(pin!(self.submissions.event())).await;
+            match event {
+                Poll::Ready(event) => self.take(event)?,
+                Poll::Pending => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what was written.
+    fn sent(&mut self, outbox: &mut Outbox, written: Poll<io::Result<usize>>) -> io::Result<()> {
+        if let Poll::Ready(written) = written {
+            let calls = &mut self.calls;
+            outbox.advance(written?, |xid| calls.set_sent(xid));
+        }
+        Ok(())
+    }
+
+    /// Puts the calls that have a place into the outbox.
+    fn fill(&mut self, outbox: &mut Outbox) {
+        let mut header = Vec::new();
+        while outbox.len() < MAX_OUTBOX {
+            let Some((xid, request)) = self.calls.next() else {
+                return;
+            };
+            header.clear();
+            let pushed = match request.encode_header(xid, &mut header) {
+                Ok(()) => outbox
+                    .push(xid, &header, &request.body)
+                    .map_err(|max| CallErrorKind::CallTooLarge { max }),
+                Err(error) => Err(CallErrorKind::Encode(error)),
+            };
+            if let Err(kind) = pushed {
+                self.calls.fail(xid, kind);
+            }
+        }
+    }
+
+    /// Takes a record. One that is no reply to an open call is dropped: its call was given up.
+    fn answer(&mut self, record: Vec<u8>) {
+        let reply = MsgType::Reply.value().cast_unsigned();
+        let xid = word(&record, 0).filter(|_| word(&record, 1) == Some(reply));
+        match xid.and_then(|xid| self.calls.take(xid)) {
+            Some(completion) => {
+                self.delay = Duration::ZERO;
+                completion.succeed(ReceivedMessage::whole(record.into()));
+            }
+            None => tracing::debug!(server = %self.server, ?xid, "a message is no reply to a call"),
+        }
+    }
+}
+
+/// Connects to one of a server's addresses, from a local address if there is one, or else from any
+/// port if that will do.
+async fn dial(
+    server: Arc<str>,
+    local: Option<SocketAddr>,
+    any_port: bool,
+    keepalive: Option<Duration>,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host(&*server).await? {
+        match dial_one(address, local, any_port).await {
+            Ok(stream) => {
+                set_options(&stream, keepalive)?;
+                let local = stream.local_addr()?;
+                return Ok((stream, local));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn dial_one(
+    address: SocketAddr,
+    local: Option<SocketAddr>,
+    any_port: bool,
+) -> io::Result<TcpStream> {
+    let socket = || match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    };
+    if let Some(local) = local.filter(|local| local.is_ipv4() == address.is_ipv4()) {
+        let bound = socket()?;
+        bound.set_reuseaddr(true)?;
+        let in_use = match bound.bind(local) {
+            Ok(()) => match bound.connect(address).await {
+                Err(error) => Err(error),
+                connected => return connected,
+            },
+            Err(error) => Err(error),
+        };
+        // The port, or the pair of addresses, is taken.
+        let taken = [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable];
+        match in_use {
+            Err(error) if any_port && taken.contains(&error.kind()) => {
+                tracing::info!(%local, %error, "another local port");
+            }
+            other => return other,
+        }
+    }
+    socket()?.connect(address).await
+}

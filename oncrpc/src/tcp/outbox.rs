@@ -1,0 +1,221 @@
+//! Records that are to be sent: many of them in one system call, items from where they are.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use xdrgen_runtime::SharedBytes;
+
+use super::record;
+use crate::message::{Body, padding};
+
+/// Slices of one system call: Linux takes up to 1,024.
+const SLICES: usize = 64;
+/// Bytes of a buffer for what is copied. What is longer has a buffer of its own.
+const BUFFER: usize = 16 << 10;
+
+/// Records that wait to be sent. Their headers and streams are copied into buffers, one behind the
+/// other; items are sent from where they are.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that have gone.
+    gone: usize,
+    /// The XID of each record, and how many of its bytes are to go.
+    records: VecDeque<(u32, usize)>,
+    /// Whether a part of the first record has gone.
+    is_begun: bool,
+    /// Bytes that are to go.
+    len: usize,
+    /// Bytes of the pieces, with what has gone of the first one.
+    memory: usize,
+    /// A buffer whose bytes have all gone.
+    spare: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Buffer(Vec<u8>),
+    Item(SharedBytes),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Buffer(bytes) => bytes,
+            Self::Item(bytes) => bytes,
+        }
+    }
+}
+
+impl Outbox {
+    /// Returns true if there is nothing to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Returns the number of bytes to be sent.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the number of bytes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Adds a message.
+    ///
+    /// # Errors
+    /// Returns the number of bytes that are possible if there are more.
+    pub(crate) fn push(&mut self, xid: u32, rpc_header: &[u8], body: &Body) -> Result<(), u64> {
+        let marker = record::header(rpc_header.len() + body.len());
+        let marker = marker.ok_or(u64::from(u32::MAX >> 1))?;
+        let len = 4 + rpc_header.len() + body.len();
+        self.len += len;
+        self.records.push_back((xid, len));
+        self.copy(&marker.to_be_bytes());
+        self.copy(rpc_header);
+        let (mut rest, mut at) = (body.stream(), 0);
+        for item in body.items() {
+            let before = (item.position as usize).saturating_sub(at).min(rest.len());
+            let (stream, after) = rest.split_at(before);
+            self.copy(stream);
+            let padding = padding(item.bytes.len());
+            at += before + item.bytes.len() + padding;
+            rest = after;
+            self.memory += item.bytes.len();
+            self.pieces.push_back(Piece::Item(item.bytes.clone()));
+            self.copy(&[0; 3][..padding]);
+        }
+        self.copy(rest);
+        Ok(())
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(Piece::Buffer(buffer)) = self.pieces.back_mut()
+            && bytes.len() <= buffer.capacity() - buffer.len()
+        {
+            return buffer.extend_from_slice(bytes);
+        }
+        let mut buffer = std::mem::take(&mut self.spare);
+        buffer.reserve_exact(bytes.len().max(BUFFER));
+        buffer.extend_from_slice(bytes);
+        self.memory += buffer.capacity();
+        self.pieces.push_back(Piece::Buffer(buffer));
+    }
+
+    /// Writes some bytes. Nothing is lost if the future is dropped.
+    pub(crate) async fn write<W: AsyncWrite + Unpin>(&self, writer: &mut W) -> io::Result<usize> {
+        let mut slices = [(); SLICES].map(|()| IoSlice::new(&[]));
+        let mut skip = self.gone;
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            let bytes = piece.bytes().get(skip..).unwrap_or_default();
+            *slice = IoSlice::new(bytes);
+            skip = 0;
+            count += 1;
+        }
+        match writer.write_vectored(&slices[..count]).await? {
+            0 if count > 0 => Err(io::ErrorKind::WriteZero.into()),
+            written => Ok(written),
+        }
+    }
+
+    /// Takes away bytes that were written, and returns how many records have gone wholly. `begun`
+    /// is told the XID of each record that has begun to go.
+    pub(crate) fn advance(&mut self, written: usize, mut begun: impl FnMut(u32)) -> usize {
+        self.free(written);
+        self.len -= written;
+        let (mut rest, mut done) = (written, 0);
+        while let Some((xid, left)) = self.records.front_mut().filter(|_| rest > 0) {
+            if !std::mem::replace(&mut self.is_begun, true) {
+                begun(*xid);
+            }
+            let some = rest.min(*left);
+            rest -= some;
+            *left -= some;
+            if *left == 0 {
+                self.records.pop_front();
+                self.is_begun = false;
+                done += 1;
+            }
+        }
+        done
+    }
+
+    /// Frees the pieces that were written.
+    fn free(&mut self, written: usize) {
+        self.gone += written;
+        while let Some(len) = self.pieces.front().map(|piece| piece.bytes().len()) {
+            if self.gone < len {
+                return;
+            }
+            self.gone -= len;
+            match self.pieces.pop_front() {
+                Some(Piece::Buffer(mut buffer)) => {
+                    self.memory -= buffer.capacity();
+                    buffer.clear();
+                    if buffer.capacity() <= BUFFER {
+                        self.spare = buffer;
+                    }
+                }
+                Some(Piece::Item(item)) => self.memory -= item.len(),
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xdr::{Item, SharedBytes, Sink as _};
+
+    /// A body with an item of 1,025 bytes in the middle.
+    fn body() -> Body {
+        let data = Item::from(SharedBytes::from(vec![7; 1025]));
+        let mut body = Body::new();
+        body.encode(&1u32).unwrap();
+        body.encode_with(|sink| sink.item(&data, u32::MAX)).unwrap();
+        body.encode(&2u32).unwrap();
+        body
+    }
+
+    #[test]
+    fn any_split_of_writes_sends_the_same_bytes() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let whole = [
+            &[0x80, 0, 4, 20, 1, 2, 3, 4, 0, 0, 0, 1, 0, 0, 4, 1][..],
+            &[7; 1025],
+            &[0, 0, 0, 0, 0, 0, 2],
+        ]
+        .concat();
+        assert_eq!(whole.len(), 4 + 4 + body().len());
+        for step in [1, 3, 7, 1000, 5000] {
+            let mut outbox = Outbox::default();
+            outbox.push(5, &[1, 2, 3, 4], &body()).unwrap();
+            outbox.push(6, &[1, 2, 3, 4], &body()).unwrap();
+            let (mut sent, mut begun) = (Vec::new(), Vec::new());
+            while !outbox.is_empty() {
+                let mut room = vec![0; step];
+                let mut writer = std::io::Cursor::new(&mut room[..]);
+                let count = runtime.block_on(outbox.write(&mut writer)).unwrap();
+                sent.extend_from_slice(&room[..count]);
+                outbox.advance(count, |xid| begun.push(xid));
+            }
+            assert!(
+                sent == [&whole[..], &whole[..]].concat(),
+                "{step} bytes each"
+            );
+            assert_eq!(begun, [5, 6]);
+            assert_eq!((outbox.len(), outbox.memory()), (0, 0));
+        }
+    }
+}

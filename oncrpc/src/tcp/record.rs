@@ -1,0 +1,270 @@
+//! Record marking: a record is one or more fragments, each behind its length (RFC 5531, section
+//! 11).
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
+use tokio::time::{Instant, timeout_at};
+
+use super::poll_once;
+
+/// The bit of a fragment's header that marks the last fragment.
+const LAST: u32 = 1 << 31;
+/// The most bytes that one fragment can have.
+const MAX_FRAGMENT: usize = (LAST - 1) as usize;
+/// Memory grows by the bytes that have come, and by this much at first.
+const STEP: usize = 64 << 10;
+/// Bytes of the buffer that takes several records in one system call.
+const BUFFER: usize = 16 << 10;
+/// Records up to this long are read into memory that every connection has.
+const SHORT: usize = 8 << 10;
+
+/// Says when records are read, and into how much memory.
+pub(crate) trait Intake {
+    /// Waits until a record may be read.
+    fn ready(&self) -> impl Future<Output = ()> + Send;
+
+    /// Waits until there is room for so many bytes of the record.
+    fn reserve(&self, bytes: usize) -> impl Future<Output = ()> + Send;
+
+    /// Returns how long a record may take to arrive, from its first byte on.
+    fn time(&self) -> Option<Duration>;
+
+    /// Returns the error of a record that has taken too long.
+    fn timed_out(&self) -> io::Error;
+}
+
+/// Reads always.
+impl Intake for () {
+    async fn ready(&self) {}
+
+    async fn reserve(&self, _: usize) {}
+
+    fn time(&self) -> Option<Duration> {
+        None
+    }
+
+    fn timed_out(&self) -> io::Error {
+        io::ErrorKind::TimedOut.into()
+    }
+}
+
+/// Returns a reader that takes several records in one system call.
+pub(crate) fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
+    BufReader::with_capacity(BUFFER, reader)
+}
+
+/// Reads a record, and returns it with the reader, so that the next read can own that.
+pub(crate) async fn read_next<R: AsyncRead + Unpin, I: Intake>(
+    mut reader: R,
+    max: usize,
+    intake: I,
+) -> (R, io::Result<Option<Vec<u8>>>) {
+    let record = read(&mut reader, max, &intake).await;
+    (reader, record)
+}
+
+/// Reads a record of at most `max` bytes. Returns `None` if the stream ends before a record.
+///
+/// # Errors
+/// Returns `InvalidData` if the record is longer, and `UnexpectedEof` if the stream ends within it.
+// spec: rfc5531-11
+async fn read<R: AsyncRead + Unpin, I: Intake>(
+    reader: &mut R,
+    max: usize,
+    intake: &I,
+) -> io::Result<Option<Vec<u8>>> {
+    intake.ready().await;
+    let mut record = Vec::new();
+    let mut arrival = Arrival::new(intake);
+    let mut first = true;
+    loop {
+        let Some(header) = read_header(reader, first, &mut arrival).await? else {
+            return Ok(None);
+        };
+        first = false;
+        let length = (header & !LAST) as usize;
+        if length > max - record.len() {
+            let error = format!("a record is longer than {max} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        let is_last = header & LAST != 0;
+        let end = record.len() + length;
+        arrival.reserve(end, if is_last { end } else { max }).await;
+        read_fragment(reader, length, &mut record, &mut arrival).await?;
+        if is_last {
+            return Ok(Some(record));
+        }
+    }
+}
+
+/// A record that arrives: its memory, and its time.
+struct Arrival<'i, I> {
+    intake: &'i I,
+    reserved: usize,
+    deadline: Option<Instant>,
+}
+
+impl<'i, I: Intake> Arrival<'i, I> {
+    fn new(intake: &'i I) -> Self {
+        Self {
+            intake,
+            reserved: SHORT,
+            deadline: None,
+        }
+    }
+
+    /// Reserves `whole` bytes if there is no room for `end` bytes yet: all at once, so that two
+    /// records never wait for each other.
+    async fn reserve(&mut self, end: usize, whole: usize) {
+        if end <= self.reserved {
+            return;
+        }
+        let since = Instant::now();
+        self.intake.reserve(whole).await;
+        self.reserved = whole;
+        if let Some(deadline) = &mut self.deadline {
+            *deadline += since.elapsed();
+        }
+    }
+
+    /// Reads within the record's time, which begins when a part of it has come, and more has not.
+    async fn within<T>(&mut self, read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let mut read = pin!(read);
+        if let Poll::Ready(done) = poll_once(read.as_mut()).await {
+            return done;
+        }
+        let time = self.intake.time();
+        let start = || time.and_then(|time| Instant::now().checked_add(time));
+        self.deadline = self.deadline.or_else(start);
+        match self.deadline {
+            None => read.await,
+            Some(deadline) => timeout_at(deadline, read)
+                .await
+                .unwrap_or_else(|_| Err(self.intake.timed_out())),
+        }
+    }
+}
+
+/// Reads the header of a fragment. Returns `None` if the stream ends before it, where it may.
+async fn read_header<R: AsyncRead + Unpin, I: Intake>(
+    reader: &mut R,
+    first: bool,
+    arrival: &mut Arrival<'_, I>,
+) -> io::Result<Option<u32>> {
+    let mut header = [0; 4];
+    let mut count = 0;
+    while count < header.len() {
+        let may_end = count == 0 && first;
+        let read = reader.read(&mut header[count..]);
+        let read = if may_end {
+            read.await
+        } else {
+            arrival.within(read).await
+        };
+        match read? {
+            0 if may_end => return Ok(None),
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            some => count += some,
+        }
+    }
+    Ok(Some(u32::from_be_bytes(header)))
+}
+
+/// Appends the bytes of a fragment to a record.
+async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
+    reader: &mut R,
+    length: usize,
+    record: &mut Vec<u8>,
+    arrival: &mut Arrival<'_, I>,
+) -> io::Result<()> {
+    let end = record.len() + length;
+    while record.len() < end {
+        let missing = end - record.len();
+        if record.len() == record.capacity() {
+            record.reserve_exact(growth(record.len(), missing));
+        }
+        let mut rest = (&mut *reader).take(missing as u64);
+        if arrival.within(rest.read_buf(record)).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns by how many bytes the memory of a record grows.
+fn growth(len: usize, missing: usize) -> usize {
+    let step = STEP.max(3 * len);
+    // Few bytes more are better taken at once than by another copy.
+    if missing <= 2 * step { missing } else { step }
+}
+
+/// Returns the header of a record that is one fragment; `None` if it is too long for that.
+pub(crate) fn header(length: usize) -> Option<u32> {
+    let length = Some(length).filter(|length| *length <= MAX_FRAGMENT)?;
+    u32::try_from(length).ok().map(|length| length | LAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(bytes: &[u8], max: usize) -> io::Result<Vec<Vec<u8>>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        runtime.block_on(async {
+            let mut reader = bytes;
+            let mut records = Vec::new();
+            while let Some(record) = read(&mut reader, max, &()).await? {
+                records.push(record);
+            }
+            Ok(records)
+        })
+    }
+
+    #[test]
+    fn fragments_of_any_size_make_a_record() {
+        let bytes = [
+            &[0, 0, 0, 3][..],
+            b"abc",
+            &[0, 0, 0, 0, 0x80, 0, 0, 1],
+            b"d",
+            &[0x80, 0, 0, 0],
+        ];
+        let records = read_all(&bytes.concat(), 4).unwrap();
+        assert_eq!(records, [b"abcd".to_vec(), Vec::new()]);
+    }
+
+    #[test]
+    fn the_length_is_bounded_over_all_fragments() {
+        let bytes = [&[0, 0, 0, 3][..], b"abc", &[0x80, 0, 0, 2], b"de"].concat();
+        assert_eq!(read_all(&bytes, 5).unwrap(), [b"abcde"]);
+        let error = read_all(&bytes, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(error.to_string(), "a record is longer than 4 bytes");
+    }
+
+    #[test]
+    fn a_stream_may_end_between_records_alone() {
+        assert!(read_all(&[], 9).unwrap().is_empty());
+        for bytes in [&[0x80, 0, 0][..], &[0x80, 0, 0, 2, 1], &[0, 0, 0, 1, 1]] {
+            let error = read_all(bytes, 9).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_claimed_length_reserves_no_memory() {
+        let error = read_all(&[0x7f, 255, 255, 255, 1], MAX_FRAGMENT).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_header_marks_the_last_fragment() {
+        assert_eq!(header(5), Some(0x8000_0005));
+        assert_eq!(header(1 << 31), None);
+    }
+}

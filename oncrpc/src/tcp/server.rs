@@ -1,0 +1,194 @@
+//! The server's end: a task for each connection.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::connection::Connection;
+use super::{KEEPALIVE, MAX_RECORD, set_options};
+use crate::control::{ConnectRequest, ServerControl};
+use crate::router::{Programs, Router};
+use crate::service::Peer;
+
+/// Settings of a server's connections. [`ServerLimits`](crate::ServerLimits) has the limits.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    max_record: usize,
+    keepalive: Option<Duration>,
+}
+
+impl ServerConfig {
+    /// Returns the default settings: calls of up to 4 MiB, and a keep-alive after 60 quiet seconds.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            max_record: MAX_RECORD,
+            keepalive: Some(KEEPALIVE),
+        }
+    }
+
+    /// Sets how long, in bytes, a call may be. A longer one ends its connection.
+    #[must_use]
+    pub const fn max_record(self, max_record: usize) -> Self {
+        Self { max_record, ..self }
+    }
+
+    /// Sets after how long a quiet connection is probed; never for `None`.
+    #[must_use]
+    pub const fn keepalive(self, keepalive: Option<Duration>) -> Self {
+        Self { keepalive, ..self }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A server that listens at an address.
+#[derive(Debug)]
+pub struct Server<P> {
+    router: Arc<Router<P>>,
+    listener: TcpListener,
+    config: ServerConfig,
+    control: ServerControl,
+}
+
+impl<P: Programs> Server<P> {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn bind(address: impl ToSocketAddrs, router: Router<P>) -> io::Result<Self> {
+        Ok(Self {
+            router: Arc::new(router),
+            listener: TcpListener::bind(address).await?,
+            config: ServerConfig::new(),
+            control: ServerControl::default(),
+        })
+    }
+
+    /// Sets the settings.
+    #[must_use]
+    pub fn config(self, config: ServerConfig) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Sets the control: who may connect, and the limits.
+    #[must_use]
+    pub fn control(self, control: &ServerControl) -> Self {
+        Self {
+            control: control.clone(),
+            ..self
+        }
+    }
+
+    /// Returns the address.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves for ever.
+    pub async fn run(self) {
+        self.run_until(std::future::pending()).await;
+    }
+
+    /// Serves until a future ends. Then no connection and no call is taken any more, and the calls
+    /// that were taken are answered.
+    pub async fn run_until(self, end: impl Future<Output = ()>) {
+        let mut connections = JoinSet::new();
+        let mut open = Open::default();
+        let mut end = std::pin::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, address)) => {
+                        let ended = open.add();
+                        if let Some(connection) = self.connection(stream, address, ended) {
+                            connections.spawn(connection);
+                        }
+                    }
+                    Err(error) => pause(error).await,
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+        drop(self.listener);
+        drop(open);
+        while connections.join_next().await.is_some() {}
+    }
+
+    /// Returns the future that serves a connection; `None` if the peer may not connect.
+    fn connection(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        drains: oneshot::Receiver<()>,
+    ) -> Option<impl Future<Output = ()> + use<P>> {
+        let request = ConnectRequest::new(address, "tcp", &[]);
+        // The reason was logged and counted.
+        let permit = self.control.admit(&request).ok()?;
+        let peer = Arc::new(Peer {
+            address: Some(address),
+            transport: "tcp",
+            memory: None,
+        });
+        let config = self.config.clone();
+        let connection =
+            Connection::new(self.router.clone(), peer.clone(), permit, config.max_record);
+        Some(async move {
+            tracing::debug!(%peer, "connected");
+            let ended = match set_options(&stream, config.keepalive) {
+                Ok(()) => connection.run(stream, drains).await,
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(()) => tracing::debug!(%peer, "closed"),
+                Err(error) => tracing::info!(%peer, %error, "connection lost"),
+            }
+        })
+    }
+}
+
+/// Tells the connections that the server drains: by being dropped.
+#[derive(Default)]
+struct Open {
+    connections: Vec<oneshot::Sender<()>>,
+    /// The size at which those that have ended are removed.
+    sweep_at: usize,
+}
+
+impl Open {
+    fn add(&mut self) -> oneshot::Receiver<()> {
+        if self.connections.len() >= self.sweep_at {
+            self.connections
+                .retain(|connection| !connection.is_closed());
+            self.sweep_at = 2 * self.connections.len() + 64;
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.connections.push(sender);
+        receiver
+    }
+}
+
+/// Waits after a connection could not be accepted, unless that was the fault of the connection.
+async fn pause(error: io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    if [ConnectionAborted, ConnectionReset, Interrupted].contains(&error.kind()) {
+        return;
+    }
+    // Such as too many open files: it passes when a connection ends.
+    tracing::warn!(%error, "can't accept");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}

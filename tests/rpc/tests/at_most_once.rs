@@ -1,0 +1,383 @@
+//! Calls that must not be executed twice, over TCP.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Duration;
+
+use oncrpc::tcp::{ClientConfig, Server, channel};
+use oncrpc::xdr::Text;
+use oncrpc::{
+    CallErrorKind, CallOptions, Channel, Context, Execution, ReplyCache, ReplyCacheConfig, Resend,
+    Router, RpcError, ServerControl,
+};
+use rpcrdma_rpc_tests::kv::PutArgs;
+use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults, Service};
+use support::random::Rng;
+use support::tcp::{
+    connect_from, cut, exchange, fail_call, get_call, put_call, read_record, send_record,
+    serve_router,
+};
+use support::{Store, run, run_within, until};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Serves a store with a reply cache.
+async fn serve(cache: &ReplyCache) -> (Arc<Store>, SocketAddr) {
+    let store = Arc::new(Store::default());
+    let router = Router::new().add_service(kv1::serve(store.clone()));
+    let server = serve_router(router.reply_cache(cache.clone()), &ServerControl::default()).await;
+    (store, server)
+}
+
+fn any_port() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+#[test]
+fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again() {
+    run(async {
+        let cache = ReplyCache::default();
+        let (store, server) = serve(&cache).await;
+        let mut first = connect_from(any_port(), server).await;
+        let local = first.local_addr().unwrap();
+        send_record(&mut first, &fail_call(7, 8)).await;
+        until(|| store.waiting.load(Relaxed) == 1).await;
+        cut(first);
+        let mut second = connect_from(local, server).await;
+        send_record(&mut second, &fail_call(7, 8)).await;
+        until(|| cache.stats().in_progress == 1).await;
+        // It keeps no other call waiting.
+        let other = exchange(&mut second, &fail_call(8, 9)).await;
+        assert_eq!(other[..4], [0, 0, 0, 8]);
+        store.go_on.notify_waiters();
+        let reply = read_record(&mut second).await;
+        assert_eq!((&reply[..4], reply[27]), (&[0, 0, 0, 7][..], 8));
+        assert_eq!(store.fails.load(Relaxed), 2);
+        assert_eq!(exchange(&mut second, &fail_call(7, 8)).await, reply);
+        assert_eq!((store.fails.load(Relaxed), cache.stats().hits), (2, 1));
+    });
+}
+
+#[test]
+fn credentials_and_arguments_tell_calls_apart() {
+    run(async {
+        let cache = ReplyCache::default();
+        let (store, server) = serve(&cache).await;
+        let mut stream = connect_from(any_port(), server).await;
+        let mut call = fail_call(7, 9);
+        exchange(&mut stream, &call).await;
+        exchange(&mut stream, &fail_call(7, 10)).await;
+        // A flavor that the service does not look at, without a body.
+        call[27] = 99;
+        exchange(&mut stream, &call).await;
+        assert_eq!(store.fails.load(Relaxed), 3);
+    });
+}
+
+/// What the documentation says of the guarantee's end: each way is counted, and a call that comes
+/// again is executed again.
+#[test]
+fn the_guarantee_ends_where_the_documentation_says() {
+    run(async {
+        let config = ReplyCacheConfig::new();
+        let again = [fail_call(1, 9), fail_call(2, 9), fail_call(1, 9)];
+        let expect = async |cache: &ReplyCache, executed| {
+            let (store, server) = serve(cache).await;
+            let mut stream = connect_from(any_port(), server).await;
+            for call in &again {
+                exchange(&mut stream, call).await;
+            }
+            assert_eq!(store.fails.load(Relaxed), executed);
+            stream.local_addr().unwrap()
+        };
+        let cache = ReplyCache::new(config);
+        let local = expect(&cache, 2).await;
+        // Eviction, and age.
+        let cache = ReplyCache::new(config.max_replies(1));
+        expect(&cache, 3).await;
+        assert_eq!(cache.stats().evicted, 2);
+        let cache = ReplyCache::new(config.max_age(Duration::ZERO));
+        expect(&cache, 3).await;
+        assert_eq!(cache.stats().expired, 3);
+        // A reply that is too large is lost. The call is not executed again.
+        let cache = ReplyCache::new(config.max_reply(10));
+        expect(&cache, 2).await;
+        assert_eq!(cache.stats().too_large, 2);
+        // A server that has started again knows nothing.
+        let cache = ReplyCache::new(config);
+        let (store, server) = serve(&cache).await;
+        let mut stream = connect_from(local, server).await;
+        exchange(&mut stream, &again[0]).await;
+        assert_eq!(store.fails.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn routers_of_one_cache_know_each_others_calls() {
+    run(async {
+        let cache = ReplyCache::default();
+        let ((one, first), (two, second)) = (serve(&cache).await, serve(&cache).await);
+        let mut stream = connect_from(any_port(), first).await;
+        let local = stream.local_addr().unwrap();
+        let reply = exchange(&mut stream, &put_call(1, b'a')).await;
+        exchange(&mut stream, &get_call(2, b'a')).await;
+        let mut stream = connect_from(local, second).await;
+        assert_eq!(exchange(&mut stream, &put_call(1, b'a')).await, reply);
+        assert_eq!((one.puts.load(Relaxed), two.puts.load(Relaxed)), (1, 0));
+        assert_eq!(cache.stats().executed, 1, "GET is idempotent");
+    });
+}
+
+/// If the client can't have its port again, no reply cache knows it: what was sent is not sent
+/// again.
+#[test]
+fn another_port_is_another_client() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let (channel, runner) = channel(&server, ClientConfig::new());
+        tokio::spawn(runner);
+        let kv = Client::new(channel);
+        let always = kv.fail(&9).resend(Resend::Always).into_future();
+        let (mut first, local) = listener.accept().await.unwrap();
+        read_record(&mut first).await;
+        let idempotent = tokio::spawn({
+            let kv = kv.clone();
+            async move { kv.null().await }
+        });
+        // The port is free for the server's end only when the client has cut its own.
+        drop((first, listener));
+        let taken = loop {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            if socket.bind(local).is_ok() {
+                break socket.listen(1).unwrap();
+            }
+            tokio::task::yield_now().await;
+        };
+        let listener = TcpListener::bind(&server).await.unwrap();
+        let (mut second, other) = listener.accept().await.unwrap();
+        assert_ne!(other, local);
+        let error = always.await.unwrap_err();
+        assert!(
+            matches!(error.kind(), CallErrorKind::ConnectionLost(_)),
+            "{error}"
+        );
+        assert_eq!(error.execution(), Execution::Unknown);
+        // NULL may be executed twice.
+        let call = read_record(&mut second).await;
+        let reply = [&call[..4], &[0, 0, 0, 1], &[0; 16]].concat();
+        send_record(&mut second, &reply).await;
+        idempotent.await.unwrap().unwrap();
+        drop(taken);
+    });
+}
+
+#[test]
+fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        drop(listener);
+        let config = ClientConfig::new().connect_timeout(Duration::from_secs(3600));
+        let (channel, runner) = channel(&server.to_string(), config);
+        tokio::spawn(runner);
+        let kv = Client::new(channel);
+        let waits = kv.fail(&9).into_future();
+        let options = CallOptions::DEFAULT.wait_for_connection(false);
+        let impatient = kv.clone().with_options(options);
+        for _ in 0..10 {
+            let error = impatient.fail(&9).await.unwrap_err();
+            assert!(matches!(error.kind(), CallErrorKind::Connect(_)), "{error}");
+            assert_eq!(error.execution(), Execution::NotExecuted);
+        }
+        let store = Arc::new(Store::default());
+        let router = Router::new().add_service(kv1::serve(store.clone()));
+        tokio::spawn(Server::bind(server, router).await.unwrap().run());
+        assert_eq!(waits.await.unwrap(), 9);
+        assert_eq!(impatient.fail(&9).await.unwrap(), 9);
+    });
+}
+
+/// Counts how often each call is executed.
+struct Counting {
+    executed: Vec<AtomicU32>,
+    rng: Mutex<Rng>,
+}
+
+impl Service for Counting {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn fail(&self, _: &Context, number: u32) -> Result<u32, RpcError> {
+        self.executed[number as usize].fetch_add(1, Relaxed);
+        let how = self.rng.lock().unwrap().below(4);
+        if how == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        } else if how == 1 {
+            tokio::task::yield_now().await;
+        }
+        Ok(!number)
+    }
+}
+
+/// Forwards connections, and cuts each after a random number of bytes. The server sees every client
+/// by another address, from the client's port.
+async fn cutting_proxy(server: SocketAddr, mut rng: Rng, cuts: Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (client, from) = listener.accept().await.unwrap();
+            let (rng, cuts) = (rng.split(), cuts.clone());
+            tokio::spawn(async move {
+                let local = ([127, 0, 0, 2], from.port()).into();
+                let _ = forward(client, local, server, rng, &cuts).await;
+            });
+        }
+    });
+    address
+}
+
+async fn forward(
+    mut client: TcpStream,
+    local: SocketAddr,
+    server: SocketAddr,
+    mut rng: Rng,
+    cuts: &AtomicBool,
+) -> io::Result<()> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(local)?;
+    // A packet that is lost on the way comes again only after a second, and the client tries again
+    // as well.
+    let connecting = tokio::time::timeout(Duration::from_millis(200), socket.connect(server));
+    let mut upstream = connecting.await??;
+    let linger = Some(Duration::ZERO);
+    socket2::SockRef::from(&upstream).set_linger(linger)?;
+    let mut left = usize::try_from(1 + rng.below(16_000)).unwrap();
+    let mut buffers = [[0; 512]; 2];
+    let [up, down] = &mut buffers;
+    loop {
+        let (from, to, bytes) = tokio::select! {
+            count = client.read(up) => (count?, &mut upstream, &up[..]),
+            count = upstream.read(down) => (count?, &mut client, &down[..]),
+        };
+        let count = if cuts.load(Relaxed) {
+            from.min(left)
+        } else {
+            from
+        };
+        to.write_all(&bytes[..count]).await?;
+        left = left.saturating_sub(count);
+        if from == 0 || left == 0 && cuts.load(Relaxed) {
+            break;
+        }
+    }
+    // The server's end goes first, so that its port is free when the client comes again.
+    drop(upstream);
+    if rng.below(2) == 0 {
+        cut(client);
+    }
+    Ok(())
+}
+
+const CALLS: u32 = 10_000;
+const CHANNELS: u32 = 4;
+const TASKS: u32 = 32;
+
+/// Makes a channel's calls: those with numbers of a range, by many tasks.
+async fn make_calls(
+    kv: Client<Channel>,
+    numbers: std::ops::Range<u32>,
+    counting: Arc<Counting>,
+) -> u32 {
+    let next = Arc::new(AtomicU32::new(numbers.start));
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (kv, next) = (kv.clone(), next.clone());
+            let (counting, end) = (counting.clone(), numbers.end);
+            tokio::spawn(async move {
+                let mut unknown = 0;
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    if number >= end {
+                        return unknown;
+                    }
+                    let result = kv.fail(&number).await;
+                    let executed = counting.executed[number as usize].load(Relaxed);
+                    match result {
+                        Ok(reply) => assert_eq!((reply, executed), (!number, 1), "{number}"),
+                        Err(error) => {
+                            assert_eq!(error.execution(), Execution::Unknown, "{error}");
+                            unknown += 1;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut unknown = 0;
+    for task in tasks {
+        unknown += task.await.unwrap();
+    }
+    unknown
+}
+
+#[test]
+fn no_call_is_executed_twice_when_connections_are_cut_at_random() {
+    let mut rng = Rng::from_environment();
+    run_within(Duration::from_secs(180), async {
+        let counting = Arc::new(Counting {
+            executed: (0..CALLS).map(|_| AtomicU32::new(0)).collect(),
+            rng: Mutex::new(rng.split()),
+        });
+        let cache = ReplyCache::default();
+        let router = Router::new().add_service(kv1::serve(counting.clone()));
+        let control = ServerControl::default();
+        let server = serve_router(router.reply_cache(cache.clone()), &control).await;
+        let cuts = Arc::new(AtomicBool::new(true));
+        let proxy = cutting_proxy(server, rng.split(), cuts.clone()).await;
+        let mut channels = Vec::new();
+        for number in 0..CHANNELS {
+            let (channel, runner) = channel(&proxy.to_string(), ClientConfig::new());
+            tokio::spawn(runner);
+            let is_resent = number % 2 == 0;
+            let resend = if is_resent {
+                Resend::Always
+            } else {
+                Resend::IfUnsent
+            };
+            let kv = Client::new(channel).with_options(CallOptions::DEFAULT.resend(resend));
+            let numbers = CALLS / CHANNELS * number..CALLS / CHANNELS * (number + 1);
+            let calls = tokio::spawn(make_calls(kv, numbers, counting.clone()));
+            channels.push((is_resent, calls));
+        }
+        for (is_resent, calls) in channels {
+            let unknown = calls.await.unwrap();
+            assert_eq!(unknown > 0, !is_resent, "{unknown} calls unknown");
+        }
+        until(|| control.stats().calls_in_flight == 0).await;
+        for (number, executed) in counting.executed.iter().enumerate() {
+            assert!(executed.load(Relaxed) <= 1, "{number} was executed twice");
+        }
+        let (stats, connections) = (cache.stats(), control.stats().accepted);
+        println!("{connections} connections, {stats:?}");
+        assert!(
+            connections > 40 && stats.hits > 0,
+            "{connections} connections, {stats:?}"
+        );
+        assert_eq!((stats.evicted, stats.too_large), (0, 0));
+    });
+}

@@ -1,0 +1,340 @@
+//! Typed clients on a driver that the test drives.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kv1::{Client, Get, GetResults};
+use oncrpc::xdr::{Item, Text};
+use oncrpc::{
+    CallError, CallOptions, Context, Execution, LocalPrograms, Method, PendingCall, Resend, Router,
+    RpcError,
+};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
+use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
+use rpcrdma_verbs::rpc_transport::{
+    CompletedCall, LocalChannel, LocalEvent, LocalServer, RunningServer, ServerConfig, serve,
+};
+use support::{Store, assert_error, key, put};
+use tokio::sync::oneshot;
+
+type Device = SoftwareDevice;
+
+struct World {
+    fabric: Arc<Fabric>,
+    driver: Driver<Device>,
+    channel: LocalChannel<Device>,
+    kv: Client<LocalChannel<Device>>,
+    store: Arc<Store>,
+    server: RunningServer,
+}
+
+impl World {
+    fn new() -> Self {
+        let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+        let served = store.clone();
+        let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let server = serve(&fabric.device(), address, ServerConfig::new(), move || {
+            Router::new().add_service(kv1::serve(served))
+        });
+        let server = server.unwrap();
+        let mut driver = Driver::new(&fabric.device(), &Budget::new(64 << 20), 1024).unwrap();
+        let address = server.local_addr();
+        let channel = LocalChannel::connect(&mut driver, address, Config::client()).unwrap();
+        Self {
+            fabric,
+            driver,
+            kv: Client::new(channel.clone()),
+            channel,
+            store,
+            server,
+        }
+    }
+
+    fn event(&mut self) -> LocalEvent {
+        let limit = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(event) = self.channel.poll_event(&mut self.driver) {
+                return event;
+            }
+            assert!(Instant::now() < limit, "hangs");
+            self.driver.wait(Duration::from_millis(10)).unwrap();
+        }
+    }
+
+    fn completed(&mut self) -> CompletedCall {
+        loop {
+            if let LocalEvent::Completed(completed) = self.event() {
+                return completed;
+            }
+        }
+    }
+
+    /// Waits until this call, the only one, has ended.
+    fn end<P: Method>(&mut self, call: &PendingCall<P>) -> Result<P::Results, CallError> {
+        let completed = self.completed();
+        let results = self.channel.read(call, &completed, P::to_results).unwrap();
+        self.channel.recycle(&mut self.driver, completed);
+        results
+    }
+
+    fn end_get(&mut self, call: &PendingCall<Get>) -> Option<Vec<u8>> {
+        let completed = self.completed();
+        let value = |results: GetRes<'_>| match results {
+            GetRes::True(ok) => Some(ok.value.to_vec()),
+            GetRes::False => None,
+        };
+        let found = self.channel.read(call, &completed, value);
+        found.unwrap().unwrap()
+    }
+}
+
+#[test]
+fn results_are_what_the_service_returns() {
+    let mut world = World::new();
+    for length in [0, 1, 1023, 1024, 1025, 100_001, 1 << 20] {
+        let value = vec![7; length];
+        let args = put("a", Item::from(value.clone()));
+        let call = world.kv.put(&args).begin(&mut world.driver).unwrap();
+        world.end(&call).unwrap();
+        let call = world.kv.get(&key("a")).begin(&mut world.driver).unwrap();
+        assert_eq!(world.end_get(&call), Some(value), "{length} bytes");
+    }
+    let call = world.kv.get(&key("b")).begin(&mut world.driver).unwrap();
+    assert_eq!(world.end_get(&call), None);
+    assert_eq!(world.store.puts.load(Relaxed), 7);
+}
+
+/// Each of many calls finds its own reply by its XID.
+#[test]
+fn replies_are_told_apart() {
+    let mut world = World::new();
+    let mut open: Vec<(u32, PendingCall<kv1::Fail>)> = Vec::new();
+    for how in 100..116 {
+        let call = world.kv.fail(&how).begin(&mut world.driver).unwrap();
+        open.push((how, call));
+    }
+    while !open.is_empty() {
+        let completed = world.completed();
+        let is_its = |(_, call): &(u32, PendingCall<kv1::Fail>)| call.xid() == completed.xid();
+        let at = open.iter().position(is_its).unwrap();
+        let (how, call) = open.swap_remove(at);
+        let result = world.channel.read(&call, &completed, |how| how);
+        assert_eq!(result.unwrap().unwrap(), how);
+        for (_, other) in &open {
+            assert!(world.channel.read(other, &completed, |how| how).is_none());
+        }
+    }
+}
+
+#[test]
+fn each_failure_says_what_it_is() {
+    let mut world = World::new();
+    let call = world.kv.fail(&0).begin(&mut world.driver).unwrap();
+    let error = world.end(&call).unwrap_err();
+    assert_error(&error, "the server failed", Execution::Unknown);
+    let limit = Duration::from_millis(50);
+    let call = world.kv.fail(&3).timeout(limit);
+    let call = call.begin(&mut world.driver).unwrap();
+    let error = world.end(&call).unwrap_err();
+    let text = "the transport failed: its deadline has passed";
+    assert_error(&error, text, Execution::Unknown);
+    let call = world.kv.fail(&3).begin(&mut world.driver).unwrap();
+    world.driver.turn().unwrap();
+    assert!(world.channel.cancel(&mut world.driver, &call));
+    let error = world.end(&call).unwrap_err();
+    let text = "the transport failed: it was cancelled";
+    assert_error(&error, text, Execution::Unknown);
+    // Others go on.
+    let call = world.kv.fail(&9).begin(&mut world.driver).unwrap();
+    assert_eq!(world.end(&call).unwrap(), 9);
+}
+
+/// A call that may be executed twice waits for the next connection; another fails.
+#[test]
+fn a_call_is_sent_again_if_its_caller_agreed() {
+    let mut world = World::new();
+    let begin = |world: &mut World, how: u32, resend| {
+        let options = CallOptions::DEFAULT.resend(resend);
+        let kv = world.kv.clone().with_options(options);
+        kv.fail(&how).begin(&mut world.driver).unwrap()
+    };
+    let once = begin(&mut world, 4, Resend::IfUnsent);
+    let again = begin(&mut world, 4, Resend::Always);
+    while world.store.fails.load(Relaxed) < 2 {
+        world.driver.wait(Duration::from_millis(1)).unwrap();
+    }
+    world.fabric.inject(Faults {
+        disconnect: u16::MAX,
+        ..Faults::default()
+    });
+    let cuts = begin(&mut world, 9, Resend::Always);
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 3 {
+        match world.event() {
+            LocalEvent::Completed(completed) => {
+                let call = [once, again, cuts]
+                    .into_iter()
+                    .find(|call| call.xid() == completed.xid())
+                    .unwrap();
+                let result = world.channel.read(&call, &completed, |how| how).unwrap();
+                outcomes.push(result.map_err(|error| error.execution()));
+            }
+            LocalEvent::Disconnected { .. } => world.fabric.inject(Faults::default()),
+            _ => {}
+        }
+    }
+    let mut answered: Vec<u32> = outcomes.iter().filter_map(|outcome| outcome.ok()).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, [4, 9]);
+    assert!(outcomes.contains(&Err(Execution::Unknown)));
+    // Both calls before the connection was cut, and two after it.
+    assert_eq!(world.store.fails.load(Relaxed), 4);
+}
+
+#[test]
+fn a_channel_that_drains_answers_what_was_begun() {
+    let mut world = World::new();
+    let call = world.kv.fail(&4).begin(&mut world.driver).unwrap();
+    world.channel.drain(&mut world.driver);
+    let refused = world.kv.fail(&9).begin(&mut world.driver).unwrap_err();
+    assert_error(
+        &refused,
+        "the channel was shut down",
+        Execution::NotExecuted,
+    );
+    assert_eq!(world.end(&call).unwrap(), 4);
+    loop {
+        if let LocalEvent::Disconnected { is_final, .. } = world.event() {
+            assert!(is_final);
+            break;
+        }
+    }
+    world.server.drain().unwrap();
+}
+
+/// A client and a server on this thread.
+struct Ends<P> {
+    near: Driver<Device>,
+    far: Driver<Device>,
+    kv: Client<LocalChannel<Device>>,
+    server: LocalServer<P>,
+}
+
+impl<P: LocalPrograms> Ends<P> {
+    fn new(router: Router<P>) -> Self {
+        let fabric = Fabric::new();
+        let driver = || Driver::new(&fabric.device(), &Budget::new(64 << 20), 1024).unwrap();
+        let (mut near, mut far) = (driver(), driver());
+        let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let server = LocalServer::bind(&mut far, address, Config::server(), router).unwrap();
+        let (address, config) = (server.local_addr(), Config::client());
+        let channel = LocalChannel::connect(&mut near, address, config).unwrap();
+        Self {
+            near,
+            far,
+            kv: Client::new(channel),
+            server,
+        }
+    }
+
+    /// Turns both ends until a call has ended.
+    fn completed(&mut self) -> CompletedCall {
+        for _ in 0..10_000 {
+            self.near.turn().unwrap();
+            self.far.turn().unwrap();
+            self.server.serve(&mut self.far);
+            let channel = self.kv.transport();
+            while let Some(event) = channel.poll_event(&mut self.near) {
+                if let LocalEvent::Completed(completed) = event {
+                    return completed;
+                }
+            }
+        }
+        panic!("no call ends");
+    }
+
+    fn fail(&mut self, how: u32) -> u32 {
+        let call = self.kv.fail(&how).begin(&mut self.near).unwrap();
+        let completed = self.completed();
+        let channel = self.kv.transport();
+        let result = channel.read(&call, &completed, |how| how).unwrap();
+        channel.recycle(&mut self.near, completed);
+        result.unwrap()
+    }
+}
+
+#[test]
+fn both_ends_are_driven_by_one_thread() {
+    let mut ends = Ends::new(Router::new().add_service(kv1::serve(Store::default())));
+    for how in 100..200 {
+        assert_eq!(ends.fail(how), how);
+    }
+}
+
+/// A store whose procedures wait for a message of another thread.
+struct Waits(Mutex<Option<oneshot::Receiver<u32>>>);
+
+impl kv1::LocalService for Waits {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Ok(GetRes::False.into())
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn fail(&self, _: &Context, how: u32) -> Result<u32, RpcError> {
+        let waits = self.0.lock().unwrap().take();
+        match waits {
+            Some(message) => Ok(message.await?),
+            None => Ok(how),
+        }
+    }
+}
+
+/// A handler that waits does not keep others from being served, and wakes the driver.
+#[test]
+fn a_handler_that_waits_wakes_the_driver() {
+    let (sender, receiver) = oneshot::channel();
+    let waits = Waits(Mutex::new(Some(receiver)));
+    let mut ends = Ends::new(Router::new().add_service(kv1::serve_local(waits)));
+    let slow = ends.kv.fail(&1).begin(&mut ends.near).unwrap();
+    ends.near.turn().unwrap();
+    assert_eq!(ends.fail(2), 2);
+    let other = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        sender.send(3).unwrap();
+    });
+    let begin = Instant::now();
+    while ends.server.serve(&mut ends.far) == 0 {
+        ends.far.wait(Duration::from_secs(20)).unwrap();
+    }
+    assert!(begin.elapsed() < Duration::from_secs(15), "not woken");
+    other.join().unwrap();
+    let completed = ends.completed();
+    let result = ends.kv.transport().read(&slow, &completed, |how| how);
+    assert_eq!(result.unwrap().unwrap(), 3);
+}
+
+/// In steady state neither end allocates for a call.
+#[test]
+fn a_call_does_not_allocate() {
+    let mut ends = Ends::new(Router::new().add_service(kv1::serve(Store::default())));
+    let run = |ends: &mut Ends<_>| {
+        for how in 100..300 {
+            ends.fail(how);
+        }
+    };
+    run(&mut ends);
+    let counted = allocation_counter::measure(|| run(&mut ends));
+    assert_eq!(counted.count_total, 0, "in 200 calls");
+}

@@ -1,0 +1,214 @@
+//! Typed clients and services over RDMA.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kv1::Client;
+use oncrpc::xdr::Item;
+use oncrpc::{AuthSys, Channel, Execution, Router};
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::rpc_transport::{
+    self, ClientConfig, RunningServer, ServerConfig, connect, serve,
+};
+use support::{Store, assert_error, found, key, many_tasks_share, put, run};
+
+struct Running {
+    fabric: Arc<Fabric>,
+    server: RunningServer,
+    store: Arc<Store>,
+}
+
+fn start() -> Running {
+    let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+    let served = store.clone();
+    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let server = serve(&fabric.device(), address, ServerConfig::new(), move || {
+        Router::new().add_service(kv1::serve(served))
+    });
+    Running {
+        fabric,
+        server: server.unwrap(),
+        store,
+    }
+}
+
+fn client(running: &Running) -> Client<Channel> {
+    let fabric = &running.fabric;
+    let address = running.server.local_addr();
+    Client::new(connect(&fabric.device(), address, ClientConfig::new()).unwrap())
+}
+
+#[test]
+fn results_are_what_the_service_returns() {
+    let server = start();
+    let kv = client(&server);
+    run(async move {
+        kv.null().await.unwrap();
+        for length in [0, 1, 1023, 1024, 1025, 100_001, 1 << 20] {
+            let value = Item::from(vec![7; length]);
+            kv.put(&put("a", value.clone())).await.unwrap();
+            assert_eq!(
+                found(kv.get(&key("a")).await.unwrap()),
+                Some(value),
+                "{length} bytes"
+            );
+        }
+        assert_eq!(found(kv.get(&key("b")).await.unwrap()), None);
+        let user = AuthSys {
+            uid: 7,
+            ..AuthSys::new("here")
+        };
+        assert_eq!(kv.fail(&5).credentials(user).await.unwrap(), 7);
+    });
+    assert_eq!(server.store.puts.load(Relaxed), 7);
+    server.server.drain().unwrap();
+}
+
+#[test]
+fn many_tasks_share_a_connection() {
+    let server = start();
+    let kv = client(&server);
+    run(async move {
+        many_tasks_share(&kv).await;
+    });
+}
+
+#[test]
+fn each_failure_says_what_it_is() {
+    let server = start();
+    let kv = client(&server);
+    run(async move {
+        let error = kv.fail(&0).await.unwrap_err();
+        assert_error(&error, "the server failed", Execution::Unknown);
+        let error = kv.fail(&2).await.unwrap_err();
+        let text = "the server does not offer the procedure";
+        assert_error(&error, text, Execution::NotExecuted);
+        let error = kv
+            .fail(&3)
+            .timeout(Duration::from_millis(50))
+            .await
+            .unwrap_err();
+        assert_error(&error, "not done within 50ms: no reply", Execution::Unknown);
+        // Others go on.
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+    });
+}
+
+/// The runner of a channel is a task of the ordinary runtime of tokio.
+#[test]
+fn a_runner_is_a_task() {
+    let running = start();
+    run(async move {
+        let address = running.server.local_addr();
+        let config = ClientConfig::new();
+        let (channel, runner) = rpc_transport::channel(&running.fabric.device(), address, config);
+        let runner = tokio::spawn(runner);
+        let kv = Client::new(channel);
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+        drop(kv);
+        runner.await.unwrap().unwrap();
+    });
+}
+
+/// Arguments that were written into the memory of the channel.
+#[test]
+fn an_item_is_sent_from_registered_memory() {
+    let running = start();
+    let fabric = running.fabric.clone();
+    run(async move {
+        let (channel, runner) = rpc_transport::channel(
+            &fabric.device(),
+            running.server.local_addr(),
+            ClientConfig::new(),
+        );
+        tokio::spawn(runner);
+        let kv = Client::new(channel.clone());
+        for len in [100_000, 1, 0, 1 << 20] {
+            let mut buf = channel.item_buf(len);
+            let filled = tokio::task::spawn_blocking(move || {
+                buf.fill(7);
+                buf.into_item(len)
+            });
+            kv.put(&put("key", filled.await.unwrap())).await.unwrap();
+            let value = found(kv.get(&key("key")).await.unwrap()).unwrap();
+            assert_eq!(*value, vec![7; len]);
+        }
+    });
+}
+
+#[test]
+fn nobody_listens() {
+    let fabric = Fabric::new();
+    let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let kv = Client::new(connect(&fabric.device(), address, ClientConfig::new()).unwrap());
+    run(async move {
+        let error = kv
+            .fail(&9)
+            .timeout(Duration::from_millis(300))
+            .await
+            .unwrap_err();
+        let text = "not done within 300ms: not connected: connect: nothing listens at 127.0.0.1:9";
+        assert_error(&error, text, Execution::NotExecuted);
+    });
+}
+
+#[test]
+fn a_call_without_a_deadline_fails_where_nobody_listens() {
+    let fabric = Fabric::new();
+    let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let config = ClientConfig::new().connect_timeout(Duration::from_millis(50));
+    let kv = Client::new(connect(&fabric.device(), address, config).unwrap());
+    run(async move {
+        for _ in 0..2 {
+            let error = kv.fail(&9).await.unwrap_err();
+            let text = "can't connect: connect: nothing listens at 127.0.0.1:9";
+            assert_error(&error, text, Execution::NotExecuted);
+        }
+    });
+}
+
+#[test]
+fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
+    let fabric = Fabric::new();
+    let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let config = ClientConfig::new().connect_timeout(Duration::from_secs(3600));
+    let kv = Client::new(connect(&fabric.device(), address, config).unwrap());
+    run(async move {
+        let waits = kv.fail(&9).into_future();
+        for _ in 0..10 {
+            let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
+            let text = "can't connect: connect: nothing listens at 127.0.0.1:9";
+            assert_error(&error, text, Execution::NotExecuted);
+        }
+        let waits = tokio::time::timeout(Duration::from_millis(10), waits);
+        assert!(waits.await.is_err(), "still waits");
+    });
+}
+
+#[test]
+fn a_server_and_a_channel_drain() {
+    let server = start();
+    let kv = client(&server);
+    let drained = run_value(async move {
+        let slow: Vec<_> = (0..8).map(|_| kv.fail(&4).into_future()).collect();
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+        let drained = std::thread::spawn(move || server.server.drain().unwrap());
+        for slow in slow {
+            assert_eq!(slow.await.unwrap(), 4);
+        }
+        drained
+    });
+    drained.join().unwrap();
+}
+
+fn run_value<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    run(async move { sender.send(test.await).unwrap() });
+    receiver.recv().unwrap()
+}
