@@ -1,34 +1,35 @@
-//! Chunks: the requester's memory that a header offers, validated (RFC 8166, sections 3.4 and 4.3; Version Two has the
-//! same).
+//! Chunks: the requester's memory that a header offers, validated (RFC 8166, sections 3.4 and 4.3;
+//! Version Two has the same).
 //!
-//! What comes from a peer is a list of numbers. Here it becomes a [`ReadPlan`] or [`WriteChunk`] whose arithmetic can't
-//! overflow, or a [`Fault`]; nothing else of this crate looks at the numbers themselves. No memory is touched.
+//! What comes from a peer is a list of numbers. Here it becomes a [`ReadPlan`] or [`WriteChunk`]
+//! whose arithmetic can't overflow, or a [`ChunkError`]; nothing else of this crate looks at the
+//! numbers themselves. No memory is touched.
 
 mod read;
 mod write;
 
 use core::fmt;
 
-pub use read::{Piece, Pieces, ReadPlan, ReadSegment, Reads, Segments};
-pub use write::{Filled, Offered, WriteChunk, returned};
+pub use read::{Piece, Pieces, ReadList, ReadPlan, ReadSegment, ReadSegments};
+pub use write::{FilledSegments, WriteChunk, WriteSegments, check_returned};
 
 /// Memory of the requester's (RFC 8166, section 3.4.3), the same in both versions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Segment {
     /// The steering tag or `R_key` of the registration.
     pub handle: u32,
-    /// Octets.
+    /// Bytes.
     pub length: u32,
     /// Where it begins: an address, or an offset into the registration.
     pub offset: u64,
 }
 
 impl Segment {
-    /// A segment that ends within the address space.
-    pub(crate) fn validated(self) -> Result<Self, Fault> {
+    /// Returns the segment if it ends within the address space.
+    pub(crate) fn validated(self) -> Result<Self, ChunkError> {
         match self.offset.checked_add(u64::from(self.length)) {
             Some(_) => Ok(self),
-            None => Err(Fault::OffsetOverflow),
+            None => Err(ChunkError::OffsetOverflow),
         }
     }
 }
@@ -57,20 +58,25 @@ segments! { v1 v2 }
 /// ```
 /// use rpcrdma_proto::chunk::Limits;
 ///
-/// let limits = Limits { segments: 16, ..Limits::DEFAULT };
-/// assert_eq!(limits.octets, 1 << 24);
+/// let limits = Limits { max_segments: 16, ..Limits::DEFAULT };
+/// assert_eq!(limits.max_bytes, 1 << 24);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Segments of one list together.
-    pub segments: u32,
-    /// Octets of XDR of a whole message, after all that was moved apart has been put back; and octets of one Write chunk.
-    pub octets: u32,
+    pub max_segments: u32,
+    /// Bytes of XDR of a whole message, after all that was reduced has been put back; and bytes of
+    /// one Write chunk.
+    pub max_bytes: u32,
 }
 
 impl Limits {
-    /// 64 segments and 16 MiB: as many segments as a call of ours has at most, and more than Linux offers.
-    pub const DEFAULT: Self = Self { segments: 64, octets: 1 << 24 };
+    /// 64 segments and 16 MiB: as many segments as a call of ours has at most, and more than Linux
+    /// offers.
+    pub const DEFAULT: Self = Self {
+        max_segments: 64,
+        max_bytes: 1 << 24,
+    };
 }
 
 impl Default for Limits {
@@ -82,12 +88,12 @@ impl Default for Limits {
 /// What is wrong with chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ChunkError {
     /// A segment ends beyond the address space.
     OffsetOverflow,
-    /// More segments than [`Limits::segments`].
+    /// More segments than [`Limits::max_segments`].
     TooManySegments,
-    /// A message, or a chunk, of more octets than [`Limits::octets`].
+    /// A message, or a chunk, of more bytes than [`Limits::max_bytes`].
     TooLong,
     /// A Position that is no multiple of four (RFC 8166, section 3.4.5).
     MisalignedPosition,
@@ -101,11 +107,11 @@ pub enum Fault {
     NoPayload,
     /// Returned segments that are not those offered.
     NotAsOffered,
-    /// A returned length above the one offered, or octets after a segment that was not filled.
+    /// A returned length above the one offered, or bytes after a segment that was not filled.
     ReturnedTooMuch,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ChunkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OffsetOverflow => "a segment ends beyond the address space",
@@ -122,9 +128,9 @@ impl fmt::Display for Fault {
     }
 }
 
-impl core::error::Error for Fault {}
+impl core::error::Error for ChunkError {}
 
-/// The octets of XDR of an item of so many, padding included (RFC 4506, section 4.9).
+/// Returns the length of an item in XDR, with padding (RFC 4506, section 4.9).
 fn padded(length: u64) -> u64 {
     length.next_multiple_of(4)
 }

@@ -1,30 +1,30 @@
 //! Messages in several transmissions (rtrext-02, sections 4 and 9): what the two ends can do.
 
-mod broken;
+mod group_error;
 #[cfg(feature = "alloc")]
-mod gathered;
+mod reassembled;
 
-use crate::placement::Structure;
-use crate::travel::{Direct, Prefer};
+use crate::placement::BufferStructure;
+use crate::transfer::{MethodPreference, ResultPlacement};
 use crate::v2::rtr::{RTRS_XCONT, RTRS_XREQ, RTRS_XRESP};
 
-pub use broken::{Broken, Mismatch, Part, Range, Report};
+pub use group_error::{GroupError, GroupErrorReport, Mismatch, OutOfRange, TransmissionId};
 #[cfg(feature = "alloc")]
-pub use gathered::{Excised, Gathered, How, Octets, Source, Sources};
+pub use reassembled::{BufferRange, ReassembledMessage, ReducedItem, Reduction, Source, Sources};
 
 /// Operations of rtrext-02 that one end takes: the property RTR Support.
 ///
 /// ```
-/// use rpcrdma_proto::continuation::Operations;
+/// use rpcrdma_proto::continuation::OperationSet;
 ///
-/// let told = Operations::REQUESTS.and(Operations::CONTINUATIONS);
-/// assert!(told.has(Operations::REQUESTS) && !told.has(Operations::RESPONSES));
+/// let told = OperationSet::REQUESTS.union(OperationSet::CONTINUATIONS);
+/// assert!(told.contains(OperationSet::REQUESTS) && !told.contains(OperationSet::RESPONSES));
 /// assert_eq!(told.bits(), 5);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Operations(u32);
+pub struct OperationSet(u32);
 
-impl Operations {
+impl OperationSet {
     /// None.
     pub const NONE: Self = Self(0);
     /// ROPT_XMTREQ.
@@ -36,121 +36,131 @@ impl Operations {
     /// All three.
     pub const ALL: Self = Self(RTRS_XREQ | RTRS_XRESP | RTRS_XCONT);
 
-    /// Those that the property's value names. Bits that nobody knows are passed over.
+    /// Returns the set in a property's value. Unknown bits are ignored.
     // spec: rtr-8.1-e
     #[must_use]
-    pub const fn of(bits: u32) -> Self {
+    pub const fn from_bits(bits: u32) -> Self {
         Self(bits & Self::ALL.0)
     }
 
-    /// The property's value.
+    /// Returns the property's value.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether all of these are among them.
+    /// Returns whether the set contains all of these operations.
     #[must_use]
-    pub const fn has(self, these: Self) -> bool {
+    pub const fn contains(self, these: Self) -> bool {
         self.0 & these.0 == these.0
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     #[must_use]
-    pub const fn and(self, those: Self) -> Self {
+    pub const fn union(self, those: Self) -> Self {
         Self(self.0 | those.0)
     }
 
-    /// Those of them that are not among these.
+    /// Returns the operations of the set that are not in `these`.
     #[must_use]
-    pub const fn without(self, these: Self) -> Self {
+    pub const fn difference(self, these: Self) -> Self {
         Self(self.0 & !these.0)
     }
 }
 
-/// What one end tells of rtrext-02 by its four properties (section 8).
+/// The capabilities that one end announces by its four properties (section 8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Abilities {
-    /// RTR Support; none where nothing is told of it: then the operations can be tried (decision D24).
-    pub operations: Option<Operations>,
+pub struct RtrCapabilities {
+    /// RTR Support; none where nothing is told of it: then the operations can be tried (decision
+    /// D24).
+    pub operations: Option<OperationSet>,
     /// Receive Buffer Structure; none where it is one plain segment of the Receive Buffer Size.
-    pub structure: Option<Structure>,
+    pub structure: Option<BufferStructure>,
     /// Request Transmission Receive Limit: transmissions of a request that it takes as responder.
     pub request_limit: u32,
     /// Response Transmission Send Limit: transmissions of a reply that it sends as responder.
     pub response_limit: u32,
 }
 
-impl Abilities {
-    /// What is assumed of who told nothing (rtrext-02, table 3).
+impl RtrCapabilities {
+    /// The values of a peer that has announced nothing (rtrext-02, table 3).
     // spec: rtr-8.1-d, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
-    pub const DEFAULT: Self = Self { operations: None, structure: None, request_limit: 1, response_limit: 1 };
+    pub const DEFAULT: Self = Self {
+        operations: None,
+        structure: None,
+        request_limit: 1,
+        response_limit: 1,
+    };
 }
 
-impl Default for Abilities {
+impl Default for RtrCapabilities {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// Settings of rtrext-02: what this end tells of itself, and how it uses what the peer tells. [`Rtr::ALL`] has all of it.
+/// The settings of rtrext-02: the capabilities of this end, and how it uses those of the peer.
+/// [`RtrExtConfig::ALL`] enables everything.
 ///
 /// ```
 /// use rpcrdma_proto::connection::Config;
-/// use rpcrdma_proto::continuation::Rtr;
-/// use rpcrdma_proto::placement::{Segment, Structure};
+/// use rpcrdma_proto::continuation::RtrExtConfig;
+/// use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 ///
 /// // Receive buffers of 4 KiB, and 64 KiB for bulk data.
-/// let head = Segment { length: 4096, align: 8, target: false };
-/// let bulk = Segment { length: 65536, align: 4096, target: true };
-/// let structure = Structure::new(&[head, bulk])?;
-/// let config = Config::client().with_rtr(Rtr { structure: Some(structure), ..Rtr::ALL });
+/// let head = BufferSegment { length: 4096, align: 8, target: false };
+/// let bulk = BufferSegment { length: 65536, align: 4096, target: true };
+/// let structure = BufferStructure::new(&[head, bulk])?;
+/// let config = Config::client().with_rtr(RtrExtConfig { structure: Some(structure), ..RtrExtConfig::ALL });
 /// assert_eq!((config.receive_size, config.check()), (69632, Ok(())));
 /// # Ok::<(), rpcrdma_proto::placement::StructureError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rtr {
+pub struct RtrExtConfig {
     /// Operations that this end takes. ROPT_REPTERR is taken by all who speak of rtrext-02 at all.
-    pub operations: Operations,
-    /// Whether operations are tried of which the peer has told nothing.
-    pub tries: bool,
-    /// How each receive buffer is made: its length is `Config::receive_size`. None for one plain segment.
-    pub structure: Option<Structure>,
+    pub operations: OperationSet,
+    /// Whether operations are probed that the peer has not announced.
+    pub probe: bool,
+    /// How each receive buffer is made: its length is `Config::receive_size`. None for one plain
+    /// segment.
+    pub structure: Option<BufferStructure>,
     /// Transmissions of a request that this end takes as responder.
     pub request_limit: u32,
     /// Transmissions of a reply that it sends as responder.
     pub response_limit: u32,
-    /// Transmissions of a reply that it takes as requester: so many receives are posted for a call whose reply may need them.
-    pub reserve: u32,
-    /// Octets from which on an item is worth being placed: shorter ones stay in the message.
-    pub place_from: u32,
+    /// Transmissions of a reply that it takes as requester: so many receives are posted for a call
+    /// whose reply may need them.
+    pub reply_receives: u32,
+    /// Bytes from which on an item is worth being placed: shorter ones stay in the message.
+    pub min_placed_len: u32,
     /// Which way a call takes where there are two.
-    pub prefer: Prefer,
+    pub preference: MethodPreference,
     /// How results are directed to be placed.
-    pub direct: Direct,
-    /// Microseconds for which a reply in several transmissions is kept, to be sent again if the peer reports it broken.
-    pub keep: u64,
+    pub placement: ResultPlacement,
+    /// Microseconds for which a reply in several transmissions is kept, to be sent again if the
+    /// peer reports it broken.
+    pub reply_retention: u64,
 }
 
-impl Rtr {
+impl RtrExtConfig {
     /// All operations; groups of up to 8 transmissions; receive buffers of one plain segment.
     pub const ALL: Self = Self {
-        operations: Operations::ALL,
-        tries: false,
+        operations: OperationSet::ALL,
+        probe: false,
         structure: None,
-        request_limit: LIMIT,
-        response_limit: LIMIT,
-        reserve: LIMIT,
-        place_from: 4096,
-        prefer: Prefer::Cheaper,
-        direct: Direct::Cheaper,
-        keep: 1_000_000,
+        request_limit: DEFAULT_TRANSMISSIONS,
+        response_limit: DEFAULT_TRANSMISSIONS,
+        reply_receives: DEFAULT_TRANSMISSIONS,
+        min_placed_len: 4096,
+        preference: MethodPreference::Cheaper,
+        placement: ResultPlacement::Cheaper,
+        reply_retention: 1_000_000,
     };
 
-    /// What is told of these settings.
+    /// Returns the capabilities to announce for these settings.
     #[must_use]
-    pub const fn abilities(&self) -> Abilities {
-        Abilities {
+    pub const fn capabilities(&self) -> RtrCapabilities {
+        RtrCapabilities {
             operations: Some(self.operations),
             structure: self.structure,
             request_limit: self.request_limit,
@@ -160,7 +170,7 @@ impl Rtr {
 }
 
 /// Transmissions of one message, where nothing else is said.
-const LIMIT: u32 = 8;
+const DEFAULT_TRANSMISSIONS: u32 = 8;
 
 /// The most transmissions of one message that settings may allow.
-pub const TRANSMISSIONS: u32 = 64;
+pub const MAX_TRANSMISSIONS: u32 = 64;

@@ -1,308 +1,399 @@
-//! Credits: how many messages may be under way at once (RFC 8166, section 3.3; bidirection-04, section 4).
+//! Credits: how many messages may be in flight at once (RFC 8166, section 3.3; bidirection-04,
+//! section 4).
 //!
-//! Each direction has its own, at both ends: a [`Requester`] counts what it may still send, a [`Responder`] what it must
-//! have receive buffers for. Neither sends or receives anything; both are told.
+//! Each direction has its own credits, at both ends: [`RequesterCredits`] counts what a requester
+//! may still send, and [`ResponderCredits`] the receive buffers that a responder must have. Neither
+//! does any I/O.
 
-/// What a call has when it goes out: which one-way messages went before it.
+/// The credit of one call. The reply returns it.
 ///
-/// It stands for the call's credit, and is given back with the reply.
-#[must_use = "the credit is taken until `replied` has it back"]
+/// It records how many one-way messages were sent before the call.
+#[must_use = "the credit is taken until `on_reply` gives it back"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credit {
-    /// How many one-way messages had been sent.
+    /// The number of one-way messages that had been sent.
     one_way: u64,
-    /// Transmissions that continue the call.
+    /// The number of transmissions that continue the call.
     parts: u32,
 }
 
 impl Credit {
-    /// How many messages it stands for.
+    /// Returns the number of messages that the credit covers.
     #[must_use]
     pub const fn messages(&self) -> u32 {
         self.parts.saturating_add(1)
     }
 }
 
-/// The requester's side: what it may send.
+/// The credits of a requester: what it may send.
 ///
 /// ```
-/// use rpcrdma_proto::credit::Requester;
+/// use rpcrdma_proto::credit::RequesterCredits;
 ///
-/// let mut credits = Requester::new(32);
-/// assert_eq!(credits.wanted(), 32);
-/// // One message until a reply tells of more.
-/// let Some(first) = credits.call() else { panic!() };
-/// assert!(credits.call().is_none());
-/// credits.replied(first, Some(8));
+/// let mut credits = RequesterCredits::new(32);
+/// assert_eq!(credits.requested(), 32);
+/// // One message until a reply grants more.
+/// let Some(first) = credits.take_call() else { panic!() };
+/// assert!(credits.take_call().is_none());
+/// credits.on_reply(first, Some(8));
 /// assert_eq!(credits.available(), 8);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Requester {
-    /// What is asked for in every call.
-    wanted: u32,
-    /// What the last reply granted.
+pub struct RequesterCredits {
+    /// The number of credits to request in every call.
+    requested: u32,
+    /// The number of credits that the last reply granted.
     granted: u32,
-    /// Calls without a reply.
+    /// The number of outstanding calls.
     calls: u32,
-    /// Transmissions that continue them.
+    /// The number of transmissions that continue them.
     parts: u32,
     /// One-way messages sent, and those of them whose receive buffers are known to be free again.
     one_way: u64,
     one_way_done: u64,
-    /// The most messages that were under way at once.
-    most_used: u32,
+    /// The maximum number of messages that were in flight at once.
+    max_in_flight: u32,
+    /// Whether a reply has granted credits on this connection.
+    opened: bool,
 }
 
-impl Requester {
-    /// A requester on a new connection: it may send one message (RFC 8166, section 3.3.3).
+impl RequesterCredits {
+    /// Creates the credits of a requester on a new connection: it may send one message (RFC 8166,
+    /// section 3.3.3).
     ///
-    /// `wanted` is what it asks for; zero asks for one.
+    /// `requested` is the number of credits to request; zero requests one.
     // spec: v2-5-b
+    // spec: rfc8166-3.3.3-a
     #[must_use]
-    pub const fn new(wanted: u32) -> Self {
-        let wanted = if wanted == 0 { 1 } else { wanted };
-        Self { wanted, granted: 1, calls: 0, parts: 0, one_way: 0, one_way_done: 0, most_used: 0 }
+    pub const fn new(requested: u32) -> Self {
+        let requested = if requested == 0 { 1 } else { requested };
+        Self {
+            requested,
+            granted: 1,
+            calls: 0,
+            parts: 0,
+            one_way: 0,
+            one_way_done: 0,
+            max_in_flight: 0,
+            opened: false,
+        }
     }
 
-    /// What to ask for: the credit value of every call.
+    /// Returns the number of credits to request: the credit value of every call.
     // spec: v2-4.2.2-g, bd-5.1-c
     #[must_use]
-    pub const fn wanted(&self) -> u32 {
-        self.wanted
+    pub const fn requested(&self) -> u32 {
+        self.requested
     }
 
-    /// Asks for another number from now on.
-    pub const fn want(&mut self, wanted: u32) {
-        self.wanted = if wanted == 0 { 1 } else { wanted };
+    /// Sets the number of credits to request from now on.
+    pub const fn set_requested(&mut self, requested: u32) {
+        self.requested = if requested == 0 { 1 } else { requested };
     }
 
-    /// What the last reply granted.
+    /// Returns the number of credits that the last reply granted.
     #[must_use]
     pub const fn granted(&self) -> u32 {
         self.granted
     }
 
-    /// Calls without a reply.
+    /// Returns the number of outstanding calls.
     #[must_use]
     pub const fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// Messages of calls without a reply.
+    /// Returns the number of messages of outstanding calls.
     #[must_use]
     pub const fn messages(&self) -> u32 {
         self.calls.saturating_add(self.parts)
     }
 
-    /// Messages under way: calls without a reply, and one-way messages which may still be in the peer's receive buffers.
+    /// Returns the number of messages in flight: outstanding calls, and one-way messages that may
+    /// still be in the receive buffers of the peer.
     #[must_use]
     pub fn used(&self) -> u32 {
         let one_way = u32::try_from(self.one_way - self.one_way_done).unwrap_or(u32::MAX);
-        self.calls.saturating_add(self.parts).saturating_add(one_way)
+        self.calls
+            .saturating_add(self.parts)
+            .saturating_add(one_way)
     }
 
-    /// How many receives must be posted for what may come in answer: one for each message that is under way, and not fewer
-    /// than there were before.
+    /// Returns the number of receives to post for answers: one for each message in flight, and
+    /// never fewer than before.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
     #[must_use]
     pub const fn receives(&self) -> u32 {
-        self.most_used
+        self.max_in_flight
     }
 
-    /// A message was begun.
-    fn sends(&mut self) {
-        self.most_used = self.most_used.max(self.used());
+    /// Counts a message that is about to be sent.
+    fn on_send(&mut self) {
+        self.max_in_flight = self.max_in_flight.max(self.used());
     }
 
-    /// How many messages may be sent now.
+    /// Returns the number of messages that may be sent now.
     #[must_use]
     pub fn available(&self) -> u32 {
         self.granted.saturating_sub(self.used())
     }
 
-    /// Takes a credit for a call; none if there is none.
+    /// Takes a credit for a call; `None` if there is none.
     ///
-    /// One call may always be under way: where a grant fell below the one-way messages that are, no other reply could
-    /// ever give their credits back.
+    /// One call may always be in flight: if a grant fell below the number of one-way messages in
+    /// flight, no other reply could ever return their credits.
     // spec: bd-4-c
-    pub fn call(&mut self) -> Option<Credit> {
+    // spec: rfc8166-3.3.1-a
+    pub fn take_call(&mut self) -> Option<Credit> {
         if self.available() == 0 && self.calls > 0 {
             return None;
         }
         self.calls += 1;
-        self.sends();
-        Some(Credit { one_way: self.one_way, parts: 0 })
+        self.on_send();
+        Some(Credit {
+            one_way: self.one_way,
+            parts: 0,
+        })
     }
 
-    /// Takes the credits of a call in several transmissions: all or none, so that no two calls wait for each other
-    /// (decision D24).
+    /// Takes the credits of a call in several transmissions: all or none, so that no two calls wait
+    /// for each other (decision D24).
     // spec: rtr-4.3-c
-    pub fn group(&mut self, messages: u32) -> Option<Credit> {
+    pub fn take_group(&mut self, messages: u32) -> Option<Credit> {
         if messages <= 1 {
-            return self.call();
+            return self.take_call();
         }
         if self.available() < messages {
             return None;
         }
         self.calls += 1;
         self.parts += messages - 1;
-        self.sends();
-        Some(Credit { one_way: self.one_way, parts: messages - 1 })
+        self.on_send();
+        Some(Credit {
+            one_way: self.one_way,
+            parts: messages - 1,
+        })
     }
 
-    /// Gives back the credit of a call that was not sent after all.
-    pub fn unused(&mut self, credit: Credit) {
+    /// Returns the credit of a call that was not sent.
+    pub fn release(&mut self, credit: Credit) {
         self.calls = self.calls.saturating_sub(1);
         self.parts = self.parts.saturating_sub(credit.parts);
     }
 
-    /// A call in several transmissions was answered by an error: some of them may be still under way, and give back their
-    /// credits with the reply to a later call.
-    pub fn broken(&mut self, credit: Credit) {
-        self.unused(credit);
+    /// Returns the credit of a call in several transmissions that was answered with an error. Some
+    /// transmissions may still be in flight; the reply to a later call returns their credits.
+    pub fn on_group_error(&mut self, credit: Credit) {
+        self.release(credit);
         self.one_way += u64::from(credit.parts);
     }
 
-    /// Counts the message that tells the properties of a new connection: it takes no credit that must be there, since the
-    /// peer has a receive for it beyond its grants (decision D9).
-    pub fn first(&mut self) {
+    /// Counts the message that announces the properties of a new connection. It needs no credit,
+    /// since the peer has a receive for it beyond its grants (decision D9).
+    pub fn on_first_sent(&mut self) {
         self.one_way += 1;
-        self.sends();
+        self.on_send();
     }
 
-    /// Whether a message that has no reply may be sent: one credit is left for a call then, or nothing is under way.
+    /// Returns whether a one-way message may be sent: one credit remains for a call, or nothing is
+    /// in flight.
     ///
-    /// Where one message is granted there is never more than that. The receive which the peer has beyond its grants
-    /// (decision D9) is free again by then, and takes the call that brings the credit back.
+    /// Where one message is granted, no second credit ever exists. The receive that the peer has
+    /// beyond its grants (decision D9) is free again by then, and takes the call that returns the
+    /// credit.
     #[must_use]
     pub fn can_spare(&self) -> bool {
         self.available() >= 2 || self.used() == 0
     }
 
-    /// Takes a credit for a message that has no reply (decision D9); false if there is none to spare. It comes back with the
-    /// reply to a call that is sent later, so that the last credit is kept for a call.
+    /// Takes a credit for a one-way message (decision D9); returns false if there is none to spare.
+    /// The reply to a later call returns it, so the last credit is kept for a call.
     // spec: v2-4.2.2-g
-    pub fn one_way(&mut self) -> bool {
+    pub fn take_one_way(&mut self) -> bool {
         let spare = self.can_spare();
         self.one_way += u64::from(spare);
-        self.sends();
+        self.on_send();
         spare
     }
 
-    /// A call's reply has come. `grant` is its credit value, or `None` for an error, whose value says nothing
-    /// (RFC 8166, section 3.3.3), and where the direction was not certain.
+    /// Handles the reply to a call. `grant` is its credit value; `None` if the direction was
+    /// uncertain, and for an error: see [`on_error`](Self::on_error).
     ///
-    /// Zero is taken as one: a requester that may send nothing could never be told otherwise.
+    /// Zero counts as one: a requester that may send nothing could never learn otherwise.
     // spec: v2-5-b, bd-4.1-f
-    pub fn replied(&mut self, credit: Credit, grant: Option<u32>) {
-        self.unused(credit);
-        // The peer answers in the order of its receive buffers no less than in that of our messages: a reply to a later
-        // call means that earlier messages have been taken out of theirs.
+    pub fn on_reply(&mut self, credit: Credit, grant: Option<u32>) {
+        self.release(credit);
+        // The peer answers in the order of its receive buffers no less than in that of our
+        // messages: a reply to a later call means that earlier messages have been taken out of
+        // theirs.
         self.one_way_done = self.one_way_done.max(credit.one_way);
         if let Some(grant) = grant {
+            self.granted = grant.max(1);
+            self.opened = true;
+        }
+    }
+
+    /// Returns whether a reply has granted credits on this connection.
+    #[must_use]
+    pub const fn has_reply(&self) -> bool {
+        self.opened
+    }
+
+    /// Applies the credit value of an error that answers a call. An error has the direction of a
+    /// reply, but only a message that is no error announces the credit limit of a new connection.
+    // spec: v2-4.2.2-c, v2-5-b
+    pub fn on_error(&mut self, grant: u32) {
+        if self.opened {
             self.granted = grant.max(1);
         }
     }
 }
 
-/// The responder's side: what it has granted, and the receive buffers which that takes.
+/// The credits of a responder: what it has granted, and the receive buffers that the grant takes.
 ///
 /// ```
-/// use rpcrdma_proto::credit::Responder;
+/// use rpcrdma_proto::credit::ResponderCredits;
 ///
-/// let mut credits = Responder::new(16, 2);
-/// assert_eq!(credits.received(), Ok(()));
-/// assert_eq!(credits.reply(32), 16); // as the peer asked for more than there is
+/// let mut credits = ResponderCredits::new(16, 2);
+/// assert_eq!(credits.on_call(), Ok(()));
+/// assert_eq!(credits.grant_with_reply(32), 16); // the peer requested more than the maximum
 /// assert_eq!(credits.receives(), 18);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Responder {
-    /// The most that is granted.
-    most: u32,
-    /// Receives beyond the grants, for messages without a reply.
-    reserve: u32,
+pub struct ResponderCredits {
+    /// The maximum grant.
+    max_grant: u32,
+    /// Receives beyond the grant, for one-way messages.
+    reserved_receives: u32,
     /// The largest grant that the peer may have seen on this connection.
-    highest: u32,
+    highest_grant: u32,
     /// Calls received and not answered.
     pending: u32,
-    /// Whether any has come.
+    /// Whether any call has arrived.
     begun: bool,
+    /// The number of credits that the last answered call requested.
+    last_requested: u32,
+    /// The result of [`receives`](Self::receives), which each poll needs.
+    receives: u32,
 }
 
-/// A peer has sent more calls than it was granted.
+/// The peer sent more calls than it was granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Overrun;
+pub struct CreditOverrun;
 
-impl core::fmt::Display for Overrun {
+impl core::fmt::Display for CreditOverrun {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("the peer has sent more calls than it was granted")
     }
 }
 
-impl core::error::Error for Overrun {}
+impl core::error::Error for CreditOverrun {}
 
-impl Responder {
-    /// A responder on a new connection, which has granted one message. It grants up to `most` (at least one), and keeps
-    /// `reserve` receives more for messages without a reply.
+impl ResponderCredits {
+    /// Creates the credits of a responder on a new connection, which has granted one message. It
+    /// grants up to `max_grant` (at least one) and posts `reserved_receives` more receives for
+    /// one-way messages.
     #[must_use]
-    pub const fn new(most: u32, reserve: u32) -> Self {
-        Self { most: if most == 0 { 1 } else { most }, reserve, highest: 1, pending: 0, begun: false }
+    pub const fn new(max_grant: u32, reserved_receives: u32) -> Self {
+        Self {
+            max_grant: if max_grant == 0 { 1 } else { max_grant },
+            reserved_receives,
+            highest_grant: 1,
+            pending: 0,
+            begun: false,
+            last_requested: 1,
+            receives: reserved_receives.saturating_add(1),
+        }
     }
 
-    /// How many receives must be posted or hold calls that are not answered.
+    /// Returns the number of receives that must be posted or hold unanswered calls.
     ///
-    /// As long as no call has come, that is one and the reserve. It never falls on a connection: when a grant is lowered, calls
-    /// that were sent before the peer knew of it may come at any time.
+    /// That is one and the reserve until a call arrives. The number never falls on a connection:
+    /// when a grant is lowered, calls that were sent before the peer knew of it may still arrive.
+    // spec: rfc8166-3.3.1-d
     // spec: bd-4.3.1-a, bd-4.3.2-a, bd-4.3.2-b
     #[must_use]
     pub const fn receives(&self) -> u32 {
-        // Those of the next grant are posted before the peer hears of it, and none before it has asked.
-        let next = if self.highest > self.most || !self.begun { self.highest } else { self.most };
-        next.saturating_add(self.reserve)
+        self.receives
     }
 
-    /// Grants up to another number from now on, at least one. Receives for more are to be posted before the next reply.
-    pub const fn grant_up_to(&mut self, most: u32) {
-        self.most = if most == 0 { 1 } else { most };
+    const fn count_receives(&mut self) {
+        // Receives of the next grant are posted before the peer learns of it, and none before its
+        // first call.
+        let next = if self.highest_grant > self.max_grant || !self.begun {
+            self.highest_grant
+        } else {
+            self.max_grant
+        };
+        self.receives = next.saturating_add(self.reserved_receives);
     }
 
-    /// Calls received and not answered.
+    /// Sets the maximum grant, at least one. Receives for a larger grant must be posted before the
+    /// next reply.
+    pub const fn grant_up_to(&mut self, max_grant: u32) {
+        self.max_grant = if max_grant == 0 { 1 } else { max_grant };
+        self.count_receives();
+    }
+
+    /// Returns the number of calls received and not answered.
     #[must_use]
     pub const fn pending(&self) -> u32 {
         self.pending
     }
 
-    /// A call has come.
+    /// Counts an incoming call.
     ///
     /// # Errors
-    /// The peer has sent more than it was ever granted. The call counts all the same.
-    pub fn received(&mut self) -> Result<(), Overrun> {
-        self.begun = true;
+    /// The peer sent more calls than it was ever granted. The call is counted nevertheless.
+    pub fn on_call(&mut self) -> Result<(), CreditOverrun> {
+        if !self.begun {
+            self.begun = true;
+            self.count_receives();
+        }
         self.pending = self.pending.saturating_add(1);
-        if self.pending > self.highest { Err(Overrun) } else { Ok(()) }
+        if self.pending > self.highest_grant {
+            Err(CreditOverrun)
+        } else {
+            Ok(())
+        }
     }
 
-    /// What the reply to a call that asked for `wanted` grants.
+    /// Returns the grant of the reply to a call that requested `requested` credits.
+    // spec: rfc8166-3.3.1-b, rfc8166-3.3.1-c
     #[must_use]
-    pub fn next(&self, wanted: u32) -> u32 {
-        wanted.clamp(1, self.most)
+    pub fn next(&self, requested: u32) -> u32 {
+        requested.clamp(1, self.max_grant)
     }
 
-    /// A call is being answered: the credit value of its reply, where the call asked for `wanted`.
+    /// Counts the reply to a call that requested `requested` credits, and returns the credit value
+    /// of the reply.
     // spec: v2-4.2.2-g, bd-5.2-c, bd-4.1-d
-    pub fn reply(&mut self, wanted: u32) -> u32 {
+    pub fn grant_with_reply(&mut self, requested: u32) -> u32 {
         self.pending = self.pending.saturating_sub(1);
-        let grant = self.next(wanted);
-        self.highest = self.highest.max(grant);
+        let grant = self.next(requested);
+        if grant > self.highest_grant {
+            self.highest_grant = grant;
+            self.count_receives();
+        }
+        self.last_requested = requested;
         grant
     }
 
-    /// A call ends without a reply: it was dropped, or an error answers it.
-    pub fn dropped(&mut self) {
+    /// Returns the credit value of a message in the direction of replies that is no reply: an
+    /// error, a report, or the answer to an operation. It repeats the grant of the last reply, for
+    /// which receives are posted; before any reply it is one.
+    // spec: v2-4.2.2-g, bd-4.1-c
+    #[must_use]
+    pub fn current_grant(&self) -> u32 {
+        self.next(self.last_requested).min(self.highest_grant)
+    }
+
+    /// Counts a call that ends without a reply: it was dropped, or answered with an error.
+    pub fn on_dropped(&mut self) {
         self.drop_all(1);
     }
 
-    /// So many messages need no reply any more: the transmissions of a call that ends.
+    /// Counts messages that need no reply: the transmissions of a call that ends.
     pub fn drop_all(&mut self, messages: u32) {
         self.pending = self.pending.saturating_sub(messages);
     }

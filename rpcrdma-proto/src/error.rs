@@ -1,10 +1,11 @@
-//! What is wrong with a message, and what becomes of it: in one place.
+//! Rejection of messages that break a rule.
 //!
-//! The table is RFC 8166, sections 4.5 and 4.6, which Version Two takes over (version-two-01, section 4.2.3), with decisions
-//! D12 to D15 of `spec/README.md`.
+//! The table is RFC 8166, sections 4.5 and 4.6, which Version Two takes over (version-two-01,
+//! section 4.2.3), with decisions D12 to D15 of `spec/README.md`.
 
 use core::fmt;
 
+use crate::chunk::ChunkError;
 use crate::v2::MsgType;
 use crate::version::Version;
 use crate::xdr::{self, Encode};
@@ -13,46 +14,57 @@ use crate::{v1, v2};
 /// An error that a peer reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PeerError {
-    /// It does not know the version: `ERR_VERS`, `RDMA2_ERR_VERS`.
+    /// The peer does not support the version: `ERR_VERS`, `RDMA2_ERR_VERS`.
     Versions {
-        /// The lowest that it knows.
+        /// The lowest version that it supports.
         low: u32,
         /// The highest.
         high: u32,
     },
-    /// It could not take the header: `ERR_CHUNK`, `RDMA2_ERR_BAD_HEADER`, which travel as the same number.
+    /// The peer could not process the header: `ERR_CHUNK`, `RDMA2_ERR_BAD_HEADER`, which have the
+    /// same number on the wire.
     Header,
-    /// It does not know the operation: `RDMA2_ERR_INVAL_OPTION`.
+    /// The peer does not know the operation: `RDMA2_ERR_INVAL_OPTION`.
     Operation,
 }
 
-/// What is wrong with a message that breaks a rule.
+/// Describes the rule that a message breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Why {
-    /// It is too short to trust its XID.
+pub enum RefusalReason {
+    /// The message is too short to trust its XID.
     Short,
-    /// A version that is not spoken here.
+    /// The version is not supported.
     Version,
-    /// A procedure that its version does not have.
+    /// The version does not have the procedure.
     Procedure,
-    /// Version One's `RDMA_MSGP`, which nobody may send (RFC 8166, section 4.6.1).
+    /// Version One's `RDMA_MSGP`, which must not be sent (RFC 8166, section 4.6.1).
     Padded,
-    /// Version One's `RDMA_DONE`, which nobody may send (RFC 8166, section 4.6.2).
+    /// Version One's `RDMA_DONE`, which must not be sent (RFC 8166, section 4.6.2).
     Done,
-    /// Its header is no XDR of its type.
+    /// The header is not valid XDR of its type.
     Xdr(xdr::Error),
-    /// No RPC message where there must be one.
+    /// A required RPC message is missing.
     NoMessage,
-    /// Something follows where nothing may.
+    /// Bytes follow a header that allows none.
     Payload,
-    /// The RPC message has another XID.
+    /// The RPC message has another XID than the header.
     Xid,
-    /// The RPC message has another direction, or none.
+    /// The RPC message has another direction than the header, or none.
     Direction,
+    /// The chunks or transmissions of the message break a rule, or exceed a limit.
+    Chunks(ChunkError),
+    /// Calls in this direction, or with chunks, are not accepted.
+    NotAccepted,
+    /// The operation is unknown, or not accepted.
+    Operation,
+    /// The consumer rejects the call, or no transfer method fits its reply.
+    Rejected,
+    /// The peer reports the reply to the call broken, and the reply cannot be sent again.
+    BrokenReply,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "too short for a header",
@@ -65,86 +77,155 @@ impl fmt::Display for Why {
             Self::Payload => "something follows the header where nothing may",
             Self::Xid => "header and RPC message have different XIDs",
             Self::Direction => "header and RPC message have different directions",
+            Self::Chunks(fault) => return fault.fmt(f),
+            Self::NotAccepted => "such calls are not accepted",
+            Self::Operation => "the operation is unknown or not accepted",
+            Self::Rejected => "the call is rejected, or its reply cannot be sent",
+            Self::BrokenReply => "the reply was broken and cannot be sent again",
         })
     }
 }
 
-/// A message that breaks a rule, and what it takes to answer it.
+/// A message that breaks a rule, with the fields that an error message needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// Its transaction; zero if it is too short to tell.
+    /// The XID; zero if the message is too short.
     pub xid: u32,
-    /// Its version, as it came.
+    /// The version as received.
     pub vers: u32,
-    /// What is wrong.
-    pub why: Why,
-    /// Its direction, where it told one.
+    /// The broken rule.
+    pub reason: RefusalReason,
+    /// The direction, if the message states one.
     pub direction: Option<MsgType>,
-    /// Whether it is an error itself, by its procedure.
+    /// Whether the procedure is an error.
     pub error: bool,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "message {:#010x} of version {}: {}", self.xid, self.vers, self.why)
+        write!(
+            f,
+            "message {:#010x} of version {}: {}",
+            self.xid, self.vers, self.reason
+        )
     }
 }
 
 impl core::error::Error for Refusal {}
 
-/// What becomes of a message that breaks a rule.
+/// The action to take on a message that breaks a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The peer is told.
+pub enum RefusalAction {
+    /// Answer with this error.
     Answer(PeerError),
-    /// Nobody is told; it is counted.
+    /// Drop the message and count it.
     Drop,
 }
 
 impl Refusal {
-    /// A message of which not even the fixed fields are there.
+    /// Returns the refusal of a message that lacks even the fixed fields.
     pub(crate) const fn short() -> Self {
-        Self { xid: 0, vers: 0, why: Why::Short, direction: None, error: false }
+        Self {
+            xid: 0,
+            vers: 0,
+            reason: RefusalReason::Short,
+            direction: None,
+            error: false,
+        }
     }
 
-    /// What becomes of the message. `ours` is whether its XID is that of a call of ours, so that what tells no direction is
-    /// most likely the reply; `lowest` and `highest` are the versions spoken here.
+    /// Returns the refusal of a message of this direction whose header is valid.
+    #[cfg(feature = "alloc")]
+    pub(crate) const fn of_message(
+        xid: u32,
+        version: Version,
+        direction: MsgType,
+        reason: RefusalReason,
+    ) -> Self {
+        Self {
+            xid,
+            vers: version.number(),
+            reason,
+            direction: Some(direction),
+            error: false,
+        }
+    }
+
+    /// Returns the action to take. `ours` is whether the XID belongs to an outgoing call: a message
+    /// without a direction is then most likely its reply. `lowest` and `highest` are the supported
+    /// versions.
     ///
-    /// An error is never answered, nor a reply, nor what can't be trusted to have an XID.
+    /// Errors, replies and messages without a trustworthy XID are never answered.
     // spec: v2-5.2-a, v2-5.2-b, v2-4.2.3-a
+    // spec: rfc8166-4.2.4-c, rfc8166-4.2.4-d, rfc8166-4.5-b, rfc8166-4.5-c, rfc8166-4.5-g
+    // spec: rfc8166-4.5.1-a, rfc8166-4.5.2-a, rfc8166-4.6.1-b, rfc8166-4.6.2-b
     #[must_use]
-    pub fn outcome(&self, ours: bool, lowest: Version, highest: Version) -> Outcome {
+    pub fn action(&self, ours: bool, lowest: Version, highest: Version) -> RefusalAction {
         let reply = match self.direction {
             Some(direction) => direction == MsgType::Reply,
             None => ours,
         };
-        match self.why {
-            _ if self.error => Outcome::Drop,
-            Why::Short | Why::Done => Outcome::Drop,
+        match self.reason {
+            _ if self.error => RefusalAction::Drop,
+            RefusalReason::Short | RefusalReason::Done => RefusalAction::Drop,
             // A requester sends no errors (RFC 8166, section 4.2.4).
-            _ if reply => Outcome::Drop,
-            Why::Version => Outcome::Answer(PeerError::Versions { low: lowest.number(), high: highest.number() }),
-            Why::Procedure | Why::Padded | Why::Xdr(_) | Why::NoMessage | Why::Payload | Why::Xid | Why::Direction => {
-                Outcome::Answer(PeerError::Header)
-            }
+            _ if reply => RefusalAction::Drop,
+            RefusalReason::Version => RefusalAction::Answer(PeerError::Versions {
+                low: lowest.number(),
+                high: highest.number(),
+            }),
+            RefusalReason::Operation => RefusalAction::Answer(PeerError::Operation),
+            RefusalReason::Procedure
+            | RefusalReason::Padded
+            | RefusalReason::Xdr(_)
+            | RefusalReason::NoMessage
+            | RefusalReason::Payload
+            | RefusalReason::Xid
+            | RefusalReason::Direction
+            | RefusalReason::Chunks(_)
+            | RefusalReason::NotAccepted
+            | RefusalReason::Rejected
+            | RefusalReason::BrokenReply => RefusalAction::Answer(PeerError::Header),
         }
     }
 
-    /// Writes the answer to the beginning of `buffer`, with this credit value, and returns its octets: 20 to 28.
+    /// Writes the error message to the beginning of `buffer` with this credit value, and returns
+    /// its length: 20 to 28 bytes.
     ///
-    /// The version is that of the message (RFC 8166, section 4.5), and the layout is that of all versions.
+    /// The version is that of the message (RFC 8166, section 4.5), and the layout is that of all
+    /// versions.
     ///
     /// # Errors
     /// `BufferFull`.
-    pub fn answer(&self, error: PeerError, credit: u32, buffer: &mut [u8]) -> xdr::Result<usize> {
+    // spec: rfc8166-4.5-d, rfc8166-4.5-e, rfc8166-4.5-f
+    pub fn write_error(
+        &self,
+        error: PeerError,
+        credit: u32,
+        buffer: &mut [u8],
+    ) -> xdr::Result<usize> {
         let (xid, vers) = (self.xid, self.vers);
-        let of_one = |error| v1::Msg { xid, vers, credit, body: v1::Body::Error(error) };
-        let of_two = |error| v2::XprtHdr { xid, vers, credit, body: v2::Body::Error(error) };
+        let of_one = |error| v1::Msg {
+            xid,
+            vers,
+            credit,
+            body: v1::Body::Error(error),
+        };
+        let of_two = |error| v2::XprtHdr {
+            xid,
+            vers,
+            credit,
+            body: v2::Body::Error(error),
+        };
         match error {
-            PeerError::Versions { low, high } => {
-                of_two(v2::Error::Vers(v2::ErrVers { vers_low: low, vers_high: high })).encode_to_slice(buffer)
+            PeerError::Versions { low, high } => of_two(v2::Error::Vers(v2::ErrVers {
+                vers_low: low,
+                vers_high: high,
+            }))
+            .encode_to_slice(buffer),
+            PeerError::Header if vers == Version::One.number() => {
+                of_one(v1::Error::Chunk).encode_to_slice(buffer)
             }
-            PeerError::Header if vers == Version::One.number() => of_one(v1::Error::Chunk).encode_to_slice(buffer),
             PeerError::Header => of_two(v2::Error::BadHeader).encode_to_slice(buffer),
             PeerError::Operation => of_two(v2::Error::InvalOption).encode_to_slice(buffer),
         }

@@ -1,18 +1,19 @@
-//! Transport headers of either version, as they came: parsed and held against the rules that need no knowledge of the
-//! connection.
+//! Transport headers of either version, as they came: parsed and held against the rules that need
+//! no knowledge of the connection.
 //!
-//! A [`Header`] that exists has kept them; what has not is a [`Refusal`], and [`Refusal::outcome`] says what becomes of it.
+//! A [`Header`] that exists has kept them; what has not is a [`Refusal`], and [`Refusal::action`]
+//! says what becomes of it.
 
 mod write;
 
-use crate::chunk::{Fault, Limits, Reads, WriteChunk};
-use crate::error::{PeerError, Refusal, Why};
+use crate::chunk::{ChunkError, Limits, ReadList, WriteChunk};
+use crate::error::{PeerError, Refusal, RefusalReason};
 use crate::v2::MsgType;
 use crate::version::Version;
 use crate::xdr::{self, Array, Decode, List};
 use crate::{v1, v2};
 
-pub use write::Outgoing;
+pub use write::OutgoingHeader;
 
 /// A transport header, and what follows it.
 ///
@@ -47,13 +48,14 @@ pub struct Header<'a> {
 /// What a message is.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
-    /// An RPC message inline: `RDMA_MSG`, `RDMA2_MSG`. Its XID and direction are those of the header.
+    /// An RPC message inline: `RDMA_MSG`, `RDMA2_MSG`. Its XID and direction are those of the
+    /// header.
     Message {
         /// Call or reply.
         direction: MsgType,
         /// The chunk lists, not validated yet.
         chunks: Chunks<'a>,
-        /// The RPC message, without what was moved apart: eight octets or more.
+        /// The RPC message, without what was reduced: eight bytes or more.
         payload: &'a [u8],
     },
     /// An RPC message which is a chunk itself: `RDMA_NOMSG`, `RDMA2_NOMSG`.
@@ -102,61 +104,86 @@ pub enum Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// The Read list.
+    /// Returns the Read list.
     #[must_use]
-    pub fn reads(&self) -> Reads<'a> {
+    pub fn reads(&self) -> ReadList<'a> {
         match *self {
             Self::V1 { reads, .. } => reads.into(),
             Self::V2 { reads, .. } => reads.into(),
         }
     }
 
-    /// The Write chunks, each validated.
-    pub fn writes(&self, limits: &Limits) -> impl Iterator<Item = Result<WriteChunk<'a>, Fault>> + use<'a> {
+    /// Returns the Write chunks, each validated.
+    pub fn writes(
+        &self,
+        limits: &Limits,
+    ) -> impl Iterator<Item = Result<WriteChunk<'a>, ChunkError>> + use<'a> {
         let limits = *limits;
         let (one, two) = match *self {
             Self::V1 { writes, .. } => (Some(writes), None),
             Self::V2 { writes, .. } => (None, Some(writes)),
         };
-        let one = one.into_iter().flat_map(|list| list.iter()).map(move |chunk| WriteChunk::v1(chunk.target, &limits));
-        let two = two.into_iter().flat_map(|list| list.iter()).map(move |chunk| WriteChunk::v2(chunk.target, &limits));
+        let one = one
+            .into_iter()
+            .flat_map(|list| list.iter())
+            .map(move |chunk| WriteChunk::v1(chunk.target, &limits));
+        let two = two
+            .into_iter()
+            .flat_map(|list| list.iter())
+            .map(move |chunk| WriteChunk::v2(chunk.target, &limits));
         one.chain(two)
     }
 
-    /// The Reply chunk, validated.
+    /// Returns the Reply chunk, validated.
     ///
     /// # Errors
     /// Its numbers overflow, or exceed the limits.
-    pub fn reply(&self, limits: &Limits) -> Result<Option<WriteChunk<'a>>, Fault> {
+    pub fn reply(&self, limits: &Limits) -> Result<Option<WriteChunk<'a>>, ChunkError> {
         match *self {
-            Self::V1 { reply, .. } => reply.map(|target| WriteChunk::v1(target, limits)).transpose(),
-            Self::V2 { reply, .. } => reply.map(|target| WriteChunk::v2(target, limits)).transpose(),
+            Self::V1 { reply, .. } => reply
+                .map(|target| WriteChunk::v1(target, limits))
+                .transpose(),
+            Self::V2 { reply, .. } => reply
+                .map(|target| WriteChunk::v2(target, limits))
+                .transpose(),
         }
     }
 
-    /// Those of a message without any.
+    /// Returns the chunks of a message without any.
     pub(crate) fn none() -> Self {
-        Self::V2 { reads: List::from(&[]), writes: List::from(&[]), reply: None }
+        Self::V2 {
+            reads: List::from(&[]),
+            writes: List::from(&[]),
+            reply: None,
+        }
     }
 
-    /// These chunks, unless there are none.
+    /// Returns these chunks, unless there are none.
     #[cfg(feature = "alloc")]
     #[inline]
     pub(crate) fn some(&self) -> Option<&Self> {
         Some(self).filter(|chunks| !chunks.is_empty())
     }
 
-    /// Whether the message has no chunks at all.
+    /// Returns whether the message has no chunks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
-            Self::V1 { reads, writes, reply } => reads.is_empty() && writes.is_empty() && reply.is_none(),
-            Self::V2 { reads, writes, reply } => reads.is_empty() && writes.is_empty() && reply.is_none(),
+            Self::V1 {
+                reads,
+                writes,
+                reply,
+            } => reads.is_empty() && writes.is_empty() && reply.is_none(),
+            Self::V2 {
+                reads,
+                writes,
+                reply,
+            } => reads.is_empty() && writes.is_empty() && reply.is_none(),
         }
     }
 }
 
-/// Octets of the fields that are fixed for all versions.
+/// Bytes of the fields that are fixed for all versions.
 const FIXED: usize = 16;
 
 impl<'a> Header<'a> {
@@ -171,39 +198,80 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// A `RDMA2_MSG` without chunks that keeps the rules, as most messages do: eight words, whose last three are empty lists,
-    /// and the two with which its RPC message begins. Whatever else a message is, it is for the decoder.
+    /// Decodes an `RDMA2_MSG` without chunks that keeps the rules, as most messages do: eight
+    /// words, whose last three are empty lists, and the first two words of the RPC message. Returns
+    /// `None` for any other message, which needs the decoder.
     // spec: v2-4.2.1-a, bd-5.1-d, bd-5.2-d
     #[inline(always)]
     pub(crate) fn plain(message: &'a [u8], highest: Version) -> Option<Self> {
-        let [xid, 2, credits, 0, direction, 0, 0, 0, rpc_xid, rpc_direction] = words(message)? else { return None };
+        let [
+            xid,
+            2,
+            credits,
+            0,
+            direction,
+            0,
+            0,
+            0,
+            rpc_xid,
+            rpc_direction,
+        ] = words(message)?
+        else {
+            return None;
+        };
         if (xid, direction) != (rpc_xid, rpc_direction) || highest != Version::Two {
             return None;
         }
         let direction = MsgType::from_value(direction.cast_signed())?;
-        let body = Body::Message { direction, chunks: Chunks::none(), payload: message.get(32..)? };
-        Some(Self { xid, version: Version::Two, credits, body })
+        let body = Body::Message {
+            direction,
+            chunks: Chunks::none(),
+            payload: message.get(32..)?,
+        };
+        Some(Self {
+            xid,
+            version: Version::Two,
+            credits,
+            body,
+        })
     }
 
+    // spec: rfc8166-4.2.2-a
     fn decode(message: &'a [u8], highest: Version) -> Result<Self, Refusal> {
-        let Some([xid, vers, credits, procedure]) = words(message) else { return Err(Refusal::short()) };
-        let refusal = |why| Refusal { xid, vers, why, direction: None, error: procedure == ERROR };
-        let version = match Version::of(vers) {
+        let Some([xid, vers, credits, procedure]) = words(message) else {
+            return Err(Refusal::short());
+        };
+        let refusal = |why| Refusal {
+            xid,
+            vers,
+            reason: why,
+            direction: None,
+            error: procedure == ERROR,
+        };
+        let version = match Version::from_number(vers) {
             Some(version) if version <= highest => version,
-            _ => return Err(refusal(Why::Version)),
+            _ => return Err(refusal(RefusalReason::Version)),
         };
         let parsed = match version {
             Version::One => version_one(message),
             Version::Two => version_two(message),
         };
         match parsed.and_then(|body| consistent(xid, body)) {
-            Ok(body) => Ok(Self { xid, version, credits, body }),
-            Err(why) => Err(Refusal { direction: direction(message, version), ..refusal(why) }),
+            Ok(body) => Ok(Self {
+                xid,
+                version,
+                credits,
+                body,
+            }),
+            Err(why) => Err(Refusal {
+                direction: direction(message, version),
+                ..refusal(why)
+            }),
         }
     }
 }
 
-/// The first words of a message.
+/// Returns the first words of a message.
 fn words<const N: usize>(message: &[u8]) -> Option<[u32; N]> {
     let words: &[[u8; 4]; N] = message.as_chunks().0.first_chunk()?;
     Some(words.map(u32::from_be_bytes))
@@ -212,104 +280,177 @@ fn words<const N: usize>(message: &[u8]) -> Option<[u32; N]> {
 /// `RDMA_ERROR` and `RDMA2_ERROR`: fixed for all versions.
 const ERROR: u32 = 4;
 
-/// The fewest octets of a Version One message that is no error (RFC 8166, section 4.5).
-const LEAST_OF_ONE: usize = 28;
+/// The fewest bytes of a Version One message that is no error (RFC 8166, section 4.5).
+const V1_MIN_LEN: usize = 28;
 
-fn version_one(message: &[u8]) -> Result<Body<'_>, Why> {
+// spec: rfc8166-4.2.4-a, rfc8166-4.5-a
+fn version_one(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
     // The error's layout is shorter than the least message.
     let error = message.get(12..FIXED) == Some(&ERROR.to_be_bytes());
-    if message.len() < LEAST_OF_ONE && !error {
-        return Err(Why::Short);
+    if message.len() < V1_MIN_LEN && !error {
+        return Err(RefusalReason::Short);
     }
     let (header, payload) = v1::Msg::from_prefix(message).map_err(xdr_error)?;
     match header.body {
-        v1::Body::Msg(v1::Header { reads, writes, reply }) => {
+        v1::Body::Msg(v1::Header {
+            reads,
+            writes,
+            reply,
+        }) => {
             // Version One's header has no direction: the RPC message says it.
             let direction = rpc_direction(payload)?;
-            let chunks = Chunks::V1 { reads, writes, reply: reply.map(|chunk| chunk.target) };
-            Ok(Body::Message { direction, chunks, payload })
+            let chunks = Chunks::V1 {
+                reads,
+                writes,
+                reply: reply.map(|chunk| chunk.target),
+            };
+            Ok(Body::Message {
+                direction,
+                chunks,
+                payload,
+            })
         }
-        v1::Body::Nomsg(v1::HeaderNomsg { reads, writes, reply }) => {
+        v1::Body::Nomsg(v1::HeaderNomsg {
+            reads,
+            writes,
+            reply,
+        }) => {
             nothing_follows(payload)?;
-            let chunks = Chunks::V1 { reads, writes, reply: reply.map(|chunk| chunk.target) };
-            Ok(Body::Long { direction: None, chunks })
+            let chunks = Chunks::V1 {
+                reads,
+                writes,
+                reply: reply.map(|chunk| chunk.target),
+            };
+            Ok(Body::Long {
+                direction: None,
+                chunks,
+            })
         }
-        v1::Body::Msgp(_) => Err(Why::Padded),
-        v1::Body::Done => Err(Why::Done),
+        v1::Body::Msgp(_) => Err(RefusalReason::Padded),
+        v1::Body::Done => Err(RefusalReason::Done),
         v1::Body::Error(error) => {
             nothing_follows(payload)?;
             Ok(Body::Error(match error {
-                v1::Error::Vers(range) => PeerError::Versions { low: range.vers_low, high: range.vers_high },
+                v1::Error::Vers(range) => PeerError::Versions {
+                    low: range.vers_low,
+                    high: range.vers_high,
+                },
                 v1::Error::Chunk => PeerError::Header,
             }))
         }
     }
 }
 
-fn version_two(message: &[u8]) -> Result<Body<'_>, Why> {
+fn version_two(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
     let (header, payload) = v2::XprtHdr::from_prefix(message).map_err(xdr_error)?;
     match header.body {
-        v2::Body::Msg(v2::ChunkLists { direction, reads, writes, reply }) => {
+        v2::Body::Msg(v2::ChunkLists {
+            direction,
+            reads,
+            writes,
+            reply,
+        }) => {
             if rpc_direction(payload)? != direction {
-                return Err(Why::Direction);
+                return Err(RefusalReason::Direction);
             }
-            let chunks = Chunks::V2 { reads, writes, reply: reply.map(|chunk| chunk.target) };
-            Ok(Body::Message { direction, chunks, payload })
+            let chunks = Chunks::V2 {
+                reads,
+                writes,
+                reply: reply.map(|chunk| chunk.target),
+            };
+            Ok(Body::Message {
+                direction,
+                chunks,
+                payload,
+            })
         }
-        v2::Body::Nomsg(v2::ChunkLists { direction, reads, writes, reply }) => {
+        v2::Body::Nomsg(v2::ChunkLists {
+            direction,
+            reads,
+            writes,
+            reply,
+        }) => {
             nothing_follows(payload)?;
-            let chunks = Chunks::V2 { reads, writes, reply: reply.map(|chunk| chunk.target) };
-            Ok(Body::Long { direction: Some(direction), chunks })
+            let chunks = Chunks::V2 {
+                reads,
+                writes,
+                reply: reply.map(|chunk| chunk.target),
+            };
+            Ok(Body::Long {
+                direction: Some(direction),
+                chunks,
+            })
         }
         v2::Body::Error(error) => {
             nothing_follows(payload)?;
             Ok(Body::Error(match error {
-                v2::Error::Vers(range) => PeerError::Versions { low: range.vers_low, high: range.vers_high },
+                v2::Error::Vers(range) => PeerError::Versions {
+                    low: range.vers_low,
+                    high: range.vers_high,
+                },
                 v2::Error::BadHeader => PeerError::Header,
                 v2::Error::InvalOption => PeerError::Operation,
             }))
         }
-        v2::Body::Optional(v2::Optional { optdir, opttype, optinfo }) => {
-            Ok(Body::Operation { direction: optdir, code: opttype, info: optinfo, payload })
-        }
+        v2::Body::Optional(v2::Optional {
+            optdir,
+            opttype,
+            optinfo,
+        }) => Ok(Body::Operation {
+            direction: optdir,
+            code: opttype,
+            info: optinfo,
+            payload,
+        }),
     }
 }
 
-/// The rules that hold in both versions.
+/// Checks the rules that hold in both versions.
 // spec: bd-5.1-d, bd-5.2-d
-fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, Why> {
+// spec: rfc8166-4.2.1-a, rfc8166-4.2.4-b
+fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, RefusalReason> {
     match body {
-        Body::Message { payload, .. } if payload.first_chunk() != Some(&xid.to_be_bytes()) => Err(Why::Xid),
-        Body::Long { chunks, .. } if chunks.is_empty() => Err(Why::NoMessage),
+        Body::Message { payload, .. } if payload.first_chunk() != Some(&xid.to_be_bytes()) => {
+            Err(RefusalReason::Xid)
+        }
+        Body::Long { chunks, .. } if chunks.is_empty() => Err(RefusalReason::NoMessage),
         _ => Ok(body),
     }
 }
 
-/// The direction in an RPC message (RFC 5531, section 9): its second word.
+/// Returns the direction in an RPC message (RFC 5531, section 9): its second word.
 // spec: v2-4.2.1-a
-fn rpc_direction(payload: &[u8]) -> Result<MsgType, Why> {
-    let Some([_, mtype]) = words(payload) else { return Err(Why::NoMessage) };
-    MsgType::from_value(mtype.cast_signed()).ok_or(Why::Direction)
+fn rpc_direction(payload: &[u8]) -> Result<MsgType, RefusalReason> {
+    let Some([_, mtype]) = words(payload) else {
+        return Err(RefusalReason::NoMessage);
+    };
+    MsgType::from_value(mtype.cast_signed()).ok_or(RefusalReason::Direction)
 }
 
-/// After a header that has no payload (version-two-01, section 4.2.1, and decision D13).
+/// Checks that no bytes follow a header without a payload (version-two-01, section 4.2.1, and
+/// decision D13).
 // spec: v2-4.2.1-b
-fn nothing_follows(payload: &[u8]) -> Result<(), Why> {
-    if payload.is_empty() { Ok(()) } else { Err(Why::Payload) }
-}
-
-fn xdr_error(error: xdr::Error) -> Why {
-    match (error.kind(), error.offset()) {
-        (xdr::ErrorKind::InvalidDiscriminant, 12) => Why::Procedure,
-        _ => Why::Xdr(error),
+fn nothing_follows(payload: &[u8]) -> Result<(), RefusalReason> {
+    if payload.is_empty() {
+        Ok(())
+    } else {
+        Err(RefusalReason::Payload)
     }
 }
 
-/// The direction that a message of Version Two, whatever else is wrong with it, tells in its fifth word.
+fn xdr_error(error: xdr::Error) -> RefusalReason {
+    match (error.kind(), error.offset()) {
+        (xdr::ErrorKind::InvalidDiscriminant, 12) => RefusalReason::Procedure,
+        _ => RefusalReason::Xdr(error),
+    }
+}
+
+/// Returns the direction in the fifth word of a message of Version Two, whatever else is wrong with
+/// it.
 fn direction(message: &[u8], version: Version) -> Option<MsgType> {
     let (fixed, rest) = message.split_first_chunk::<FIXED>()?;
-    let told = matches!(fixed, [.., 0, 0, 0, 0 | 1 | 5]) && version == Version::Two;
-    let word = rest.first_chunk().filter(|_| told)?;
+    let is_rpc_message = matches!(fixed, [.., 0, 0, 0, 0 | 1 | 5]) && version == Version::Two;
+    let word = rest.first_chunk().filter(|_| is_rpc_message)?;
     MsgType::from_value(i32::from_be_bytes(*word))
 }
 

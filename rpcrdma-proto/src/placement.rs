@@ -1,5 +1,5 @@
-//! Send-based data placement (rtrext-02, sections 6.2 and 7): receive buffers made of segments, and how a message is laid into
-//! them so that its bulk data land where they are wanted.
+//! Send-based data placement (rtrext-02, sections 6.2 and 7): receive buffers made of segments, and
+//! how a message is laid into them so that its bulk data land where they are wanted.
 
 mod layout;
 
@@ -8,22 +8,23 @@ use arrayvec::ArrayVec;
 use crate::v2::rtr::{Buf, Group, Seg, XMRSFLAG_PLT};
 use crate::xdr::Array;
 
-pub use layout::{Layout, Placed, Transmission};
+pub use layout::{Layout, PlacedData, Transmission};
 
 /// A receive buffer, by whatever number the transport gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Buffer(pub u64);
+pub struct BufferId(pub u64);
 
-/// Segments of one receive buffer that are told apart: a structure of more is taken as one plain segment.
-pub const SEGMENTS: usize = 16;
+/// Segments of one receive buffer that are told apart: a structure of more is taken as one plain
+/// segment.
+pub const MAX_BUFFER_SEGMENTS: usize = 16;
 
 /// A segment of a receive buffer (rtrext-02, section 7.2).
 // spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Segment {
-    /// Octets.
+pub struct BufferSegment {
+    /// Bytes.
     pub length: u32,
-    /// Its address is a multiple of this many octets; zero or one where nothing is promised.
+    /// Its address is a multiple of this many bytes; zero or one where nothing is promised.
     pub align: u32,
     /// Whether bulk data may be placed into it.
     pub target: bool,
@@ -32,32 +33,37 @@ pub struct Segment {
 /// How each receive buffer of one end is made: segments, one after the other.
 ///
 /// ```
-/// use rpcrdma_proto::placement::{Segment, Structure};
+/// use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 ///
-/// let head = Segment { length: 4096, align: 8, target: false };
-/// let bulk = Segment { length: 65536, align: 4096, target: true };
-/// let structure = Structure::new(&[head, bulk])?;
+/// let head = BufferSegment { length: 4096, align: 8, target: false };
+/// let bulk = BufferSegment { length: 65536, align: 4096, target: true };
+/// let structure = BufferStructure::new(&[head, bulk])?;
 /// assert_eq!(structure.length(), 69632);
 /// assert_eq!(structure.targets().collect::<Vec<_>>(), [4096..69632]);
 /// # Ok::<(), rpcrdma_proto::placement::StructureError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Structure {
+pub struct BufferStructure {
     /// Those beyond the count are [`NONE`].
-    segments: [Segment; SEGMENTS],
+    segments: [BufferSegment; MAX_BUFFER_SEGMENTS],
     count: u8,
     length: u32,
 }
 
 /// No segment.
-const NONE: Segment = Segment { length: 0, align: 0, target: false };
+const NONE: BufferSegment = BufferSegment {
+    length: 0,
+    align: 0,
+    target: false,
+};
 
 /// Why segments make no receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StructureError {
-    /// There are none, or more than [`SEGMENTS`].
+    /// There are none, or more than [`MAX_BUFFER_SEGMENTS`].
     Count,
-    /// One has no octets, a number of them that is no multiple of four, or all together have more than 32 bits tell.
+    /// One has no bytes, a number of them that is no multiple of four, or all together have more
+    /// than 32 bits tell.
     Length,
     /// A structure whose length is not the sum of its groups' (decision D21).
     Sum,
@@ -66,8 +72,13 @@ pub enum StructureError {
 impl core::fmt::Display for StructureError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Count => write!(f, "a receive buffer has 1 to {SEGMENTS} segments"),
-            Self::Length => f.write_str("a segment has a multiple of four octets, and at least four"),
+            Self::Count => write!(
+                f,
+                "a receive buffer has 1 to {MAX_BUFFER_SEGMENTS} segments"
+            ),
+            Self::Length => {
+                f.write_str("a segment has a multiple of four octets, and at least four")
+            }
             Self::Sum => f.write_str("the length of a receive buffer is the sum of its segments'"),
         }
     }
@@ -75,88 +86,113 @@ impl core::fmt::Display for StructureError {
 
 impl core::error::Error for StructureError {}
 
-impl Structure {
-    /// One segment, in which nothing can be placed: what is assumed of who told nothing but a size.
+impl BufferStructure {
+    /// Creates a buffer of one segment, in which nothing can be placed: the assumption about a peer
+    /// that announced only a size.
     // spec: rtr-8.1-i, rtr-8.3-d
     #[must_use]
     pub const fn plain(length: u32) -> Self {
-        let mut segments = [NONE; SEGMENTS];
+        let mut segments = [NONE; MAX_BUFFER_SEGMENTS];
         segments[0].length = length;
-        Self { segments, count: 1, length }
+        Self {
+            segments,
+            count: 1,
+            length,
+        }
     }
 
-    /// A buffer of these segments.
+    /// Creates a buffer of these segments.
     ///
     /// # Errors
     /// They make none.
     // spec: rtr-7.2-d
-    pub fn new(segments: &[Segment]) -> Result<Self, StructureError> {
-        let mut all = [NONE; SEGMENTS];
-        all.get_mut(..segments.len()).ok_or(StructureError::Count)?.copy_from_slice(segments);
+    pub fn new(segments: &[BufferSegment]) -> Result<Self, StructureError> {
+        let mut all = [NONE; MAX_BUFFER_SEGMENTS];
+        all.get_mut(..segments.len())
+            .ok_or(StructureError::Count)?
+            .copy_from_slice(segments);
         let count = u8::try_from(segments.len()).map_err(|_| StructureError::Count)?;
-        let is_whole = |segment: &Segment| segment.length > 0 && segment.length.is_multiple_of(4);
+        let is_whole =
+            |segment: &BufferSegment| segment.length > 0 && segment.length.is_multiple_of(4);
         if !segments.iter().all(is_whole) {
             return Err(StructureError::Length);
         }
-        let sum = segments.iter().try_fold(0u32, |sum, segment| sum.checked_add(segment.length));
+        let sum = segments
+            .iter()
+            .try_fold(0u32, |sum, segment| sum.checked_add(segment.length));
         match sum {
             Some(0) => Err(StructureError::Count),
-            Some(length) => Ok(Self { segments: all, count, length }),
+            Some(length) => Ok(Self {
+                segments: all,
+                count,
+                length,
+            }),
             None => Err(StructureError::Length),
         }
     }
 
-    /// What a peer has told. Of more segments than are told apart, or of odd ones, only the length is known.
+    /// Reads the structure that a peer has announced. If it has too many or unusual segments, only
+    /// the length is used.
     ///
     /// # Errors
     /// Its length is not the sum of its groups', or more than 32 bits tell.
     // spec: rtr-7.2-j, rtr-7.2-l
-    pub fn told(buf: &Buf<'_>) -> Result<Self, StructureError> {
+    pub fn from_xdr(buf: &Buf<'_>) -> Result<Self, StructureError> {
         let groups = || buf.groups.iter();
         let sum = groups().map(|group| u64::from(group.count) * u64::from(group.info.length));
         let sum = sum.fold(0u64, u64::saturating_add);
         if sum != u64::from(buf.length) {
             return Err(StructureError::Sum);
         }
-        let count = groups().map(|group| u64::from(group.count)).fold(0u64, u64::saturating_add);
-        if count > SEGMENTS as u64 {
+        let count = groups()
+            .map(|group| u64::from(group.count))
+            .fold(0u64, u64::saturating_add);
+        if count > MAX_BUFFER_SEGMENTS as u64 {
             return Ok(Self::plain(buf.length));
         }
-        let segments: ArrayVec<Segment, SEGMENTS> = groups()
+        let segments: ArrayVec<BufferSegment, MAX_BUFFER_SEGMENTS> = groups()
             .flat_map(|group| core::iter::repeat_n(group.info, group.count as usize))
-            .map(Segment::from)
-            .take(SEGMENTS)
+            .map(BufferSegment::from)
+            .take(MAX_BUFFER_SEGMENTS)
             .collect();
         Ok(Self::new(&segments).unwrap_or_else(|_| Self::plain(buf.length)))
     }
 
-    /// Hands the structure to `f` as it is told: equal segments that follow each other are one group.
+    /// Hands the structure to `f` as it is told: equal segments that follow each other are one
+    /// group.
     // spec: rtr-3.3-a, rtr-7.2-m
-    pub fn tell<R>(&self, f: impl FnOnce(Buf<'_>) -> R) -> R {
-        let mut groups = ArrayVec::<Group, SEGMENTS>::new();
+    pub fn with_xdr<R>(&self, f: impl FnOnce(Buf<'_>) -> R) -> R {
+        let mut groups = ArrayVec::<Group, MAX_BUFFER_SEGMENTS>::new();
         for segment in self.segments() {
-            let info = Seg { length: segment.length, align: segment.align, flags: u32::from(segment.target) };
+            let info = Seg {
+                length: segment.length,
+                align: segment.align,
+                flags: u32::from(segment.target),
+            };
             match groups.last_mut() {
                 Some(last) if last.info == info => last.count += 1,
                 _ => groups.push(Group { count: 1, info }),
             }
         }
-        f(Buf { length: self.length, groups: Array::from(groups.as_slice()) })
+        f(Buf {
+            length: self.length,
+            groups: Array::from(groups.as_slice()),
+        })
     }
 
-    /// Octets of a whole buffer: the Receive Buffer Size.
+    /// Returns the length of a whole buffer: the Receive Buffer Size.
     #[must_use]
     pub const fn length(&self) -> u32 {
         self.length
     }
 
-    /// Its segments.
+    /// Returns the segments.
     #[must_use]
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[BufferSegment] {
         self.segments.get(..self.count.into()).unwrap_or_default()
     }
 
-    /// The segments into which data may be placed, as octets of the buffer.
+    /// Returns the segments into which data may be placed, as ranges of the buffer.
     // spec: rtr-7.2-k
     pub fn targets(&self) -> impl Iterator<Item = core::ops::Range<u32>> + Clone + use<'_> {
         let mut end = 0;
@@ -168,15 +204,19 @@ impl Structure {
         ranges.filter(|(_, target)| *target).map(|(range, _)| range)
     }
 
-    /// How many those are: each transmission of a group counts all of its buffer's (rtrext-02, section 6.2).
+    /// Returns the number of targets. Each transmission of a group counts all targets of its buffer
+    /// (rtrext-02, section 6.2).
     // spec: rtr-6.2-i
     #[must_use]
     pub fn target_count(&self) -> u32 {
         // No more than `SEGMENTS`.
-        self.segments().iter().fold(0, |count, segment| count + u32::from(segment.target))
+        self.segments()
+            .iter()
+            .fold(0, |count, segment| count + u32::from(segment.target))
     }
 
-    /// Which octets of which transmission a target of a group is: it is counted from the first transmission on.
+    /// Returns the transmission and the range of a target, which is counted from the first
+    /// transmission of the group.
     // spec: rtr-6.2-g, rtr-6.2-h, rtr-6.2-i
     #[must_use]
     pub fn find(&self, target: u32) -> Option<(u32, core::ops::Range<u32>)> {
@@ -188,10 +228,18 @@ impl Structure {
 }
 
 // spec: rtr-7.2-i
-impl From<Seg> for Segment {
+impl From<Seg> for BufferSegment {
     fn from(segment: Seg) -> Self {
-        let Seg { length, align, flags } = segment;
-        Self { length, align, target: flags & XMRSFLAG_PLT != 0 }
+        let Seg {
+            length,
+            align,
+            flags,
+        } = segment;
+        Self {
+            length,
+            align,
+            target: flags & XMRSFLAG_PLT != 0,
+        }
     }
 }
 

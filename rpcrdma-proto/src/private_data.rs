@@ -1,16 +1,17 @@
-//! What two ends tell each other of Version One when they connect: the private data of the connection manager (RFC 8797).
+//! What two ends tell each other of Version One when they connect: the private data of the
+//! connection manager (RFC 8797).
 
 /// The settings of one end.
 ///
 /// ```
 /// use rpcrdma_proto::private_data::PrivateData;
 ///
-/// let ours = PrivateData::of_sizes(4096, 8192).with_remote_invalidation(true);
+/// let ours = PrivateData::from_sizes(4096, 8192).with_remote_invalidation(true);
 /// assert_eq!(ours.encode(), [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 7]);
 ///
 /// // The connection manager may have put something before, and zeros behind.
-/// let theirs = PrivateData::find(b"mpa\xf6\xab\x0e\x18\x01\x00\x00\x01\0\0\0\0");
-/// assert_eq!(theirs, PrivateData::of_sizes(1024, 2048));
+/// let theirs = PrivateData::parse(b"mpa\xf6\xab\x0e\x18\x01\x00\x00\x01\0\0\0\0");
+/// assert_eq!(theirs, PrivateData::from_sizes(1024, 2048));
 /// // We send no more than they take.
 /// assert_eq!(ours.threshold_to(&theirs), 2048);
 /// ```
@@ -30,62 +31,90 @@ const IDENTIFIER: [u8; 4] = 0xf6ab_0e18_u32.to_be_bytes();
 const VERSION: u8 = 1;
 
 impl PrivateData {
-    /// What is assumed of who tells nothing (section 5.1): 1024 octets each way, and no remote invalidation.
-    pub const DEFAULT: Self = Self { remote_invalidation: false, send: 0, receive: 0 };
+    /// What is assumed of who tells nothing (section 5.1): 1024 bytes each way, and no remote
+    /// invalidation.
+    pub const DEFAULT: Self = Self {
+        remote_invalidation: false,
+        send: 0,
+        receive: 0,
+    };
 
-    /// Settings with these sizes in octets, each told as the largest of 1024 to 262,144 that is a multiple of 1024 and not
-    /// above it. A receive buffer under 1024 octets is none that Version One allows, and told as 1024.
+    /// Settings with these sizes in bytes, each told as the largest of 1024 to 262,144 that is a
+    /// multiple of 1024 and not above it. A receive buffer under 1024 bytes is none that Version
+    /// One allows, and told as 1024.
     #[must_use]
-    pub fn of_sizes(send: u32, receive: u32) -> Self {
-        Self { remote_invalidation: false, send: encoded(send), receive: encoded(receive) }
+    pub fn from_sizes(send: u32, receive: u32) -> Self {
+        Self {
+            remote_invalidation: false,
+            send: encoded(send),
+            receive: encoded(receive),
+        }
     }
 
-    /// The same, and whether this end supports remote invalidation (section 4.1).
+    /// Returns the same settings with this support for remote invalidation (section 4.1).
     #[must_use]
     pub const fn with_remote_invalidation(self, remote_invalidation: bool) -> Self {
-        Self { remote_invalidation, ..self }
+        Self {
+            remote_invalidation,
+            ..self
+        }
     }
 
-    /// Octets that this end sends at most in one Send.
+    /// Returns the maximum number of bytes that this end sends in one Send.
     #[must_use]
     pub const fn send_size(&self) -> u32 {
         decoded(self.send)
     }
 
-    /// Octets that this end takes in one Receive.
+    /// Returns the maximum number of bytes that this end takes in one Receive.
     #[must_use]
     pub const fn receive_size(&self) -> u32 {
         decoded(self.receive)
     }
 
-    /// The inline threshold from this end to its peer: octets of the largest message (section 4.2).
+    /// Returns the inline threshold from this end to its peer, in bytes (section 4.2).
     #[must_use]
     pub fn threshold_to(&self, peer: &Self) -> u32 {
         self.send_size().min(peer.receive_size())
     }
 
-    /// Whether a responder may use Send With Invalidate: both ends must have said so (section 4.1).
+    /// Returns whether a responder may use Send With Invalidate: both ends must have announced
+    /// support (section 4.1).
     #[must_use]
     pub const fn invalidates_with(&self, peer: &Self) -> bool {
         self.remote_invalidation && peer.remote_invalidation
     }
 
-    /// The octets to be exchanged.
+    /// Returns the bytes to exchange.
     #[must_use]
     pub fn encode(&self) -> [u8; 8] {
         let [a, b, c, d] = IDENTIFIER;
-        [a, b, c, d, VERSION, u8::from(self.remote_invalidation), self.send, self.receive]
+        [
+            a,
+            b,
+            c,
+            d,
+            VERSION,
+            u8::from(self.remote_invalidation),
+            self.send,
+            self.receive,
+        ]
     }
 
-    /// The settings in what came with the connection, at any offset in it (section 5.2); the default where there are none that
-    /// can be read.
+    /// Finds the settings in the private data of a connection, at any offset (section 5.2). Returns
+    /// the default if there are none.
+    // spec: rfc8166-3.3.3-c
     #[must_use]
-    pub fn find(octets: &[u8]) -> Self {
-        let candidates = octets.windows(8).filter(|window| window.starts_with(&IDENTIFIER));
+    pub fn parse(octets: &[u8]) -> Self {
+        let candidates = octets
+            .windows(8)
+            .filter(|window| window.starts_with(&IDENTIFIER));
         let mut valid = candidates.filter_map(|window| match window {
-            [_, _, _, _, VERSION, flags, send, receive] => {
-                Some(Self { remote_invalidation: flags & 1 == 1, send: *send, receive: *receive })
-            }
+            [_, _, _, _, VERSION, flags, send, receive] => Some(Self {
+                remote_invalidation: flags & 1 == 1,
+                send: *send,
+                receive: *receive,
+            }),
             _ => None,
         });
         valid.next().unwrap_or(Self::DEFAULT)

@@ -1,35 +1,39 @@
-//! Transport properties (xcharext-03): what is known of a peer's, and what becomes of a request to change them.
+//! Transport properties (xcharext-03): what is known of a peer's, and what becomes of a request to
+//! change them.
 //!
-//! And transport characteristics (xcharext-02), the form before: [`Knowledge`] says which of the two. Both have the same codes
-//! and types; ROPT_INITXCH and ROPT_REQXCH have the octets of ROPT_CONNPROP and ROPT_REQPROP, and are read as those.
+//! And transport characteristics (xcharext-02), the form before: [`PropertySupport`] says which of
+//! the two. Both have the same codes and types; ROPT_INITXCH and ROPT_REQXCH have the bytes of
+//! ROPT_CONNPROP and ROPT_REQPROP, and are read as those.
 //!
-//! The three basic properties are here, and the four of rtrext-02 for who uses that. A property of another extension is passed
-//! over, as one that nobody knows must be: whoever knows it reads it from the same sets.
+//! The three basic properties are here, and the four of rtrext-02 for who uses that. A property of
+//! another extension is passed over, as one that nobody knows must be: whoever knows it reads it
+//! from the same sets.
 
-mod ability;
-mod knowledge;
+mod capability;
 mod request;
 mod response;
+mod support;
 
-use crate::continuation::Abilities;
-use crate::placement::Structure;
+use crate::continuation::RtrCapabilities;
+use crate::placement::BufferStructure;
 use crate::v2::properties::{
-    Bkreqsup, Connprop, PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval, Propvalset, Propvalsubset, Updprop,
+    Bkreqsup, Connprop, PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval, Propvalset,
+    Propvalsubset, Updprop,
 };
 use crate::xdr::{self, Decode};
-use knowledge::{Known, bit};
+use support::{KnownProperty, bit};
 
 #[cfg(feature = "alloc")]
-pub(crate) use ability::ABILITIES;
-pub use ability::Ability;
-pub use knowledge::Knowledge;
-pub use request::{Answer, Decision};
+pub(crate) use capability::CAPABILITIES;
+pub use capability::RtrCapability;
+pub use request::{Decision, PropertyResponse};
 pub use response::{Disposition, characteristic_dispositions, dispositions};
+pub use support::PropertySupport;
 
 /// A value of a basic property (xcharext-03, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Basic {
-    /// Receive Buffer Size: the least size of receive buffers, in octets.
+pub enum BasicProperty {
+    /// Receive Buffer Size: the minimum size of receive buffers in bytes.
     ReceiveBufferSize(u32),
     /// Requester Remote Invalidation: whether a responder may reply with Send With Invalidate.
     RemoteInvalidation(bool),
@@ -37,26 +41,32 @@ pub enum Basic {
     BackwardSupport(Bkreqsup),
 }
 
-impl Basic {
-    /// The value in a propval of xcharext-03, where no octets are the default; none if the property is no basic one.
+impl BasicProperty {
+    /// Reads a propval of xcharext-03, where no bytes are the default. Returns `None` if the
+    /// property is no basic one.
     ///
     /// # Errors
     /// The value is no XDR of the property's type: too short, too long, or no value of it.
-    // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-e, xc3-2.1-f, xc3-2.1-h, xc3-2.1-i, xc3-2.1-j, xc3-3-e, xc3-3-f, xc3-3-g
+    // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-e, xc3-2.1-f, xc3-2.1-h, xc3-2.1-i, xc3-2.1-j, xc3-3-e
+    // spec: xc3-3-f, xc3-3-g
     // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g
-    pub fn of(propval: &Propval<'_>) -> xdr::Result<Option<Self>> {
+    pub fn from_propval(propval: &Propval<'_>) -> xdr::Result<Option<Self>> {
         Ok(Some(match (propval.which, propval.data.is_empty()) {
-            (PROP_RBSIZ, true) => Self::ReceiveBufferSize(Values::DEFAULT.receive_buffer_size),
+            (PROP_RBSIZ, true) => {
+                Self::ReceiveBufferSize(PropertyValues::DEFAULT.receive_buffer_size)
+            }
             (PROP_RBSIZ, false) => Self::ReceiveBufferSize(u32::from_bytes(propval.data)?),
-            (PROP_REQREMINV, true) => Self::RemoteInvalidation(Values::DEFAULT.remote_invalidation),
+            (PROP_REQREMINV, true) => {
+                Self::RemoteInvalidation(PropertyValues::DEFAULT.remote_invalidation)
+            }
             (PROP_REQREMINV, false) => Self::RemoteInvalidation(bool::from_bytes(propval.data)?),
-            (PROP_BRS, true) => Self::BackwardSupport(Values::DEFAULT.backward_support),
+            (PROP_BRS, true) => Self::BackwardSupport(PropertyValues::DEFAULT.backward_support),
             (PROP_BRS, false) => Self::BackwardSupport(Bkreqsup::from_bytes(propval.data)?),
             _ => return Ok(None),
         }))
     }
 
-    /// The property's code.
+    /// Returns the code of the property.
     #[must_use]
     pub const fn code(self) -> Propid {
         match self {
@@ -69,8 +79,8 @@ impl Basic {
 
 /// The values of the basic properties of one end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Values {
-    /// The least size of its receive buffers, in octets.
+pub struct PropertyValues {
+    /// The minimum size of its receive buffers in bytes.
     pub receive_buffer_size: u32,
     /// Whether it takes Send With Invalidate as a requester.
     pub remote_invalidation: bool,
@@ -78,39 +88,49 @@ pub struct Values {
     pub backward_support: Bkreqsup,
 }
 
-impl Values {
-    /// What is assumed of who told nothing (xcharext-03, table 1).
+impl PropertyValues {
+    /// The values of a peer that has announced nothing (xcharext-03, table 1).
     // spec: xc3-3-d, xc3-3-e, xc3-3-f, xc3-3-g, xc2-3-a, xc2-3-b, xc2-3-c, xc2-3-d
-    pub const DEFAULT: Self =
-        Self { receive_buffer_size: 4096, remote_invalidation: false, backward_support: Bkreqsup::Inline };
+    pub const DEFAULT: Self = Self {
+        receive_buffer_size: 4096,
+        remote_invalidation: false,
+        backward_support: Bkreqsup::Inline,
+    };
 
-    /// The value of the same property as this one.
+    /// Returns the value of the same property as `of`.
     #[must_use]
-    pub const fn get(&self, of: Basic) -> Basic {
+    pub const fn get(&self, of: BasicProperty) -> BasicProperty {
         match of {
-            Basic::ReceiveBufferSize(_) => Basic::ReceiveBufferSize(self.receive_buffer_size),
-            Basic::RemoteInvalidation(_) => Basic::RemoteInvalidation(self.remote_invalidation),
-            Basic::BackwardSupport(_) => Basic::BackwardSupport(self.backward_support),
+            BasicProperty::ReceiveBufferSize(_) => {
+                BasicProperty::ReceiveBufferSize(self.receive_buffer_size)
+            }
+            BasicProperty::RemoteInvalidation(_) => {
+                BasicProperty::RemoteInvalidation(self.remote_invalidation)
+            }
+            BasicProperty::BackwardSupport(_) => {
+                BasicProperty::BackwardSupport(self.backward_support)
+            }
         }
     }
 
     /// Takes over a value.
-    pub const fn set(&mut self, value: Basic) {
+    pub const fn set(&mut self, value: BasicProperty) {
         match value {
-            Basic::ReceiveBufferSize(size) => self.receive_buffer_size = size,
-            Basic::RemoteInvalidation(on) => self.remote_invalidation = on,
-            Basic::BackwardSupport(support) => self.backward_support = support,
+            BasicProperty::ReceiveBufferSize(size) => self.receive_buffer_size = size,
+            BasicProperty::RemoteInvalidation(on) => self.remote_invalidation = on,
+            BasicProperty::BackwardSupport(support) => self.backward_support = support,
         }
     }
 }
 
-impl Default for Values {
+impl Default for PropertyValues {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// Whether a set's subset has the element at `position` (xcharext-03, section 2.1, and decision D17).
+/// Returns whether a set's subset has the element at `position` (xcharext-03, section 2.1, and
+/// decision D17).
 ///
 /// ```
 /// use rpcrdma_proto::property::in_subset;
@@ -122,123 +142,139 @@ impl Default for Values {
 // spec: xc3-2.1-n, xc3-2.1-o, xc3-2.1-p, xc3-2.1-q, xc2-2.1-k, xc2-2.1-l, xc2-2.1-m, xc2-2.1-n
 #[must_use]
 pub fn in_subset(subset: &Propvalsubset<'_>, position: usize) -> bool {
-    subset.get(position / 32).is_some_and(|word| word >> (position % 32) & 1 == 1)
+    subset
+        .get(position / 32)
+        .is_some_and(|word| word >> (position % 32) & 1 == 1)
 }
 
 /// What is known of a peer's properties.
 ///
 /// ```
-/// use rpcrdma_proto::property::{Peer, Values};
+/// use rpcrdma_proto::property::{PeerProperties, PropertyValues};
 /// use rpcrdma_proto::v2::properties::{Connprop, PROP_RBSIZ, Propval};
 ///
-/// let mut peer = Peer::new();
-/// assert_eq!(*peer.values(), Values::DEFAULT);
+/// let mut peer = PeerProperties::new();
+/// assert_eq!(*peer.values(), PropertyValues::DEFAULT);
 /// let start = [Propval { which: PROP_RBSIZ, data: &[0, 0, 32, 0] }, Propval { which: 99, data: b"who knows" }];
 /// peer.connected(&Connprop { start: (&start).into(), nochg: (&[]).into() })?;
 /// assert_eq!(peer.values().receive_buffer_size, 8192);
 /// # Ok::<(), rpcrdma_proto::xdr::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Peer {
+pub struct PeerProperties {
     /// What is known here.
-    knowledge: Knowledge,
-    values: Values,
-    abilities: Abilities,
+    support: PropertySupport,
+    values: PropertyValues,
+    capabilities: RtrCapabilities,
     /// What it has told of its receive buffers, from which both of the above have theirs.
     size: Option<u32>,
-    structure: Option<Structure>,
-    /// Whether it has told its properties.
-    told: bool,
-    /// Properties that it named, and those of them which may change: a bit for each that may be known.
+    structure: Option<BufferStructure>,
+    /// Whether it has announced its properties.
+    announced: bool,
+    /// Properties that it named, and those of them which may change: a bit for each that may be
+    /// known.
     named: u8,
     may_change: u8,
-    /// Values that were told and must not be: of properties that do not change, and a second CONNPROP.
+    /// Values that were told and must not be: of properties that do not change, and a second
+    /// CONNPROP.
     ignored: u32,
 }
 
-impl Peer {
-    /// A peer that has told nothing, and of which the basic properties will be known.
+impl PeerProperties {
+    /// Creates a peer that has announced nothing. The basic properties are known.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, with other knowledge.
+    /// Creates a peer that has announced nothing, with this support.
     #[must_use]
-    pub fn knowing(knowledge: Knowledge) -> Self {
-        Self { knowledge, ..Self::default() }
+    pub fn with_support(knowledge: PropertySupport) -> Self {
+        Self {
+            support: knowledge,
+            ..Self::default()
+        }
     }
 
-    /// What is known here.
+    /// Returns the properties that are known here.
     #[must_use]
-    pub const fn knowledge(&self) -> Knowledge {
-        self.knowledge
+    pub const fn support(&self) -> PropertySupport {
+        self.support
     }
 
-    /// The values to go by.
+    /// Returns the values that apply.
     #[must_use]
-    pub const fn values(&self) -> &Values {
+    pub const fn values(&self) -> &PropertyValues {
         &self.values
     }
 
-    /// What it can do of rtrext-02.
+    /// Returns the peer's capabilities of rtrext-02.
     #[must_use]
-    pub const fn abilities(&self) -> &Abilities {
-        &self.abilities
+    pub const fn capabilities(&self) -> &RtrCapabilities {
+        &self.capabilities
     }
 
-    /// Values that it told against the rules, and which were ignored.
+    /// Returns the number of announced values that break a rule and were ignored.
     #[must_use]
     pub const fn ignored(&self) -> u32 {
         self.ignored
     }
 
-    /// Whether a request to change this property may be sent: it was named, and not as one that stays
-    /// (decision D18).
+    /// Returns whether a request to change this property may be sent: the peer has named it, and
+    /// not as fixed (decision D18).
     // spec: xc3-4.1-d, xc3-4.1-h, xc3-4.1-i, xc2-4.1-d, xc2-3-e
     #[must_use]
     pub fn may_change(&self, code: Propid) -> bool {
         bit(code) & self.may_change != 0
     }
 
-    /// Its CONNPROP, or INITXCH, has come. Of a second one nothing is taken over. The first value of a property counts.
+    /// Handles a CONNPROP or INITXCH. A second one is ignored. The first value of a property
+    /// counts.
     ///
     /// # Errors
-    /// A value is malformed; then nothing is taken over (decision D15 says what becomes of the message).
+    /// A value is malformed; then nothing is taken over (decision D15 says what becomes of the
+    /// message).
     // spec: xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-2.1-r, xc3-4.1-d, xc3-4.1-h, xc3-4.1-j, xc3-4.1-k
     // spec: xc2-2.1-h, xc2-2.1-i, xc2-2.1-j, xc2-4.1-d, xc2-4.1-h, xc2-4.1-i
     pub fn connected(&mut self, connprop: &Connprop<'_>) -> xdr::Result<()> {
-        let mut next = Self { told: true, ..Self::knowing(self.knowledge) };
+        let mut next = Self {
+            announced: true,
+            ..Self::with_support(self.support)
+        };
         for (position, value) in self.known(&connprop.start).enumerate() {
             let Some(value) = value? else { continue };
             let bit = bit(value.code());
             if next.named & bit != 0 {
                 continue;
             }
-            next.take(value);
+            next.store(value);
             next.named |= bit;
             if !in_subset(&connprop.nochg, position) {
                 next.may_change |= bit;
             }
         }
-        if self.told {
+        if self.announced {
             self.ignored = self.ignored.saturating_add(1);
         } else {
-            *self = Self { ignored: self.ignored, ..next };
+            *self = Self {
+                ignored: self.ignored,
+                ..next
+            };
         }
         Ok(())
     }
 
-    /// Its UPDPROP, or UPDXCH with its one value, has come. Properties that it said would not change, or did not name, do not.
+    /// Handles an UPDPROP, or an UPDXCH with its one value. Properties that the peer called fixed,
+    /// or did not name, do not change.
     ///
     /// # Errors
     /// A value is malformed; then nothing is taken over.
     // spec: xc3-4.4-a, xc3-4.4-c, xc3-2.1-k, xc2-2.1-h, xc2-4.4-a, xc2-4.4-f
-    pub fn updated(&mut self, updprop: &Updprop<'_>) -> xdr::Result<()> {
+    pub fn on_updprop(&mut self, updprop: &Updprop<'_>) -> xdr::Result<()> {
         let mut next = self.clone();
         for value in self.known(&updprop.now) {
             match value? {
-                Some(value) if self.may_change(value.code()) => next.take(value),
+                Some(value) if self.may_change(value.code()) => next.store(value),
                 Some(_) => next.ignored = next.ignored.saturating_add(1),
                 None => {}
             }
@@ -247,37 +283,47 @@ impl Peer {
         Ok(())
     }
 
-    /// A change that was asked for has been made (xcharext-03, section 4.3).
+    /// Applies a requested change that the peer has made (xcharext-03, section 4.3).
     // spec: xc3-4.3-d, xc2-4.3-d
-    pub fn changed(&mut self, value: Basic) {
-        self.take(Known::Basic(value));
+    pub fn on_changed(&mut self, value: BasicProperty) {
+        self.store(KnownProperty::Basic(value));
     }
 
-    /// The values of a set that are known here, in its order; none where the property is another.
-    fn known<'a>(&self, set: &Propvalset<'a>) -> impl Iterator<Item = xdr::Result<Option<Known>>> + use<'a> {
-        let knowledge = self.knowledge;
+    /// Returns the values of a set that are known here, in order; `None` for each other property.
+    fn known<'a>(
+        &self,
+        set: &Propvalset<'a>,
+    ) -> impl Iterator<Item = xdr::Result<Option<KnownProperty>>> + use<'a> {
+        let knowledge = self.support;
         set.iter().map(move |propval| knowledge.read(&propval))
     }
 
-    fn take(&mut self, value: Known) {
+    fn store(&mut self, value: KnownProperty) {
         match value {
-            Known::Basic(Basic::ReceiveBufferSize(size)) => self.size = Some(size),
-            Known::Basic(value) => self.values.set(value),
-            Known::Ability(Ability::Structure(structure)) => self.structure = structure,
-            Known::Ability(value) => self.abilities.set(value),
+            KnownProperty::Basic(BasicProperty::ReceiveBufferSize(size)) => self.size = Some(size),
+            KnownProperty::Basic(value) => self.values.set(value),
+            KnownProperty::Ability(RtrCapability::Structure(structure)) => {
+                self.structure = structure
+            }
+            KnownProperty::Ability(value) => self.capabilities.set(value),
         }
-        self.agree();
+        self.reconcile_buffer_size();
     }
 
-    /// Size and structure of the receive buffers say the same, or the smaller length counts, and no structure.
+    /// Reconciles size and structure of the receive buffers: if they differ, the smaller length
+    /// counts, and the structure does not.
     // spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d, rtr-8.3-e
-    fn agree(&mut self) {
+    fn reconcile_buffer_size(&mut self) {
         let of_structure = self.structure.map(|structure| structure.length());
         let least = [self.size, of_structure].into_iter().flatten().min();
-        let size = least.unwrap_or(Values::DEFAULT.receive_buffer_size);
+        let size = least.unwrap_or(PropertyValues::DEFAULT.receive_buffer_size);
         self.values.receive_buffer_size = size;
-        let agrees = self.size.is_none_or(|told| Some(told) == of_structure);
-        self.abilities.structure = self.structure.filter(|one| agrees && *one != Structure::plain(size));
+        let agrees = self
+            .size
+            .is_none_or(|advertised| Some(advertised) == of_structure);
+        self.capabilities.structure = self
+            .structure
+            .filter(|one| agrees && *one != BufferStructure::plain(size));
     }
 }
 

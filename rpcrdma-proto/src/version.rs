@@ -1,7 +1,10 @@
-//! Which version of the protocol: the negotiation of version-two-01, section 5.
+//! Version negotiation (version-two-01, section 5).
 //!
-//! A requester that may speak Version Two asks with its first message, and goes on as the answer says. A responder answers in
-//! the version of the call, and sends nothing of its own in Version Two before it was spoken to in it (decision D7).
+//! A requester that supports Version Two sends its first message in it, and the answer decides. A
+//! responder answers in the version of the call, and initiates no message in Version Two before it
+//! has received one (decision D7).
+
+use crate::sizes;
 
 /// A version of RPC-over-RDMA.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,7 +16,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The number in `rdma_vers`.
+    /// Returns the number in `rdma_vers`.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -22,18 +25,18 @@ impl Version {
         }
     }
 
-    /// Octets of the transport header of an RPC message without chunks.
+    /// Returns the length in bytes of the transport header of an RPC message without chunks.
     #[must_use]
-    pub const fn header(self) -> u32 {
+    pub const fn header_len(self) -> u32 {
         match self {
-            Self::One => 28,
-            Self::Two => 32,
+            Self::One => sizes::V1_HEADER,
+            Self::Two => sizes::V2_HEADER,
         }
     }
 
-    /// The version of a number.
+    /// Returns the version with this number.
     #[must_use]
-    pub const fn of(number: u32) -> Option<Self> {
+    pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::One),
             2 => Some(Self::Two),
@@ -42,151 +45,176 @@ impl Version {
     }
 }
 
-/// Octets that the first message of a connection may have, and all of Version One unless the peer has said otherwise
-/// (RFC 8166, section 3.3.3).
-pub const THRESHOLD_ONE: u32 = 1024;
+/// The inline threshold in bytes of the first message of a connection, and of all messages of
+/// Version One unless the peer has announced another (RFC 8166, section 3.3.3).
+pub const V1_INLINE_THRESHOLD: u32 = 1024;
 
-/// Octets that a message of Version Two may have, unless a property says otherwise (version-two-01, section 2.3).
-pub const THRESHOLD_TWO: u32 = 4096;
+/// The inline threshold in bytes of Version Two, unless a property sets another (version-two-01,
+/// section 2.3).
+pub const V2_INLINE_THRESHOLD: u32 = 4096;
 
-/// How far a requester's negotiation is.
+/// The state of the version negotiation of a requester.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Negotiation {
-    /// Nothing was sent; the first message asks.
-    Unasked,
+    /// No message was sent; the first message starts the negotiation.
+    NotStarted,
     /// The first message was sent, in Version Two.
-    Asked,
-    /// Version One is spoken.
+    Probing,
+    /// Version One is in use.
     One,
-    /// Version Two is spoken.
+    /// Version Two is in use.
     Two,
-    /// The two ends have no version in common; the connection is to be closed.
+    /// The two ends have no version in common; the connection must be closed.
     Failed,
 }
 
-/// What happens to a negotiation.
+/// An event of the version negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
+pub enum NegotiationEvent {
     /// A message of Version Two is sent.
     Sent,
-    /// A message of Version Two has come that is no error: a reply, or an operation.
-    Spoken,
-    /// `RDMA2_ERR_INVAL_OPTION` has come: the peer speaks Version Two, and not this operation.
+    /// A message of Version Two that is no error arrived: a reply or an operation.
+    Answered,
+    /// `RDMA2_ERR_INVAL_OPTION` arrived: the peer supports Version Two, but not this operation.
     UnknownOperation,
-    /// An error that the peer does not speak Version Two, but One.
-    OneOnly,
-    /// An error about versions which leaves nothing to speak: its range has Two, or has not One (decision D8).
-    Neither,
+    /// An error arrived: the peer supports Version One, but not Version Two.
+    VersionOneOnly,
+    /// A version error arrived whose range lacks Version One: no version is left (decision D8).
+    NoCommonVersion,
     /// The connection was lost, or the first message was not answered in time.
     Lost,
 }
 
-impl Event {
-    /// What the range of an error about versions says.
+impl NegotiationEvent {
+    /// Returns the event for the version range of an error.
     // spec: v2-5.2-b, v2-5.2-c
     #[must_use]
-    pub const fn of_range(low: u32, high: u32) -> Self {
-        // A peer that refuses Version Two and offers it has not understood the question.
-        if low <= 1 && high == 1 { Self::OneOnly } else { Self::Neither }
+    pub const fn from_range(low: u32, high: u32) -> Self {
+        // The requester selects a version in the range. Version Two was rejected, even if the range
+        // has it.
+        if low <= 1 && high >= 1 {
+            Self::VersionOneOnly
+        } else {
+            Self::NoCommonVersion
+        }
     }
 }
 
-/// What to do after an event.
+/// The action to take after an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Action {
+pub enum NegotiationAction {
     /// Nothing.
     Nothing,
-    /// Send again, in Version One, what was sent.
+    /// Retransmit in Version One.
     SendAgain,
-    /// Remember that this peer does not speak Version Two.
+    /// Remember that the peer does not support Version Two.
     Remember,
     /// Close the connection.
     Close,
 }
 
 impl Negotiation {
-    /// The beginning, where `highest` is the highest version that may be spoken here and `remembered` whether this peer is
-    /// known not to speak Version Two.
+    /// Returns the initial state. `highest` is the highest supported version, and `remembered`
+    /// whether the peer is known not to support Version Two.
     // spec: v2-5-a, v2-5.2-d
     #[must_use]
     pub const fn new(highest: Version, remembered: bool) -> Self {
         match highest {
-            Version::Two if !remembered => Self::Unasked,
+            Version::Two if !remembered => Self::NotStarted,
             _ => Self::One,
         }
     }
 
     /// All states, in the order of the table.
-    pub const ALL: [Self; 5] = [Self::Unasked, Self::Asked, Self::One, Self::Two, Self::Failed];
+    pub const ALL: [Self; 5] = [
+        Self::NotStarted,
+        Self::Probing,
+        Self::One,
+        Self::Two,
+        Self::Failed,
+    ];
 
-    /// What an event leads to. What is not in the table changes nothing.
+    /// Returns the next state and the action for an event. An event that is not in the table
+    /// changes nothing.
     // spec: v2-5.1-a, v2-5.2-c, v2-5.2-d, v2-5.2-e
     #[must_use]
-    pub const fn next(self, event: Event) -> (Self, Action) {
+    pub const fn next(self, event: NegotiationEvent) -> (Self, NegotiationAction) {
         match (self, event) {
-            (Self::Unasked, Event::Sent) => (Self::Asked, Action::Nothing),
-            (Self::Asked, Event::Spoken | Event::UnknownOperation) => (Self::Two, Action::Nothing),
-            (Self::Asked, Event::OneOnly) => (Self::One, Action::SendAgain),
-            (Self::Asked, Event::Neither) => (Self::Failed, Action::Close),
-            (Self::Asked, Event::Lost) => (Self::Failed, Action::Remember),
-            // What was agreed holds while the connection lasts: such an error ends the call that it answers, and no more.
-            (state, _) => (state, Action::Nothing),
+            (Self::NotStarted, NegotiationEvent::Sent) => {
+                (Self::Probing, NegotiationAction::Nothing)
+            }
+            (Self::Probing, NegotiationEvent::Answered | NegotiationEvent::UnknownOperation) => {
+                (Self::Two, NegotiationAction::Nothing)
+            }
+            (Self::Probing, NegotiationEvent::VersionOneOnly) => {
+                (Self::One, NegotiationAction::SendAgain)
+            }
+            (Self::Probing, NegotiationEvent::NoCommonVersion) => {
+                (Self::Failed, NegotiationAction::Close)
+            }
+            (Self::Probing, NegotiationEvent::Lost) => (Self::Failed, NegotiationAction::Remember),
+            // The negotiated version holds while the connection lasts: such an error ends only the
+            // call that it answers.
+            (state, _) => (state, NegotiationAction::Nothing),
         }
     }
 
-    /// The version of the next message; none after a failure.
+    /// Returns the version of the next message; `None` after a failure.
     // spec: v2-5-c
     #[must_use]
     pub const fn version(self) -> Option<Version> {
         match self {
-            Self::Unasked | Self::Asked | Self::Two => Some(Version::Two),
+            Self::NotStarted | Self::Probing | Self::Two => Some(Version::Two),
             Self::One => Some(Version::One),
             Self::Failed => None,
         }
     }
 
-    /// How many messages may be under way, whatever was granted: one until the answer (version-two-01, section 5).
+    /// Returns whether the version is negotiated. Until then one message may be in flight, whatever
+    /// was granted (version-two-01, section 5).
     #[must_use]
     pub const fn is_settled(self) -> bool {
         matches!(self, Self::One | Self::Two)
     }
 
-    /// Octets that the next message may have, where `one` is what Version One's peer takes.
+    /// Returns the inline threshold of the next message in bytes, given the threshold `one` of the
+    /// peer in Version One.
     // spec: v2-2.3-c, v2-5-d, v2-5.1-b, v2-5.2-f, v2-5.2-g
     #[must_use]
     pub const fn threshold(self, one: u32) -> u32 {
         match self {
-            Self::Unasked | Self::Asked | Self::Failed => THRESHOLD_ONE,
+            Self::NotStarted | Self::Probing | Self::Failed => V1_INLINE_THRESHOLD,
             Self::One => one,
-            Self::Two => THRESHOLD_TWO,
+            Self::Two => V2_INLINE_THRESHOLD,
         }
     }
 }
 
-/// A peer that is remembered not to speak Version Two, until a point in time: it may be replaced by one that does.
+/// Remembers until a point in time that a peer does not support Version Two. The memory expires,
+/// since the peer may be replaced by one that does.
 ///
 /// Times are the caller's, in microseconds from any beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Memory {
+pub struct VersionCache {
     until: u64,
 }
 
-impl Memory {
-    /// Nothing is remembered.
+impl VersionCache {
+    /// Returns an empty cache.
     #[must_use]
     pub const fn new() -> Self {
         Self { until: 0 }
     }
 
-    /// Remembers for `lifetime` microseconds from `now`.
+    /// Remembers the peer for `lifetime` microseconds from `now`.
     // spec: v2-5.2-d, v2-5.2-e
     pub const fn remember(&mut self, now: u64, lifetime: u64) {
         self.until = now.saturating_add(lifetime);
     }
 
-    /// Whether the peer is remembered at `now`.
+    /// Returns whether the peer is remembered at `now`.
     #[must_use]
-    pub const fn holds(&self, now: u64) -> bool {
+    pub const fn is_remembered(&self, now: u64) -> bool {
         now < self.until
     }
 }

@@ -1,13 +1,14 @@
 //! The Read list: items that were taken out of a call, and where they belong.
 
-use super::{Fault, Limits, Segment, padded};
+use super::{ChunkError, Limits, Segment, padded};
 use crate::xdr::{Iter, List};
 use crate::{v1, v2};
 
 /// A segment of the Read list, the same in both versions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ReadSegment {
-    /// Where in the unreduced Payload stream the chunk of this segment belongs, in octets from its beginning.
+    /// Where in the unreduced Payload stream the chunk of this segment belongs, in bytes from its
+    /// beginning.
     pub position: u32,
     /// The memory to read.
     pub target: Segment,
@@ -16,42 +17,48 @@ pub struct ReadSegment {
 impl From<v1::ReadChunk> for ReadSegment {
     #[inline]
     fn from(segment: v1::ReadChunk) -> Self {
-        Self { position: segment.position, target: segment.target.into() }
+        Self {
+            position: segment.position,
+            target: segment.target.into(),
+        }
     }
 }
 
 impl From<v2::ReadSegment> for ReadSegment {
     #[inline]
     fn from(segment: v2::ReadSegment) -> Self {
-        Self { position: segment.position, target: segment.target.into() }
+        Self {
+            position: segment.position,
+            target: segment.target.into(),
+        }
     }
 }
 
 /// The Read list as it came, of either version.
 #[derive(Clone, Copy, Debug)]
-pub enum Reads<'a> {
+pub enum ReadList<'a> {
     /// Of Version One.
     V1(List<'a, v1::ReadChunk>),
     /// Of Version Two.
     V2(List<'a, v2::ReadSegment>),
 }
 
-impl<'a> From<List<'a, v1::ReadChunk>> for Reads<'a> {
+impl<'a> From<List<'a, v1::ReadChunk>> for ReadList<'a> {
     #[inline]
     fn from(list: List<'a, v1::ReadChunk>) -> Self {
         Self::V1(list)
     }
 }
 
-impl<'a> From<List<'a, v2::ReadSegment>> for Reads<'a> {
+impl<'a> From<List<'a, v2::ReadSegment>> for ReadList<'a> {
     #[inline]
     fn from(list: List<'a, v2::ReadSegment>) -> Self {
         Self::V2(list)
     }
 }
 
-impl<'a> Reads<'a> {
-    /// How many segments there are.
+impl<'a> ReadList<'a> {
+    /// Returns the number of segments.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -60,32 +67,32 @@ impl<'a> Reads<'a> {
         }
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The segments in the order of the list.
+    /// Returns the segments in the order of the list.
     #[must_use]
-    pub fn iter(&self) -> Segments<'a> {
+    pub fn iter(&self) -> ReadSegments<'a> {
         match self {
-            Self::V1(list) => Segments::V1(list.iter()),
-            Self::V2(list) => Segments::V2(list.iter()),
+            Self::V1(list) => ReadSegments::V1(list.iter()),
+            Self::V2(list) => ReadSegments::V2(list.iter()),
         }
     }
 }
 
-/// The segments of [`Reads`].
+/// The segments of [`ReadList`].
 #[derive(Clone, Debug)]
-pub enum Segments<'a> {
+pub enum ReadSegments<'a> {
     /// Of Version One.
     V1(Iter<'a, v1::ReadChunk>),
     /// Of Version Two.
     V2(Iter<'a, v2::ReadSegment>),
 }
 
-impl Iterator for Segments<'_> {
+impl Iterator for ReadSegments<'_> {
     type Item = ReadSegment;
 
     #[inline]
@@ -97,17 +104,18 @@ impl Iterator for Segments<'_> {
     }
 }
 
-/// How a call is put together: which octets of it were sent inline, and which are to be read from the requester's memory.
+/// How a call is put together: which bytes of it were sent inline, and which are to be read from
+/// the requester's memory.
 ///
-/// Validated: positions are multiples of four, in order, within the message and not overlapping, no sum overflows, and the
-/// whole is within the [`Limits`].
+/// Validated: positions are multiples of four, in order, within the message and not overlapping, no
+/// sum overflows, and the whole is within the [`Limits`].
 ///
 /// ```
 /// use rpcrdma_proto::chunk::{Limits, Piece, ReadPlan};
 /// use rpcrdma_proto::v2::{ReadSegment, Segment};
 /// use rpcrdma_proto::xdr::List;
 ///
-/// // An item of 10 octets was taken out of a call after its first 40 octets, and 8 follow it.
+/// // An item of 10 bytes was taken out of a call after its first 40 bytes, and 8 follow it.
 /// let target = Segment { handle: 7, length: 10, offset: 4096 };
 /// let list = [ReadSegment { position: 40, target }];
 /// let plan = ReadPlan::inline(List::from(&list).into(), 48, &Limits::DEFAULT)?;
@@ -119,37 +127,44 @@ impl Iterator for Segments<'_> {
 ///     Piece::Padding { at: 50, length: 2 },
 ///     Piece::Inline { at: 52, from: 40, length: 8 },
 /// ]);
-/// # Ok::<(), rpcrdma_proto::chunk::Fault>(())
+/// # Ok::<(), rpcrdma_proto::chunk::ChunkError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPlan<'a> {
-    reads: Reads<'a>,
-    /// Octets of the Payload stream that came inline; none if it is a chunk itself.
+    reads: ReadList<'a>,
+    /// Bytes of the Payload stream that came inline; none if it is a chunk itself.
     inline: Option<u32>,
-    /// Octets of the whole message.
+    /// Bytes of the whole message.
     length: u32,
 }
 
 impl<'a> ReadPlan<'a> {
-    /// Of a message whose Payload stream, without what the chunks hold, is `inline` octets behind the header: an
-    /// `RDMA_MSG` or `RDMA2_MSG`.
+    /// Plans the assembly of an `RDMA_MSG` or `RDMA2_MSG`. Its Payload stream, without the chunks,
+    /// has `inline` bytes after the header.
     ///
     /// # Errors
     /// The list is no valid one for such a message.
-    pub fn inline(reads: Reads<'a>, inline: usize, limits: &Limits) -> Result<Self, Fault> {
+    pub fn inline(reads: ReadList<'a>, inline: usize, limits: &Limits) -> Result<Self, ChunkError> {
         within(&reads, limits)?;
-        let inline = u32::try_from(inline).map_err(|_| Fault::TooLong)?;
+        let inline = u32::try_from(inline).map_err(|_| ChunkError::TooLong)?;
         if reads.iter().any(|segment| segment.position == 0) {
-            return Err(Fault::PositionZeroInline);
+            return Err(ChunkError::PositionZeroInline);
         }
-        Self { reads, inline: Some(inline), length: 0 }.validated(0, u64::from(inline), limits)
+        Self {
+            reads,
+            inline: Some(inline),
+            length: 0,
+        }
+        .validated(0, u64::from(inline), limits)
     }
 
-    /// Of a message whose Payload stream is itself a chunk, that at Position zero: an `RDMA_NOMSG` or `RDMA2_NOMSG`.
+    /// Plans the assembly of an `RDMA_NOMSG` or `RDMA2_NOMSG`. Its Payload stream is the chunk at
+    /// Position zero.
     ///
     /// # Errors
     /// The list is no valid one for such a message.
-    pub fn long(reads: Reads<'a>, limits: &Limits) -> Result<Self, Fault> {
+    // spec: rfc8166-3.5.3-b, rfc8166-3.5.3-c
+    pub fn long(reads: ReadList<'a>, limits: &Limits) -> Result<Self, ChunkError> {
         within(&reads, limits)?;
         let (mut segments, mut stream) = (0, 0u64);
         for segment in reads.iter().take_while(|segment| segment.position == 0) {
@@ -157,101 +172,125 @@ impl<'a> ReadPlan<'a> {
             stream = stream.saturating_add(u64::from(segment.target.validated()?.length));
         }
         if stream == 0 {
-            return Err(Fault::NoPayload);
+            return Err(ChunkError::NoPayload);
         }
-        Self { reads, inline: None, length: 0 }.validated(segments, stream, limits)
+        Self {
+            reads,
+            inline: None,
+            length: 0,
+        }
+        .validated(segments, stream, limits)
     }
 
-    /// Fills in the length. The Payload stream without what the chunks hold has `stream` octets; the first `skip` segments
-    /// hold it, if it is not inline.
-    fn validated(self, skip: usize, stream: u64, limits: &Limits) -> Result<Self, Fault> {
-        // Octets of the unreduced message that are accounted for, those of them that chunks hold, and the chunk that is
-        // being summed up.
-        let (mut end, mut moved) = (0u64, 0u64);
+    /// Fills in the length. The Payload stream without what the chunks hold has `stream` bytes; the
+    /// first `skip` segments hold it, if it is not inline.
+    // spec: rfc8166-3.4.5-a, rfc8166-3.4.5-b
+    fn validated(self, skip: usize, stream: u64, limits: &Limits) -> Result<Self, ChunkError> {
+        // Bytes of the unreduced message that are accounted for, those of them that chunks hold,
+        // and the chunk that is being summed up.
+        let (mut end, mut reduced) = (0u64, 0u64);
         let mut chunk: Option<(u64, u64)> = None;
         for segment in self.reads.iter().skip(skip) {
-            let (position, length) = (u64::from(segment.position), u64::from(segment.target.validated()?.length));
+            let (position, length) = (
+                u64::from(segment.position),
+                u64::from(segment.target.validated()?.length),
+            );
             if position % 4 != 0 {
-                return Err(Fault::MisalignedPosition);
+                return Err(ChunkError::MisalignedPosition);
             }
             match &mut chunk {
                 Some((at, sum)) if *at == position => *sum = sum.saturating_add(length),
                 _ => {
-                    (end, moved) = close(chunk, end, moved);
+                    (end, reduced) = close(chunk, end, reduced);
                     if position < end {
-                        return Err(Fault::OverlappingPosition);
+                        return Err(ChunkError::OverlappingPosition);
                     }
-                    if position - moved > stream {
-                        return Err(Fault::PositionBeyondMessage);
+                    if position - reduced > stream {
+                        return Err(ChunkError::PositionBeyondMessage);
                     }
                     chunk = Some((position, length));
                 }
             }
         }
-        let (_, moved) = close(chunk, end, moved);
-        let whole = stream.saturating_add(moved);
+        let (_, reduced) = close(chunk, end, reduced);
+        let whole = stream.saturating_add(reduced);
         match u32::try_from(whole) {
-            Ok(length) if length <= limits.octets => Ok(Self { length, ..self }),
-            _ => Err(Fault::TooLong),
+            Ok(length) if length <= limits.max_bytes => Ok(Self { length, ..self }),
+            _ => Err(ChunkError::TooLong),
         }
     }
 
-    /// Octets of the whole message, after all has been put back.
+    /// Returns the length of the assembled message in bytes.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.length
     }
 
-    /// Whether the message has no octets.
+    /// Returns whether the message has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether all of the message is inline.
+    /// Returns whether the whole message is inline.
     #[must_use]
     pub fn is_inline(&self) -> bool {
         self.inline.is_some() && self.reads.is_empty()
     }
 
-    /// The message's octets in their order, piece by piece.
+    /// Returns the pieces of the message in order.
     #[must_use]
     pub fn pieces(&self) -> Pieces<'a> {
         let stream = match self.inline {
             Some(left) => Stream::Inline { from: 0, left },
-            None => Stream::Remote { segments: self.reads.iter(), rest: Segment::default() },
+            None => Stream::Remote {
+                segments: self.reads.iter(),
+                rest: Segment::default(),
+            },
         };
         let mut chunks = self.reads.iter();
         let mut waiting = chunks.next();
         while waiting.is_some_and(|segment| segment.position == 0) {
             waiting = chunks.next();
         }
-        Pieces { stream, chunks, waiting, chunk: None, at: 0 }
+        Pieces {
+            stream,
+            chunks,
+            waiting,
+            chunk: None,
+            at: 0,
+        }
     }
 }
 
-/// Where a chunk ends in the message, and what all chunks so far hold, padding included.
-fn close(chunk: Option<(u64, u64)>, end: u64, moved: u64) -> (u64, u64) {
+/// Returns the end of a chunk in the message, and the number of bytes that all chunks so far hold,
+/// with padding.
+// spec: rfc8166-3.4.5.2-b
+fn close(chunk: Option<(u64, u64)>, end: u64, reduced: u64) -> (u64, u64) {
     match chunk {
         Some((position, length)) => {
             let octets = padded(length);
-            (position.saturating_add(octets), moved.saturating_add(octets))
+            (
+                position.saturating_add(octets),
+                reduced.saturating_add(octets),
+            )
         }
-        None => (end, moved),
+        None => (end, reduced),
     }
 }
 
-fn within(reads: &Reads<'_>, limits: &Limits) -> Result<(), Fault> {
-    if reads.len() > limits.segments as usize {
-        return Err(Fault::TooManySegments);
+fn within(reads: &ReadList<'_>, limits: &Limits) -> Result<(), ChunkError> {
+    if reads.len() > limits.max_segments as usize {
+        return Err(ChunkError::TooManySegments);
     }
     Ok(())
 }
 
-/// Octets of a message, and where they come from. `at` is where they belong, in octets from the message's beginning.
+/// Bytes of a message, and where they come from. `at` is where they belong, in bytes from the
+/// message's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece {
-    /// `length` octets of the inline Payload stream, from `from` on.
+    /// `length` bytes of the inline Payload stream, from `from` on.
     Inline {
         /// Where they belong.
         at: u32,
@@ -271,7 +310,7 @@ pub enum Piece {
     Padding {
         /// Where it belongs.
         at: u32,
-        /// How many octets: up to three.
+        /// How many bytes: up to three.
         length: u32,
     },
 }
@@ -282,11 +321,11 @@ pub struct Pieces<'a> {
     /// The Payload stream without what the chunks hold.
     stream: Stream<'a>,
     /// Segments of chunks still to come, but for the one that waits.
-    chunks: Segments<'a>,
+    chunks: ReadSegments<'a>,
     waiting: Option<ReadSegment>,
-    /// The chunk that was begun: its Position, and its octets so far.
+    /// The chunk that was begun: its Position, and its bytes so far.
     chunk: Option<(u32, u32)>,
-    /// Octets of the message that were told.
+    /// The number of bytes that were returned.
     at: u32,
 }
 
@@ -299,28 +338,42 @@ enum Stream<'a> {
     },
     /// The chunk at Position zero: the rest of one segment, and those after it.
     Remote {
-        segments: Segments<'a>,
+        segments: ReadSegments<'a>,
         rest: Segment,
     },
 }
 
 impl Stream<'_> {
-    /// The next piece, of no more than `most` octets.
+    /// Returns the next piece, of at most `most` bytes.
     fn next(&mut self, at: u32, most: u32) -> Option<(Piece, u32)> {
         match self {
             Self::Inline { from, left } => {
                 let length = most.min(*left);
-                let piece = Piece::Inline { at, from: *from, length };
+                let piece = Piece::Inline {
+                    at,
+                    from: *from,
+                    length,
+                };
                 (*from, *left) = (*from + length, *left - length);
                 (length > 0).then_some((piece, length))
             }
             Self::Remote { segments, rest } => {
                 while rest.length == 0 {
-                    *rest = segments.next().filter(|segment| segment.position == 0)?.target;
+                    *rest = segments
+                        .next()
+                        .filter(|segment| segment.position == 0)?
+                        .target;
                 }
                 let length = most.min(rest.length);
-                let piece = Piece::Read { at, from: Segment { length, ..*rest } };
-                *rest = Segment { length: rest.length - length, offset: rest.offset + u64::from(length), ..*rest };
+                let piece = Piece::Read {
+                    at,
+                    from: Segment { length, ..*rest },
+                };
+                *rest = Segment {
+                    length: rest.length - length,
+                    offset: rest.offset + u64::from(length),
+                    ..*rest
+                };
                 (length > 0).then_some((piece, length))
             }
         }
@@ -328,22 +381,38 @@ impl Stream<'_> {
 }
 
 impl Pieces<'_> {
-    /// The padding of the chunk that was begun, or what of the Payload stream comes before `position`.
+    /// Returns the padding of the current chunk, or the bytes of the Payload stream before
+    /// `position`.
     fn before(&mut self, position: u32) -> Option<Piece> {
-        let padding = self.chunk.take().map_or(0, |(_, octets)| octets.wrapping_neg() & 3);
+        let padding = self
+            .chunk
+            .take()
+            .map_or(0, |(_, octets)| octets.wrapping_neg() & 3);
         let (piece, length) = match padding {
             0 => self.stream.next(self.at, position - self.at)?,
-            length => (Piece::Padding { at: self.at, length }, length),
+            length => (
+                Piece::Padding {
+                    at: self.at,
+                    length,
+                },
+                length,
+            ),
         };
         self.at += length;
         Some(piece)
     }
 
-    /// A segment of the chunk that the message has come to.
+    /// Returns the next piece of the current segment.
     fn read(&mut self, segment: ReadSegment) -> Option<Piece> {
-        let (length, octets) = (segment.target.length, self.chunk.map_or(0, |(_, octets)| octets));
+        let (length, octets) = (
+            segment.target.length,
+            self.chunk.map_or(0, |(_, octets)| octets),
+        );
         self.chunk = Some((segment.position, octets + length));
-        let piece = Piece::Read { at: self.at, from: segment.target };
+        let piece = Piece::Read {
+            at: self.at,
+            from: segment.target,
+        };
         self.at += length;
         (length > 0).then_some(piece)
     }
@@ -354,7 +423,9 @@ impl Iterator for Pieces<'_> {
 
     fn next(&mut self) -> Option<Piece> {
         while let Some(segment) = self.waiting {
-            let begun = self.chunk.is_some_and(|(position, _)| position == segment.position);
+            let begun = self
+                .chunk
+                .is_some_and(|(position, _)| position == segment.position);
             if !begun && let Some(piece) = self.before(segment.position) {
                 return Some(piece);
             }

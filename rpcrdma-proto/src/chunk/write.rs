@@ -1,6 +1,6 @@
 //! Write chunks and the Reply chunk: memory for results, and how it is filled and returned.
 
-use super::{Fault, Limits, Segment};
+use super::{ChunkError, Limits, Segment};
 use crate::xdr::{Array, Iter};
 use crate::{v1, v2};
 
@@ -15,7 +15,7 @@ use crate::{v1, v2};
 /// assert_eq!(chunk.capacity(), 8192);
 /// let lengths: Vec<u32> = chunk.fill(5000).map(|segment| segment.length).collect();
 /// assert_eq!(lengths, [4096, 904]);
-/// # Ok::<(), rpcrdma_proto::chunk::Fault>(())
+/// # Ok::<(), rpcrdma_proto::chunk::ChunkError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct WriteChunk<'a> {
@@ -30,37 +30,43 @@ enum Targets<'a> {
 }
 
 impl<'a> WriteChunk<'a> {
-    /// A chunk of Version One.
+    /// Reads a chunk of Version One.
     ///
     /// # Errors
     /// Its numbers overflow, or exceed the limits.
-    pub fn v1(target: Array<'a, v1::Segment>, limits: &Limits) -> Result<Self, Fault> {
+    pub fn v1(target: Array<'a, v1::Segment>, limits: &Limits) -> Result<Self, ChunkError> {
         Self::validated(Targets::V1(target), limits)
     }
 
-    /// A chunk of Version Two.
+    /// Reads a chunk of Version Two.
     ///
     /// # Errors
     /// As [`Self::v1`].
-    pub fn v2(target: Array<'a, v2::Segment>, limits: &Limits) -> Result<Self, Fault> {
+    pub fn v2(target: Array<'a, v2::Segment>, limits: &Limits) -> Result<Self, ChunkError> {
         Self::validated(Targets::V2(target), limits)
     }
 
-    fn validated(targets: Targets<'a>, limits: &Limits) -> Result<Self, Fault> {
-        let chunk = Self { targets, capacity: 0 };
-        if chunk.len() > limits.segments as usize {
-            return Err(Fault::TooManySegments);
+    fn validated(targets: Targets<'a>, limits: &Limits) -> Result<Self, ChunkError> {
+        let chunk = Self {
+            targets,
+            capacity: 0,
+        };
+        if chunk.len() > limits.max_segments as usize {
+            return Err(ChunkError::TooManySegments);
         }
         let mut capacity = 0u64;
         for segment in chunk.segments() {
             capacity = capacity.saturating_add(u64::from(segment.validated()?.length));
         }
         // A chunk may be larger than any result: what is over the limit is not used.
-        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX).min(limits.octets);
+        let capacity = u32::try_from(capacity)
+            .unwrap_or(u32::MAX)
+            .min(limits.max_bytes);
         Ok(Self { capacity, ..chunk })
     }
 
-    /// How many segments it has. One with none asks for its result inline (RFC 8166, section 4.3.2.3).
+    /// Returns the number of segments. A chunk without segments requests its result inline (RFC
+    /// 8166, section 4.3.2.3).
     #[must_use]
     pub fn len(&self) -> usize {
         match self.targets {
@@ -69,45 +75,49 @@ impl<'a> WriteChunk<'a> {
         }
     }
 
-    /// Whether it has no segments.
+    /// Returns whether the chunk has no segments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Octets that it can take.
+    /// Returns the number of bytes that the chunk can take.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// The segments as they were offered.
+    /// Returns the segments as they were offered.
     #[must_use]
-    pub fn segments(&self) -> Offered<'a> {
+    pub fn segments(&self) -> WriteSegments<'a> {
         match self.targets {
-            Targets::V1(target) => Offered::V1(target.iter()),
-            Targets::V2(target) => Offered::V2(target.iter()),
+            Targets::V1(target) => WriteSegments::V1(target.iter()),
+            Targets::V2(target) => WriteSegments::V2(target.iter()),
         }
     }
 
-    /// All segments, each with the octets of a result of `length` that it takes: what is written, and what the reply returns
-    /// (RFC 8166, section 3.4.6). Of what is above the [`capacity`](Self::capacity) nothing is told.
+    /// Returns all segments, each with the number of bytes of a result of `length` bytes that it
+    /// takes. These are the RDMA Writes to post, and the segments that the reply returns (RFC 8166,
+    /// section 3.4.6). Bytes beyond the [`capacity`](Self::capacity) are left out.
     #[must_use]
-    pub fn fill(&self, length: u32) -> Filled<'a> {
-        Filled { offered: self.segments(), left: length.min(self.capacity) }
+    pub fn fill(&self, length: u32) -> FilledSegments<'a> {
+        FilledSegments {
+            offered: self.segments(),
+            left: length.min(self.capacity),
+        }
     }
 }
 
 /// The segments of a [`WriteChunk`].
 #[derive(Clone, Debug)]
-pub enum Offered<'a> {
+pub enum WriteSegments<'a> {
     /// Of Version One.
     V1(Iter<'a, v1::Segment>),
     /// Of Version Two.
     V2(Iter<'a, v2::Segment>),
 }
 
-impl Iterator for Offered<'_> {
+impl Iterator for WriteSegments<'_> {
     type Item = Segment;
 
     #[inline]
@@ -121,12 +131,12 @@ impl Iterator for Offered<'_> {
 
 /// The segments of a [`WriteChunk`] that a result fills, and the empty ones after it.
 #[derive(Clone, Debug)]
-pub struct Filled<'a> {
-    offered: Offered<'a>,
+pub struct FilledSegments<'a> {
+    offered: WriteSegments<'a>,
     left: u32,
 }
 
-impl Iterator for Filled<'_> {
+impl Iterator for FilledSegments<'_> {
     type Item = Segment;
 
     fn next(&mut self) -> Option<Segment> {
@@ -137,27 +147,37 @@ impl Iterator for Filled<'_> {
     }
 }
 
-/// How many octets a responder returned in a chunk: the requester's check that they are in the memory which it offered.
+/// Returns the number of bytes that a responder returned in a chunk. A requester checks with it
+/// that the returned segments are those that it offered.
 ///
 /// # Errors
-/// `NotAsOffered` if the segments are others, `ReturnedTooMuch` if they are longer, or not filled one after the other.
-pub fn returned(
+/// `NotAsOffered` if the segments are others, `ReturnedTooMuch` if they are longer, or not filled
+/// one after the other.
+pub fn check_returned(
     offered: impl IntoIterator<Item = Segment>,
     returned: impl IntoIterator<Item = Segment>,
-) -> Result<u32, Fault> {
+) -> Result<u32, ChunkError> {
     let (mut returned, mut octets, mut full) = (returned.into_iter(), 0u32, true);
     for offered in offered {
-        let Some(found) = returned.next() else { return Err(Fault::NotAsOffered) };
+        let Some(found) = returned.next() else {
+            return Err(ChunkError::NotAsOffered);
+        };
         if (found.handle, found.offset) != (offered.handle, offered.offset) {
-            return Err(Fault::NotAsOffered);
+            return Err(ChunkError::NotAsOffered);
         }
         if found.length > offered.length || (!full && found.length > 0) {
-            return Err(Fault::ReturnedTooMuch);
+            return Err(ChunkError::ReturnedTooMuch);
         }
         full = found.length == offered.length;
-        octets = octets.checked_add(found.length).ok_or(Fault::ReturnedTooMuch)?;
+        octets = octets
+            .checked_add(found.length)
+            .ok_or(ChunkError::ReturnedTooMuch)?;
     }
-    if returned.next().is_some() { Err(Fault::NotAsOffered) } else { Ok(octets) }
+    if returned.next().is_some() {
+        Err(ChunkError::NotAsOffered)
+    } else {
+        Ok(octets)
+    }
 }
 
 #[cfg(test)]

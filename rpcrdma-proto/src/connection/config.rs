@@ -1,126 +1,153 @@
-//! What a session is told before it begins.
+//! The configuration of a session.
 
 use core::fmt;
 
 use crate::chunk::Limits;
-use crate::continuation::{Rtr, TRANSMISSIONS};
+use crate::continuation::{MAX_TRANSMISSIONS, RtrExtConfig};
 use crate::private_data::PrivateData;
-use crate::property::{Knowledge, Values};
+use crate::property::{PropertySupport, PropertyValues};
 use crate::v2::properties::Bkreqsup;
-use crate::version::{THRESHOLD_ONE, THRESHOLD_TWO, Version};
+use crate::version::{V1_INLINE_THRESHOLD, V2_INLINE_THRESHOLD, Version};
 
-/// The most segments that one message of ours has.
-pub const SEGMENTS: usize = 64;
+/// The maximum number of segments in one outgoing message.
+pub const MAX_CALL_SEGMENTS: usize = 64;
 
-/// Which end of the connection this is (xcharext-03, section 1.3). Forward calls go from the client to the server.
+/// The maximum number of Write chunks that one incoming call may offer: more than any binding of
+/// NFS uses.
+pub(super) const MAX_WRITE_CHUNKS: usize = 16;
+
+/// The role of this end of the connection (xcharext-03, section 1.3). Forward calls go from the
+/// client to the server.
 // spec: xc3-1.3-a, xc3-1.3-b, xc3-1.3-c, xc2-1.3-a, xc2-1.3-b, xc2-1.3-c, bd-2.2-a
 // spec: rtr-1.4-a, rtr-1.4-b, rtr-1.4-c
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// It makes the connections.
+    /// Initiates the connections.
     Client,
-    /// It accepts them.
+    /// Accepts the connections.
     Server,
 }
 
-/// The operations by which each end tells the other of itself. Both ends have to speak the same ones: the two drafts have the
-/// same codes and no number that tells them apart (decision D5).
+/// Selects the operations by which the two ends exchange transport properties. Both ends must use
+/// the same ones: the two drafts share their codes, and no number on the wire distinguishes them
+/// (decision D5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Properties {
-    /// None: each end assumes the defaults of the other.
+    /// No operations: each end assumes the default values of the other.
     None,
-    /// Transport properties (xcharext-03): what to use.
+    /// Transport properties (xcharext-03): the recommended choice.
     Properties,
-    /// Transport characteristics (xcharext-02), the form before.
+    /// Transport characteristics (xcharext-02): the predecessor.
     Characteristics,
 }
 
-/// The settings of a session. [`Config::client`] and [`Config::server`] are safe ones.
+/// Configures a session. [`Config::client`] and [`Config::server`] return safe defaults.
 ///
 /// ```
 /// use rpcrdma_proto::connection::{Config, Role};
 ///
-/// let config = Config { calls: 128, credits: 128, ..Config::client() };
+/// let config = Config { max_calls: 128, credits: 128, ..Config::client() };
 /// assert_eq!((config.role, config.check()), (Role::Client, Ok(())));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Which end this is.
+    /// The role of this end.
     pub role: Role,
-    /// The highest version to be spoken. A client tries it first; a server speaks both up to it.
-    pub highest: Version,
-    /// Calls of ours that may be open at once, waiting ones included.
-    pub calls: u16,
-    /// Credits to ask for: calls of ours that may be under way at once.
+    /// The highest version to negotiate. A client tries it first; a server accepts every version up
+    /// to it.
+    pub max_version: Version,
+    /// The maximum number of open outgoing calls, including those that wait for a credit.
+    pub max_calls: u16,
+    /// The number of credits to request: the maximum number of outgoing calls in flight.
     pub credits: u32,
-    /// Calls of the peer's that are served at once: what is granted. Zero for a client that takes no backward calls.
-    pub serve: u16,
-    /// Receives beyond those for calls and replies, for messages that take no credit (decision D9).
-    pub reserve: u32,
-    /// Octets of each receive buffer: what we take in one Send. 1024 or more; 4096 or more for Version Two.
+    /// The maximum number of incoming calls served at once: the largest grant. Zero for a client
+    /// that accepts no backward calls.
+    pub max_served: u16,
+    /// Receives posted beyond those for calls and replies, for messages that take no credit
+    /// (decision D9).
+    pub reserved_receives: u32,
+    /// The size of each receive buffer in bytes: the largest Send that this end accepts. At least
+    /// 1024; at least 4096 for Version Two.
     pub receive_size: u32,
-    /// Octets up to which the receive buffers may grow when the peer asks for it.
-    pub receive_size_most: u32,
-    /// Octets of the largest Send.
+    /// The size in bytes to which receive buffers may grow on a connection, at the request of the
+    /// peer or by [`Session::set_property`]. Receive buffers do not grow if this is not greater
+    /// than `receive_size`: the embedder decides how much memory a connection takes.
+    ///
+    /// [`Session::set_property`]: crate::connection::Session::set_property
+    pub max_receive_size: u32,
+    /// The size in bytes of the largest Send that this end posts.
     pub send_size: u32,
-    /// What a peer may offer in one message.
+    /// Limits on the chunks that a peer may offer in one message.
     pub limits: Limits,
-    /// Segments of one call of ours, over all its chunks: [`SEGMENTS`] at most.
-    pub segments: u16,
-    /// The most octets that one segment of ours has.
-    pub segment: u32,
-    /// Read chunks, besides one at Position zero, that the peer puts together rightly: one for Linux before 6.12.
-    pub read_chunks: u32,
-    /// Which transport properties are spoken, or none: all of their operations.
+    /// The maximum number of segments in one outgoing call, over all its chunks; at most
+    /// [`MAX_CALL_SEGMENTS`].
+    pub max_segments: u16,
+    /// The maximum length in bytes of one outgoing segment.
+    pub max_segment_len: u32,
+    /// The number of Read chunks, besides one at position zero, that the peer reassembles
+    /// correctly: one for Linux before 6.12.
+    pub max_read_chunks: u32,
+    /// The operations that exchange transport properties.
     pub properties: Properties,
-    /// Messages in several transmissions and send-based data placement (rtrext-02); none to do without. Of no use without
-    /// `properties`, of either draft.
-    pub rtr: Option<Rtr>,
-    /// How backward calls are taken (client) or their replies (server): the property Backward Request Support.
-    pub backward: Bkreqsup,
-    /// Whether there are backward calls in Version One, too (RFC 8167), where neither end can ask for it.
-    pub backward_one: bool,
-    /// Whether replies may come by Send With Invalidate.
+    /// Messages in several transmissions and send-based data placement (rtrext-02); `None` disables
+    /// both. Has no effect if `properties` is [`Properties::None`].
+    pub rtr: Option<RtrExtConfig>,
+    /// How a client accepts backward calls, or a server their replies: the property Backward
+    /// Request Support.
+    pub backward_support: Bkreqsup,
+    /// Whether backward calls are allowed in Version One (RFC 8167), where neither end can announce
+    /// support.
+    pub backward_v1: bool,
+    /// Whether the peer may reply with Send With Invalidate.
     pub remote_invalidation: bool,
-    /// Whether this end can send replies by Send With Invalidate, to a peer that takes them.
-    pub invalidates: bool,
+    /// Whether this end replies with Send With Invalidate to a peer that accepts it.
+    pub send_with_invalidate: bool,
     /// Microseconds to wait for the answer to the first message.
     pub negotiation_timeout: u64,
-    /// Microseconds for which a peer that did not answer it is remembered.
-    pub memory: u64,
-    /// Microseconds before a lost connection is made again; doubled after each failure.
-    pub retry: u64,
-    /// The most microseconds between two attempts.
-    pub retry_most: u64,
-    /// Where XIDs begin. Two sessions of one client should not begin alike: give a random number.
-    pub seed: u32,
+    /// Microseconds after which an unresponsive connection is closed: a message waits for a credit,
+    /// every credit belongs to an abandoned call or to a property request, and the peer answers
+    /// none of them. A client then reconnects. `u64::MAX` disables the timeout.
+    pub unresponsive_timeout: u64,
+    /// Microseconds for which a peer that did not answer the first message in Version Two is
+    /// remembered.
+    pub version_cache_ttl: u64,
+    /// Microseconds to wait before the first attempt to reconnect. The delay doubles after each
+    /// failure.
+    pub reconnect_delay: u64,
+    /// The maximum number of microseconds between two attempts to connect.
+    pub max_reconnect_delay: u64,
+    /// The first XID, which the peer sees. Use a random number: a session should not begin with an
+    /// XID that another session of this client used, or that one used before a restart.
+    pub xid_seed: u32,
+    /// Seeds the hash of the table of incoming XIDs. Use a secret random number of 64 bits from
+    /// which nothing else is derived: a peer that knows the seed can choose XIDs that collide.
+    pub hash_seed: u64,
 }
 
-/// What is wrong with a [`Config`], and what to change.
+/// Describes why a [`Config`] is invalid, and what to change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// `receive_size` is less than every peer may send.
+    /// `receive_size` is smaller than a Send that every peer may post.
     ReceiveSize {
-        /// The least.
+        /// The minimum.
         least: u32,
     },
-    /// `receive_size_most` is less than `receive_size`.
-    ReceiveSizeMost,
     /// `send_size` is less than 1024.
     SendSize,
-    /// A client without `calls`, or a server with nothing to `serve`.
+    /// `max_calls` of a client or `max_served` of a server is zero.
     Nothing,
-    /// `credits` is zero, or more than `calls`.
+    /// `credits` is zero or exceeds `max_calls`.
     Credits,
-    /// `segments` or `segment` is zero, or `segments` more than [`SEGMENTS`].
+    /// `max_segments` or `max_segment_len` is zero, or `max_segments` exceeds
+    /// [`MAX_CALL_SEGMENTS`].
     Segments,
-    /// `reserve` is zero: a message without a credit would end the connection.
+    /// `reserved_receives` is zero: a message without a credit would end the connection.
     Reserve,
-    /// The receive buffers' structure has another length than `receive_size`, or its first segment is not plain or too short
-    /// for a header; or `receive_size_most` allows for buffers without it.
+    /// The length of the receive buffer structure differs from `receive_size`; or its first segment
+    /// is a target or too short for a header; or `max_receive_size` exceeds its length.
     Structure,
-    /// A limit of transmissions is zero, or more than [`TRANSMISSIONS`].
+    /// A limit of transmissions is zero or exceeds [`MAX_TRANSMISSIONS`].
     Transmissions,
 }
 
@@ -128,20 +155,22 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ReceiveSize { least } => write!(f, "receive_size must be {least} or more: every peer may send that"),
-            Self::ReceiveSizeMost => f.write_str("receive_size_most must not be less than receive_size"),
             Self::SendSize => f.write_str("send_size must be 1024 or more"),
-            Self::Nothing => f.write_str("a client needs calls, and a server something to serve: neither may be zero"),
-            Self::Credits => f.write_str("credits must be one or more, and not more than calls"),
-            Self::Segments => write!(f, "segments and segment must be one or more, and segments {SEGMENTS} at most"),
-            Self::Reserve => f.write_str("reserve must be one or more: properties and errors arrive without a credit"),
+            Self::Nothing => f.write_str("max_calls of a client and max_served of a server must be one or more"),
+            Self::Credits => f.write_str("credits must be one or more, and at most max_calls"),
+            Self::Segments => {
+                write!(f, "max_segments must be 1 to {MAX_CALL_SEGMENTS}, and max_segment_len must be one or more")
+            }
+            Self::Reserve => {
+                f.write_str("reserved_receives must be one or more: properties and errors arrive without a credit")
+            }
             Self::Structure => write!(
                 f,
-                "receive_size and receive_size_most must be the length of rtr.structure, whose first segment must be no target, of {THRESHOLD_ONE} octets or more"
+                "receive_size must be the length of rtr.structure and max_receive_size at most that length; the first segment must have {V1_INLINE_THRESHOLD} bytes or more and must not be a target"
             ),
-            Self::Transmissions => write!(
-                f,
-                "request_limit, response_limit and reserve of rtr must be one or more, and {TRANSMISSIONS} at most"
-            ),
+            Self::Transmissions => {
+                write!(f, "request_limit, response_limit and reply_receives of rtr must be 1 to {MAX_TRANSMISSIONS}")
+            }
         }
     }
 }
@@ -149,132 +178,182 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// A client: Version Two if the server speaks it, with properties; 32 calls under way, and 8 backward calls.
+    /// Returns the defaults of a client: Version Two if the server supports it, with properties; 32
+    /// calls in flight, and 8 backward calls.
     #[must_use]
     pub const fn client() -> Self {
         Self {
             role: Role::Client,
-            highest: Version::Two,
-            calls: 64,
+            max_version: Version::Two,
+            max_calls: 64,
             credits: 32,
-            serve: 8,
-            reserve: 4,
-            receive_size: THRESHOLD_TWO,
-            receive_size_most: 1 << 16,
+            max_served: 8,
+            reserved_receives: 4,
+            receive_size: V2_INLINE_THRESHOLD,
+            max_receive_size: 0,
             send_size: 1 << 16,
             limits: Limits::DEFAULT,
-            segments: 64,
-            segment: 1 << 20,
-            read_chunks: u32::MAX,
+            max_segments: 64,
+            max_segment_len: 1 << 20,
+            max_read_chunks: u32::MAX,
             properties: Properties::Properties,
             rtr: None,
-            backward: Bkreqsup::Genl,
-            backward_one: false,
+            backward_support: Bkreqsup::Genl,
+            backward_v1: false,
             remote_invalidation: false,
-            invalidates: false,
+            send_with_invalidate: false,
             negotiation_timeout: 10_000_000,
-            memory: 600_000_000,
-            retry: 100_000,
-            retry_most: 30_000_000,
-            seed: 0,
+            unresponsive_timeout: 30_000_000,
+            version_cache_ttl: 600_000_000,
+            reconnect_delay: 100_000,
+            max_reconnect_delay: 30_000_000,
+            xid_seed: 0,
+            hash_seed: 0,
         }
     }
 
-    /// A server: both versions, with properties; 32 calls served, and 8 backward calls under way.
+    /// Returns the defaults of a server: both versions, with properties; 32 calls served, and 8
+    /// backward calls in flight.
     #[must_use]
     pub const fn server() -> Self {
-        Self { role: Role::Server, calls: 16, credits: 8, serve: 32, ..Self::client() }
+        Self {
+            role: Role::Server,
+            max_calls: 16,
+            credits: 8,
+            max_served: 32,
+            ..Self::client()
+        }
     }
 
-    /// The same with rtrext-02: its receive buffers have the structure that is set there, if there is one, and Sends have up to
-    /// a mebioctet, since a peer that directs its results to be placed can't know that its buffers are larger than our Sends.
+    /// Returns this configuration with rtrext-02 enabled. Receive buffers take the configured
+    /// structure, if there is one. Sends may have up to 1 MiB: a peer that directs results to be
+    /// placed cannot know that its buffers are larger than our Sends.
     #[must_use]
-    pub fn with_rtr(self, rtr: Rtr) -> Self {
+    pub fn with_rtr(self, rtr: RtrExtConfig) -> Self {
         let send_size = self.send_size.max(1 << 20);
         let size = rtr.structure.map(|structure| structure.length());
         let receive_size = size.unwrap_or(self.receive_size);
-        let receive_size_most = size.unwrap_or(self.receive_size_most);
-        Self { rtr: Some(rtr), receive_size, receive_size_most, send_size, ..self }
+        let max_receive_size = if size.is_some() {
+            0
+        } else {
+            self.max_receive_size
+        };
+        Self {
+            rtr: Some(rtr),
+            receive_size,
+            max_receive_size,
+            send_size,
+            ..self
+        }
     }
 
-    /// Whether the settings make sense together.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
     /// They do not; the error says what to change.
     // spec: v2-2.3-a
+    // spec: rfc8166-3.3.3-b
     pub fn check(&self) -> Result<(), ConfigError> {
-        let least = match self.highest {
-            Version::One => THRESHOLD_ONE,
-            Version::Two => THRESHOLD_TWO,
+        let least = match self.max_version {
+            Version::One => V1_INLINE_THRESHOLD,
+            Version::Two => V2_INLINE_THRESHOLD,
         };
         let nothing = match self.role {
-            Role::Client => self.calls == 0,
-            Role::Server => self.serve == 0,
+            Role::Client => self.max_calls == 0,
+            Role::Server => self.max_served == 0,
         };
         if self.receive_size < least {
             Err(ConfigError::ReceiveSize { least })
-        } else if self.receive_size_most < self.receive_size {
-            Err(ConfigError::ReceiveSizeMost)
-        } else if self.send_size < THRESHOLD_ONE {
+        } else if self.send_size < V1_INLINE_THRESHOLD {
             Err(ConfigError::SendSize)
         } else if nothing {
             Err(ConfigError::Nothing)
-        } else if self.calls > 0 && (self.credits == 0 || self.credits > self.calls as u32) {
+        } else if self.max_calls > 0 && (self.credits == 0 || self.credits > self.max_calls as u32)
+        {
             Err(ConfigError::Credits)
-        } else if self.segments == 0 || self.segment == 0 || self.segments as usize > SEGMENTS {
+        } else if self.max_segments == 0
+            || self.max_segment_len == 0
+            || self.max_segments as usize > MAX_CALL_SEGMENTS
+        {
             Err(ConfigError::Segments)
-        } else if self.reserve == 0 {
+        } else if self.reserved_receives == 0 {
             Err(ConfigError::Reserve)
         } else {
             self.check_rtr()
         }
     }
 
-    fn check_rtr(&self) -> Result<(), ConfigError> {
-        let Some(rtr) = &self.rtr else { return Ok(()) };
-        let limits = [rtr.request_limit, rtr.response_limit, rtr.reserve];
-        if limits.iter().any(|limit| *limit == 0 || *limit > TRANSMISSIONS) {
-            return Err(ConfigError::Transmissions);
+    /// Returns the bytes of the largest receive buffer that a connection may have.
+    #[must_use]
+    pub const fn largest_receive(&self) -> u32 {
+        if self.max_receive_size > self.receive_size {
+            self.max_receive_size
+        } else {
+            self.receive_size
         }
-        let Some(structure) = &rtr.structure else { return Ok(()) };
-        let sizes = [self.receive_size, self.receive_size_most];
-        let head = structure.segments().first().is_some_and(|head| !head.target && head.length >= THRESHOLD_ONE);
-        if head && sizes == [structure.length(); 2] { Ok(()) } else { Err(ConfigError::Structure) }
     }
 
-    /// The private data to connect or accept with (RFC 8797).
+    fn check_rtr(&self) -> Result<(), ConfigError> {
+        let Some(rtr) = &self.rtr else { return Ok(()) };
+        let limits = [rtr.request_limit, rtr.response_limit, rtr.reply_receives];
+        if limits
+            .iter()
+            .any(|limit| *limit == 0 || *limit > MAX_TRANSMISSIONS)
+        {
+            return Err(ConfigError::Transmissions);
+        }
+        let Some(structure) = &rtr.structure else {
+            return Ok(());
+        };
+        let sizes = [self.receive_size, self.largest_receive()];
+        let head = structure
+            .segments()
+            .first()
+            .is_some_and(|head| !head.target && head.length >= V1_INLINE_THRESHOLD);
+        if head && sizes == [structure.length(); 2] {
+            Ok(())
+        } else {
+            Err(ConfigError::Structure)
+        }
+    }
+
+    /// Returns the private data to connect or accept with (RFC 8797).
     #[must_use]
     pub fn private_data(&self) -> PrivateData {
         let invalidation = match self.role {
             Role::Client => self.remote_invalidation,
-            Role::Server => self.invalidates,
+            Role::Server => self.send_with_invalidate,
         };
-        PrivateData::of_sizes(self.send_size, self.receive_size).with_remote_invalidation(invalidation)
+        PrivateData::from_sizes(self.send_size, self.receive_size)
+            .with_remote_invalidation(invalidation)
     }
 
-    /// Our properties when a connection begins.
-    pub(super) const fn values(&self) -> Values {
-        Values {
+    /// Returns our property values at the start of a connection.
+    pub(super) const fn property_values(&self) -> PropertyValues {
+        PropertyValues {
             receive_buffer_size: self.receive_size,
             remote_invalidation: self.remote_invalidation,
-            backward_support: self.backward,
+            backward_support: self.backward_support,
         }
     }
 
-    /// What is known here of the peer's properties.
-    pub(super) fn knowledge(&self) -> Knowledge {
+    /// Returns which properties of the peer this end understands.
+    pub(super) fn property_support(&self) -> PropertySupport {
         let of_draft = match self.properties {
-            Properties::None | Properties::Properties => Knowledge::PROPERTIES,
-            Properties::Characteristics => Knowledge::CHARACTERISTICS,
+            Properties::None | Properties::Properties => PropertySupport::PROPERTIES,
+            Properties::Characteristics => PropertySupport::CHARACTERISTICS,
         };
-        Knowledge { rtr: self.rtr.is_some(), ..of_draft }
+        PropertySupport {
+            rtr: self.rtr.is_some(),
+            ..of_draft
+        }
     }
 
-    /// Whether backward calls can go in this version.
+    /// Returns whether backward calls are possible in this version.
     // spec: v2-4.2.2-a
     pub(super) const fn has_backward(&self, version: Version) -> bool {
         match version {
-            Version::One => self.backward_one,
+            Version::One => self.backward_v1,
             Version::Two => true,
         }
     }

@@ -1,8 +1,9 @@
-//! The operations of transport properties (xcharext-03, section 4), or of transport characteristics (xcharext-02, section 4): the
-//! first user of `RDMA2_OPTIONAL`, and the place for operations and properties that the consumer registers.
+//! The operations of transport properties (xcharext-03, section 4), or of transport characteristics
+//! (xcharext-02, section 4): the first user of `RDMA2_OPTIONAL`, and the place for operations and
+//! properties that the consumer registers.
 //!
-//! What one end says to the other is the same in both drafts, but for changes that are pending (`pending`); how it travels is not
-//! (`wire`).
+//! What one end says to the other is the same in both drafts, but for changes that are pending
+//! (`pending`); how it travels is not (`wire`).
 
 mod pending;
 mod wire;
@@ -14,83 +15,85 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
 use super::config::Config;
-use super::link::Link;
-use super::requester::Requests;
-use super::responder::Serving;
-use crate::continuation::Abilities;
-use crate::credit::Requester;
-use crate::property::{Answer, Basic, Decision, Disposition, Values};
+use super::params::ConnectionParams;
+use super::requester::Requester;
+use super::responder::Responder;
+use crate::continuation::RtrCapabilities;
+use crate::credit::RequesterCredits;
+use crate::property::{BasicProperty, Decision, Disposition, PropertyResponse, PropertyValues};
 use crate::v2::MsgType;
 use crate::v2::properties::{
-    PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Updprop,
+    PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop,
+    Updprop,
 };
 use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_RTRSUPP};
-use crate::version::{THRESHOLD_TWO, Version};
+use crate::version::{V2_INLINE_THRESHOLD, Version};
 use crate::xdr;
-pub(super) use pending::Ended;
-use pending::{Changes, Wish, Wishes, lifts};
-use wire::{Draft, Operation, Response, Update};
+pub(super) use pending::ChangeOutcome;
+use pending::{LocalChanges, PendingChanges, RequestedChange};
+use wire::{ChangeResponse, PropertyDraft, PropertyOperation, PropertyUpdate};
 
 /// Properties and operations of others that may be registered.
-const REGISTERED: usize = 8;
-/// Octets of a registered property's value.
-pub(super) const VALUE: usize = 64;
-/// Octets of what a registered operation says.
-const INFO: usize = 256;
+const MAX_REGISTERED: usize = 8;
+/// Bytes of a registered property's value.
+pub(super) const MAX_VALUE_LEN: usize = 64;
+/// Bytes of what a registered operation says.
+const MAX_OPERATION_INFO: usize = 256;
 /// Operations that may wait to be sent.
-const WAITING: usize = 8;
+const MAX_QUEUED: usize = 8;
 
-/// What is to be told of properties, and asked: the same at both ends.
+/// The property exchange, which is the same at both ends.
 // spec: xc3-1.3-d, xc2-1.3-d
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct PropertyExchange {
     /// The draft whose operations are spoken here, if any.
-    draft: Option<Draft>,
-    /// Answers to the peer's requests, each with its XID and the credits that the request asked for: no more than are
-    /// granted.
-    answers: VecDeque<(u32, u32, Answer)>,
+    draft: Option<PropertyDraft>,
+    /// Answers to the peer's requests, each with its XID and the credits that the request asked
+    /// for: no more than are granted.
+    answers: VecDeque<(u32, u32, PropertyResponse)>,
     /// The change that we have asked for, or are to ask for; none to probe.
-    wanted: Option<Wish>,
-    /// The XID of the request that is under way.
+    requested: Option<RequestedChange>,
+    /// The XID of the request that is in flight.
     request: Option<u32>,
     /// Earlier ones, to which the peer has answered that they are pending.
-    pending: Wishes,
-    /// Properties of ours that have changed and are to be told.
-    changed: Changes,
+    pending: PendingChanges,
+    /// Our changed properties, which are not announced yet.
+    changed: LocalChanges,
     /// Properties of others: ours, and the peer's.
-    properties: Vec<Registered>,
-    operations: ArrayVec<u32, REGISTERED>,
-    outgoing: VecDeque<Outgoing>,
+    properties: Vec<RegisteredProperty>,
+    operations: ArrayVec<u32, MAX_REGISTERED>,
+    outgoing: VecDeque<QueuedOperation>,
     /// What we tell of rtrext-02, which stays as it is; none where that is not used.
-    abilities: Option<Box<Abilities>>,
-    /// Octets to which a peer's request may raise our receive buffers.
+    capabilities: Option<Box<RtrCapabilities>>,
+    /// Bytes to which a peer's request may raise our receive buffers.
     most: u32,
     can_invalidate: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Registered {
+struct RegisteredProperty {
     code: Propid,
-    ours: ArrayVec<u8, VALUE>,
-    theirs: Option<ArrayVec<u8, VALUE>>,
+    ours: ArrayVec<u8, MAX_VALUE_LEN>,
+    theirs: Option<ArrayVec<u8, MAX_VALUE_LEN>>,
 }
 
 #[derive(Clone, Debug)]
-struct Outgoing {
+struct QueuedOperation {
     xid: u32,
     code: u32,
-    call: bool,
-    info: ArrayVec<u8, INFO>,
+    is_call: bool,
+    info: ArrayVec<u8, MAX_OPERATION_INFO>,
 }
 
 /// Why an operation or a property can't be registered, or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegisterError {
-    /// Its code is not in the range for experiments, 4,294,967,040 to 4,294,967,295 (xcharext-03, section 6.2), or another's.
+    /// Its code is not in the range for experiments, 4,294,967,040 to 4,294,967,295 (xcharext-03,
+    /// section 6.2), or another's.
     Code,
     /// There are too many.
     Full,
-    /// It has too many octets.
+    /// It is too long.
     Long,
 }
 
@@ -107,47 +110,47 @@ impl core::fmt::Display for RegisterError {
 impl core::error::Error for RegisterError {}
 
 /// What has come of an operation.
-pub(super) enum Told {
+pub(super) enum PropertyEvent {
     /// Nothing changes that the consumer would see.
     Nothing,
-    /// The peer has told properties: what has become of a change of them that was pending, if it was said.
-    Changed(Option<Ended>),
-    /// The peer has been asked for another size of our receive buffers, which is to be raised.
+    /// The peer has announced properties. If they settle a pending change, this is its outcome.
+    Changed(Option<ChangeOutcome>),
+    /// Our receive buffers must be raised to this size, as the peer requests.
     Raise(u32),
     /// Our receive buffers may be smaller from now on.
     Lower(u32),
     /// Our request is answered.
-    Answered(Ended),
+    Answered(ChangeOutcome),
 }
 
 /// The first code for experiments.
 // spec: xc3-6.2-a, xc3-6.2-b, xc2-6.2-a
-const EXPERIMENTS: u32 = 4_294_967_040;
+const FIRST_EXPERIMENTAL: u32 = 4_294_967_040;
 
-impl Exchange {
+impl PropertyExchange {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            draft: Draft::of(config.properties),
+            draft: PropertyDraft::of(config.properties),
             answers: VecDeque::new(),
-            wanted: None,
+            requested: None,
             request: None,
-            pending: Wishes::default(),
-            changed: Changes::default(),
+            pending: PendingChanges::default(),
+            changed: LocalChanges::default(),
             properties: Vec::new(),
             operations: ArrayVec::new(),
             outgoing: VecDeque::new(),
-            abilities: config.rtr.as_ref().map(|rtr| Box::new(rtr.abilities())),
-            most: config.receive_size_most,
+            capabilities: config.rtr.as_ref().map(|rtr| Box::new(rtr.capabilities())),
+            most: config.largest_receive(),
             can_invalidate: config.remote_invalidation,
         }
     }
 
-    /// A new connection: nothing of the last one is still to be said.
+    /// Resets the state for a new connection.
     pub(super) fn connected(&mut self) {
         self.answers.clear();
         self.outgoing.clear();
         self.changed.clear();
-        (self.wanted, self.request, self.pending) = (None, None, Wishes::default());
+        (self.requested, self.request, self.pending) = (None, None, PendingChanges::default());
         for registered in &mut self.properties {
             registered.theirs = None;
         }
@@ -157,10 +160,14 @@ impl Exchange {
         self.draft.is_some()
     }
 
-    /// Whether this end knows an operation.
+    /// Returns whether this end knows an operation.
     // spec: xc3-4-i, xc2-4-e, v2-3.3-a
-    pub(super) fn knows(&self, code: u32) -> bool {
-        self.draft.is_some() && matches!(code, ROPT_CONNPROP | ROPT_REQPROP | ROPT_RESPROP | ROPT_UPDPROP)
+    pub(super) fn knows_operation(&self, code: u32) -> bool {
+        self.draft.is_some()
+            && matches!(
+                code,
+                ROPT_CONNPROP | ROPT_REQPROP | ROPT_RESPROP | ROPT_UPDPROP
+            )
     }
 
     pub(super) fn has_operations(&self) -> bool {
@@ -173,260 +180,350 @@ impl Exchange {
 
     /// Registers an operation of the consumer's.
     pub(super) fn register_operation(&mut self, code: u32) -> Result<(), RegisterError> {
-        if code < EXPERIMENTS || self.operations.contains(&code) {
+        if code < FIRST_EXPERIMENTAL || self.operations.contains(&code) {
             return Err(RegisterError::Code);
         }
-        self.operations.try_push(code).map_err(|_| RegisterError::Full)
+        self.operations
+            .try_push(code)
+            .map_err(|_| RegisterError::Full)
     }
 
-    /// Registers a property of the consumer's, to be told when a connection begins.
+    /// Registers a property of the consumer, which is announced at the start of each connection.
     // spec: xc3-6.1-a, xc3-6.1-c, xc2-6.1-a, xc2-6.1-c
-    pub(super) fn register_property(&mut self, code: Propid, value: &[u8]) -> Result<(), RegisterError> {
-        let is_taken = self.abilities.is_some() && code == XPROP_RTRSUPP;
-        if code < EXPERIMENTS || is_taken || self.properties.iter().any(|one| one.code == code) {
+    pub(super) fn register_property(
+        &mut self,
+        code: Propid,
+        value: &[u8],
+    ) -> Result<(), RegisterError> {
+        let is_taken = self.capabilities.is_some() && code == XPROP_RTRSUPP;
+        if code < FIRST_EXPERIMENTAL
+            || is_taken
+            || self.properties.iter().any(|one| one.code == code)
+        {
             return Err(RegisterError::Code);
         }
         let ours = value.try_into().map_err(|_| RegisterError::Long)?;
-        if self.properties.len() == REGISTERED {
+        if self.properties.len() == MAX_REGISTERED {
             return Err(RegisterError::Full);
         }
-        self.properties.push(Registered { code, ours, theirs: None });
+        self.properties.push(RegisteredProperty {
+            code,
+            ours,
+            theirs: None,
+        });
         Ok(())
     }
 
-    /// What the peer has told of a registered property.
-    pub(super) fn peers(&self, code: Propid) -> Option<&[u8]> {
-        self.properties.iter().find(|one| one.code == code)?.theirs.as_deref()
+    /// Returns the peer's value of a registered property.
+    pub(super) fn peer_property(&self, code: Propid) -> Option<&[u8]> {
+        self.properties
+            .iter()
+            .find(|one| one.code == code)?
+            .theirs
+            .as_deref()
     }
 
     /// Queues an operation of the consumer's.
-    pub(super) fn operate(&mut self, xid: u32, code: u32, call: bool, info: &[u8]) -> Result<(), RegisterError> {
+    pub(super) fn queue_operation(
+        &mut self,
+        xid: u32,
+        code: u32,
+        call: bool,
+        info: &[u8],
+    ) -> Result<(), RegisterError> {
         if !self.is_registered(code) {
             return Err(RegisterError::Code);
         }
-        if self.outgoing.len() == WAITING {
+        if self.outgoing.len() == MAX_QUEUED {
             return Err(RegisterError::Full);
         }
         let info = info.try_into().map_err(|_| RegisterError::Long)?;
-        self.outgoing.push_back(Outgoing { xid, code, call, info });
+        self.outgoing.push_back(QueuedOperation {
+            xid,
+            code,
+            is_call: call,
+            info,
+        });
         Ok(())
     }
 
-    /// Whether a request of ours is under way.
-    pub(super) fn is_asking(&self) -> bool {
+    /// Returns whether one of our property requests is in flight.
+    pub(super) fn has_request(&self) -> bool {
         self.request.is_some()
     }
 
-    /// Whether a request to change this property must wait.
+    /// Returns whether a request to change this property must wait.
     // spec: xc2-4.4-p
     pub(super) fn is_busy(&self, code: Propid) -> bool {
-        self.is_asking() || self.pending.has(code)
+        self.has_request() || self.pending.has(code)
     }
 
-    /// A request of ours begins: for a change of what the peer has, or to find out the version.
-    pub(super) fn ask(&mut self, xid: u32, wanted: Option<Basic>, peer: &Values) {
-        (self.request, self.wanted) = (Some(xid), wanted.map(|value| Wish::new(value, peer)));
+    /// Begins a property request: for a change of a property of the peer, or to probe the version.
+    pub(super) fn request(
+        &mut self,
+        xid: u32,
+        wanted: Option<BasicProperty>,
+        peer: &PropertyValues,
+    ) {
+        (self.request, self.requested) = (
+            Some(xid),
+            wanted.map(|value| RequestedChange::new(value, peer)),
+        );
     }
 
-    /// A request of ours has ended without an answer that says more than that: it counts as rejected. `by_error` says whether it
-    /// was, by an error; or else by an answer that can't be read.
+    /// Handles a property request that failed: it counts as rejected. `by_error` is whether an
+    /// error answered it; otherwise its answer was not readable.
     // spec: xc3-3-m, xc2-3-i, xc2-3.1-j
-    pub(super) fn unanswered(&mut self, by_error: bool, link: &mut Link) -> Option<Ended> {
+    pub(super) fn request_failed(
+        &mut self,
+        by_error: bool,
+        link: &mut ConnectionParams,
+    ) -> Option<ChangeOutcome> {
         self.request = None;
-        let wish = self.wanted.take()?;
-        if let Basic::ReceiveBufferSize(size) = wish.value {
-            link.asked_size = None;
-            // The answer may have said that the size is smaller now: that of the other draft can't be read.
-            let may_be_smaller = !by_error && self.draft == Some(Draft::Characteristics);
+        let wish = self.requested.take()?;
+        if let BasicProperty::ReceiveBufferSize(size) = wish.value {
+            link.requested_size = None;
+            // The answer may have said that the size is smaller now: that of the other draft can't
+            // be read.
+            let may_be_smaller = !by_error && self.draft == Some(PropertyDraft::Characteristics);
             if may_be_smaller && size < link.peer.values().receive_buffer_size {
-                link.peer.changed(wish.value);
+                link.peer.on_changed(wish.value);
             }
         }
-        Some(Ended { asked: wish.value, value: None })
+        Some(ChangeOutcome {
+            requested: wish.value,
+            value: None,
+        })
     }
 
-    /// The connection is gone: nothing will come of what was asked for.
+    /// Handles the loss of the connection: all requested changes fail.
     // spec: xc3-3-m, xc2-3-i
-    pub(super) fn lost(&mut self) -> impl Iterator<Item = Ended> + use<> {
+    pub(super) fn lost(&mut self) -> impl Iterator<Item = ChangeOutcome> + use<> {
         self.request = None;
-        let all = self.wanted.take().into_iter().chain(self.pending.take());
-        all.map(|wish| Ended { asked: wish.value, value: None })
+        let all = self.requested.take().into_iter().chain(self.pending.take());
+        all.map(|wish| ChangeOutcome {
+            requested: wish.value,
+            value: None,
+        })
     }
 
-    /// A property of ours has changed, and the peer is to be told.
-    pub(super) fn update(&mut self, value: Basic) {
+    /// Queues the announcement of a changed property.
+    pub(super) fn update(&mut self, value: BasicProperty) {
         self.changed.push(value);
     }
 
-    /// No larger size of our receive buffers is on its way: a peer that waits for one is told.
+    /// Records that the receive buffers do not grow, and tells a peer that waits for it.
     // spec: xc2-4.3-k, xc2-4.4-h
-    pub(super) fn grows_no_more(&mut self, size: u32) {
-        if self.changed.grows {
-            self.changed.push(Basic::ReceiveBufferSize(size));
+    pub(super) fn cancel_growth(&mut self, size: u32) {
+        if self.changed.growth_pending {
+            self.changed.push(BasicProperty::ReceiveBufferSize(size));
         }
     }
 
-    /// An operation of the peer's, where our receive buffers have `posted` octets from now on.
+    /// Handles a property operation. Our receive buffers have `posted` bytes from now on.
     ///
     /// # Errors
     /// It is malformed.
-    // spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-2.3-b, xc3-2.3-c, xc3-2.3-d, xc3-4-a, xc3-4-b, xc3-4-c
+    // spec: xc3-2.1-g, xc3-2.1-h, xc3-2.1-i, xc3-2.3-b, xc3-2.3-c, xc3-2.3-d, xc3-4-a, xc3-4-b
+    // spec: xc3-4-c
     // spec: xc2-2.1-d, xc2-2.3-d, xc2-4-g, xc2-4-h
-    pub(super) fn told(
+    pub(super) fn receive(
         &mut self,
         xid: u32,
         code: u32,
         credits: u32,
         info: &[u8],
         posted: u32,
-        link: &mut Link,
-    ) -> xdr::Result<Told> {
-        link.speaks = true;
-        let Some(draft) = self.draft else { return Ok(Told::Nothing) };
+        link: &mut ConnectionParams,
+    ) -> xdr::Result<PropertyEvent> {
+        link.peer_has_properties = true;
+        let Some(draft) = self.draft else {
+            return Ok(PropertyEvent::Nothing);
+        };
         match draft.read(code, info)? {
-            Some(Operation::Start(connprop)) => {
+            Some(PropertyOperation::Start(connprop)) => {
                 link.peer.connected(&connprop)?;
-                self.keep(connprop.start.iter());
-                Ok(Told::Changed(None))
+                self.store_values(connprop.start.iter());
+                Ok(PropertyEvent::Changed(None))
             }
-            Some(Operation::Ask(request)) => {
-                let (answer, told) = self.asked(draft, &request, posted, link)?;
+            Some(PropertyOperation::Request(request)) => {
+                let (answer, event) = self.on_request(draft, &request, posted, link)?;
                 self.answers.push_back((xid, credits, answer));
-                Ok(told)
+                Ok(event)
             }
-            Some(Operation::Answer(response)) => self.answered(xid, &response, link),
-            Some(Operation::Update(update)) => self.updated(&update, link),
-            None => Ok(Told::Nothing),
+            Some(PropertyOperation::Response(response)) => self.on_response(xid, &response, link),
+            Some(PropertyOperation::Update(update)) => self.on_update(&update, link),
+            None => Ok(PropertyEvent::Nothing),
         }
     }
 
-    /// The peer's properties have changed.
+    /// Handles an update of the peer's properties.
     // spec: xc2-4.4-a, xc2-4.4-d, xc2-4.4-g, xc2-4.4-n, xc2-4.4-o, xc2-4.4-p
-    fn updated(&mut self, update: &Update<'_>, link: &mut Link) -> xdr::Result<Told> {
+    fn on_update(
+        &mut self,
+        update: &PropertyUpdate<'_>,
+        link: &mut ConnectionParams,
+    ) -> xdr::Result<PropertyEvent> {
         let now = update.now();
-        link.peer.updated(&Updprop { now })?;
-        self.keep(now.iter());
-        let ended = if update.clears { self.pending.cleared(&now, link.peer.values()) } else { None };
+        link.peer.on_updprop(&Updprop { now })?;
+        self.store_values(now.iter());
+        let ended = if update.clears {
+            self.pending.cleared(&now, link.peer.values())
+        } else {
+            None
+        };
         // An update of something else does not end what we have asked for.
-        let tells_size = |which| which == PROP_RBSIZ || (self.abilities.is_some() && which == XPROP_RBSTRUCT);
+        let tells_size =
+            |which| which == PROP_RBSIZ || (self.capabilities.is_some() && which == XPROP_RBSTRUCT);
         if now.iter().any(|value| tells_size(value.which)) {
-            let is_open = self.wanted.is_some_and(Wish::is_size) || self.pending.has(PROP_RBSIZ);
-            let size = link.peer.values().receive_buffer_size;
-            link.asked_size = link.asked_size.filter(|asked| !lifts(size, *asked, is_open));
+            let is_open = self.requested.is_some_and(RequestedChange::is_size)
+                || self.pending.has(PROP_RBSIZ);
+            // It may have crossed the request (decision D17).
+            link.requested_size = link.requested_size.filter(|_| is_open);
         }
-        Ok(Told::Changed(ended))
+        Ok(PropertyEvent::Changed(ended))
     }
 
-    /// Takes over the values of registered properties, but for those that are too long to be kept.
-    fn keep<'a>(&mut self, values: impl Iterator<Item = Propval<'a>>) {
+    /// Stores the values of registered properties, unless they are too long.
+    fn store_values<'a>(&mut self, values: impl Iterator<Item = Propval<'a>>) {
         for value in values {
-            if let Some(registered) = self.properties.iter_mut().find(|one| one.code == value.which) {
+            if let Some(registered) = self
+                .properties
+                .iter_mut()
+                .find(|one| one.code == value.which)
+            {
                 registered.theirs = value.data.try_into().ok();
             }
         }
     }
 
-    /// The peer asks for changes of our properties: the answer, and what there is to be done for it.
+    /// Handles a request to change our properties. Returns the answer and the change to make.
     // spec: xc3-3.1-g, xc3-3.1-h, xc3-3.1-i, xc3-4.2-a, xc3-4.2-b, xc3-4-k
     // spec: xc2-3.1-g, xc2-3.1-h, xc2-3.1-i, xc2-4.2-a, xc2-4.2-b, xc2-4.3-i
-    fn asked(
+    fn on_request(
         &mut self,
-        draft: Draft,
+        draft: PropertyDraft,
         request: &Reqprop<'_>,
         posted: u32,
-        link: &mut Link,
-    ) -> xdr::Result<(Answer, Told)> {
-        let (mut next, mut told) = (link.ours, Told::Nothing);
+        link: &mut ConnectionParams,
+    ) -> xdr::Result<(PropertyResponse, PropertyEvent)> {
+        let (mut next, mut event) = (link.local, PropertyEvent::Nothing);
         let (most, has_structure, mut pends) = (self.most, self.has_structure(), false);
-        let means = Means { draft, can_invalidate: self.can_invalidate, most, posted };
-        let answer = Answer::to(request, link.peer.knowledge(), |wanted| {
+        let means = ChangeLimits {
+            draft,
+            can_invalidate: self.can_invalidate,
+            most,
+            posted,
+        };
+        let answer = PropertyResponse::to_request(request, link.peer.support(), |wanted| {
             // Buffers that have a structure have its length.
             let decision = match wanted {
-                Basic::ReceiveBufferSize(_) if has_structure => return Decision::Reject,
+                BasicProperty::ReceiveBufferSize(_) if has_structure => return Decision::Reject,
                 _ => means.decide(wanted, &next),
             };
             match (decision, wanted) {
-                (Decision::Accept, Basic::ReceiveBufferSize(size)) => told = Told::Lower(size),
-                (Decision::Instead(Basic::ReceiveBufferSize(size)), _) => told = Told::Lower(size),
-                (Decision::Reject, Basic::ReceiveBufferSize(size)) => told = Told::Raise(size.min(most)),
-                (Decision::Pend, Basic::ReceiveBufferSize(size)) => {
-                    (told, pends) = (Told::Raise(size.min(most)), true);
+                (Decision::Accept, BasicProperty::ReceiveBufferSize(size)) => {
+                    event = PropertyEvent::Lower(size)
+                }
+                (Decision::Substitute(BasicProperty::ReceiveBufferSize(size)), _) => {
+                    event = PropertyEvent::Lower(size)
+                }
+                (Decision::Reject, BasicProperty::ReceiveBufferSize(size)) => {
+                    event = PropertyEvent::Raise(size.min(most))
+                }
+                (Decision::Defer, BasicProperty::ReceiveBufferSize(size)) => {
+                    (event, pends) = (PropertyEvent::Raise(size.min(most)), true);
                 }
                 _ => {}
             }
             match decision {
                 Decision::Accept => next.set(wanted),
-                Decision::Instead(value) => next.set(value),
-                Decision::Reject | Decision::Pend => {}
+                Decision::Substitute(value) => next.set(value),
+                Decision::Reject | Decision::Defer => {}
             }
             decision
         })?;
-        link.ours = next;
+        link.local = next;
         if pends {
-            self.changed.pend();
+            self.changed.defer_growth();
         }
-        Ok((answer, told))
+        Ok((answer, event))
     }
 
-    /// The peer answers our request.
+    /// Handles the answer to our request.
     // spec: xc3-4.3-a, xc3-4.3-b, xc3-3.1-j, xc2-4.3-a, xc2-4.3-b, xc2-4.3-d, xc2-4.3-i, xc2-3.1-j
-    fn answered(&mut self, xid: u32, response: &Response<'_>, link: &mut Link) -> xdr::Result<Told> {
+    fn on_response(
+        &mut self,
+        xid: u32,
+        response: &ChangeResponse<'_>,
+        link: &mut ConnectionParams,
+    ) -> xdr::Result<PropertyEvent> {
         if self.request != Some(xid) {
-            return Ok(Told::Nothing);
+            return Ok(PropertyEvent::Nothing);
         }
-        let Some(wish) = self.wanted else {
+        let Some(wish) = self.requested else {
             self.request = None;
-            return Ok(Told::Nothing);
+            return Ok(PropertyEvent::Nothing);
         };
         let word = wish.value.word().to_be_bytes();
-        let want = [Propval { which: wish.value.code(), data: &word }];
-        let held = match response.disposition(&Reqprop { want: (&want).into() }) {
+        let want = [Propval {
+            which: wish.value.code(),
+            data: &word,
+        }];
+        let held = match response.disposition(&Reqprop {
+            want: (&want).into(),
+        }) {
             Some(Disposition::Done(_)) => Some(wish.value),
-            Some(Disposition::Other(other)) => Basic::of(&other)?,
+            Some(Disposition::Other(other)) => BasicProperty::from_propval(&other)?,
             Some(Disposition::Pending(_)) => {
-                (self.request, self.wanted) = (None, None);
+                (self.request, self.requested) = (None, None);
                 self.pending.push(wish);
-                return Ok(Told::Nothing);
+                return Ok(PropertyEvent::Nothing);
             }
             Some(Disposition::Rejected(_)) | None => None,
         };
-        (self.request, self.wanted) = (None, None);
+        (self.request, self.requested) = (None, None);
         if wish.is_size() {
-            link.asked_size = None;
+            link.requested_size = None;
         }
         if let Some(held) = held {
-            link.peer.changed(held);
+            link.peer.on_changed(held);
         }
-        Ok(Told::Answered(Ended { asked: wish.value, value: held }))
+        Ok(PropertyEvent::Answered(ChangeOutcome {
+            requested: wish.value,
+            value: held,
+        }))
     }
 
-    /// Writes the next message of the exchange that may go, and returns the octets of its header.
-    // spec: v2-4.2.2-e, xc3-4-g, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l, xc3-4.1-a, xc3-4.1-e
+    /// Writes the next message of the exchange that may go, and returns the bytes of its header.
+    // spec: v2-4.2.2-e, xc3-4-g, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l
+    // spec: xc3-4.1-a, xc3-4.1-e
     // spec: xc2-2.3-a, xc2-2.3-b, xc2-2.3-c, xc2-2.3-d, xc2-4-h, xc2-4.1-a, xc2-4.1-e
     #[cold]
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],
-        link: &mut Link,
-        requests: &mut Requests,
-        serving: &mut Serving,
-        own_xid: &mut u32,
+        link: &mut ConnectionParams,
+        requests: &mut Requester,
+        serving: &mut Responder,
     ) -> Option<usize> {
         let draft = self.draft?;
         if self.is_first(link) {
-            let xid = fresh(own_xid, requests, serving);
-            let octets = self.write_start(buffer, xid, requests.credits.wanted(), link)?;
-            link.told = true;
-            requests.credits.first();
+            let xid = self.fresh_xid(requests, serving);
+            let octets = self.write_start(buffer, xid, requests.credits.requested(), link)?;
+            link.announced = true;
+            requests.credits.on_first_sent();
             return Some(octets);
         }
-        // The requester of an operation has its credit back with the next reply: what answers it goes before that.
-        if let Some(octets) = self.transmit_answer(buffer, link, serving.credits.next(1)) {
+        // The requester of an operation has its credit back with the next reply: what answers it
+        // goes before that.
+        if let Some(octets) = self.transmit_answer(buffer, link, serving.credits.current_grant()) {
             return Some(octets);
         }
         if let Some((xid, asked, answer)) = self.answers.front() {
-            let octets = draft.write_answer(buffer, *xid, serving.credits.next(*asked), answer)?;
-            serving.credits.reply(*asked);
+            let octets =
+                draft.write_response(buffer, *xid, serving.credits.next(*asked), answer)?;
+            serving.credits.grant_with_reply(*asked);
             self.answers.pop_front();
             return Some(octets);
         }
@@ -434,34 +531,39 @@ impl Exchange {
         if !serving.has_replies()
             && let Some(xid) = requests.transmit_properties()
         {
-            let wanted = self.wanted.map(|wish| wish.value);
-            return wire::write_ask(buffer, xid, requests.credits.wanted(), wanted);
+            let wanted = self.requested.map(|wish| wish.value);
+            return wire::write_request(buffer, xid, requests.credits.requested(), wanted);
         }
         if self.changed.is_empty() && self.outgoing.is_empty() {
             return None;
         }
-        let xid = fresh(own_xid, requests, serving);
+        let xid = self.fresh_xid(requests, serving);
         self.transmit_one_way(draft, buffer, link, &mut requests.credits, xid)
     }
 
     fn transmit_one_way(
         &mut self,
-        draft: Draft,
+        draft: PropertyDraft,
         buffer: &mut [u8],
-        link: &Link,
-        credits: &mut Requester,
+        link: &ConnectionParams,
+        credits: &mut RequesterCredits,
         xid: u32,
     ) -> Option<usize> {
         link.version.filter(|version| *version == Version::Two)?;
-        if link.told && !self.changed.is_empty() && credits.one_way() {
+        if link.announced && !self.changed.is_empty() && credits.take_one_way() {
             let changed = self.changed.as_slice();
-            let (octets, told) = draft.write_update(buffer, xid, credits.wanted(), changed, &link.ours)?;
-            self.changed.told(told);
+            let (octets, event) =
+                draft.write_update(buffer, xid, credits.requested(), changed, &link.local)?;
+            self.changed.mark_sent(event);
             return Some(octets);
         }
-        let next = self.outgoing.front().filter(|next| next.call)?;
-        let octets = wire::optional(buffer, (next.xid, credits.wanted(), MsgType::Call, next.code), &next.info)?;
-        if !credits.one_way() {
+        let next = self.outgoing.front().filter(|next| next.is_call)?;
+        let octets = wire::optional(
+            buffer,
+            (next.xid, credits.requested(), MsgType::Call, next.code),
+            &next.info,
+        )?;
+        if !credits.take_one_way() {
             return None;
         }
         self.outgoing.pop_front();
@@ -469,57 +571,94 @@ impl Exchange {
     }
 
     /// Writes the next answer to an operation, which takes no credit and waits for none.
-    fn transmit_answer(&mut self, buffer: &mut [u8], link: &Link, credits: u32) -> Option<usize> {
+    fn transmit_answer(
+        &mut self,
+        buffer: &mut [u8],
+        link: &ConnectionParams,
+        credits: u32,
+    ) -> Option<usize> {
         link.version.filter(|version| *version == Version::Two)?;
-        let at = self.outgoing.iter().position(|next| !next.call)?;
+        let at = self.outgoing.iter().position(|next| !next.is_call)?;
         let next = self.outgoing.get(at)?;
-        let octets = wire::optional(buffer, (next.xid, credits, MsgType::Reply, next.code), &next.info)?;
+        let octets = wire::optional(
+            buffer,
+            (next.xid, credits, MsgType::Reply, next.code),
+            &next.info,
+        )?;
         self.outgoing.remove(at);
         Some(octets)
     }
 
-    /// Whether the next message tells our properties.
-    pub(super) fn is_first(&self, link: &Link) -> bool {
-        !link.told && link.speaks && self.is_enabled() && link.version == Some(Version::Two)
+    /// Returns an XID for a message that begins no call. The XID comes from the sequence of our
+    /// calls, so that no call has it while an answer may arrive, and no call or request of the
+    /// peer has it.
+    pub(super) fn fresh_xid(&self, requests: &mut Requester, serving: &Responder) -> u32 {
+        let is_request = |xid| self.answers.iter().any(|(request, ..)| *request == xid);
+        requests.fresh_xid(|xid| serving.is_open(xid) || is_request(xid))
     }
 
-    /// Whether a message waits that takes a credit and has no reply.
-    pub(super) fn has_one_way(&self, link: &Link) -> bool {
-        // Every poll asks, and nearly always there is nothing to look through.
-        let has_calls = !self.outgoing.is_empty() && self.outgoing.iter().any(|next| next.call);
-        link.told && (has_calls || !self.changed.is_empty())
+    /// Returns whether the next message announces our properties.
+    pub(super) fn is_first(&self, link: &ConnectionParams) -> bool {
+        !link.announced
+            && link.peer_has_properties
+            && self.is_enabled()
+            && link.version == Some(Version::Two)
     }
 
-    /// Whether nothing waits to be told or answered.
-    pub(super) fn is_silent(&self) -> bool {
-        self.changed.is_empty() && self.outgoing.is_empty() && self.answers.is_empty()
+    /// Returns whether a message is queued that takes a credit and has no reply.
+    #[inline]
+    pub(super) fn has_one_way(&self, link: &ConnectionParams) -> bool {
+        // One branch: each poll asks, and nearly always nothing is queued.
+        (self.outgoing.len() | self.changed.as_slice().len()) != 0 && self.finds_one_way(link)
     }
 
-    /// Whether our receive buffers have a structure that is told: then their size does not change either.
+    #[cold]
+    fn finds_one_way(&self, link: &ConnectionParams) -> bool {
+        let has_calls = self.outgoing.iter().any(|next| next.is_call);
+        link.announced && (has_calls || !self.changed.is_empty())
+    }
+
+    /// Returns whether no property, answer or operation is queued.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        // One branch: each poll asks.
+        (self.changed.as_slice().len() | self.outgoing.len() | self.answers.len()) == 0
+    }
+
+    /// Returns whether a structure of our receive buffers is announced: then their size does not
+    /// change.
     // spec: rtr-8.3-b
     fn has_structure(&self) -> bool {
-        self.abilities.as_ref().is_some_and(|abilities| abilities.structure.is_some())
+        self.capabilities
+            .as_ref()
+            .is_some_and(|abilities| abilities.structure.is_some())
     }
 }
 
 /// What there is for changes that the peer asks for.
-struct Means {
-    draft: Draft,
+struct ChangeLimits {
+    draft: PropertyDraft,
     can_invalidate: bool,
-    /// Octets to which our receive buffers may be raised, and of those that are posted from now on.
+    /// Bytes to which our receive buffers may be raised, and of those that are posted from now on.
     most: u32,
     posted: u32,
 }
 
-impl Means {
-    /// What becomes of a change.
-    fn decide(&self, wanted: Basic, ours: &Values) -> Decision {
+impl ChangeLimits {
+    /// Decides about a requested change.
+    fn decide(&self, wanted: BasicProperty, ours: &PropertyValues) -> Decision {
         match wanted {
-            Basic::ReceiveBufferSize(size) => self.decide_size(size, ours.receive_buffer_size),
-            Basic::RemoteInvalidation(on) if !on || self.can_invalidate => Decision::Accept,
-            Basic::RemoteInvalidation(_) => Decision::Reject,
-            Basic::BackwardSupport(support) if support.value() <= ours.backward_support.value() => Decision::Accept,
-            Basic::BackwardSupport(_) => Decision::Reject,
+            BasicProperty::ReceiveBufferSize(size) => {
+                self.decide_size(size, ours.receive_buffer_size)
+            }
+            BasicProperty::RemoteInvalidation(on) if !on || self.can_invalidate => Decision::Accept,
+            BasicProperty::RemoteInvalidation(_) => Decision::Reject,
+            BasicProperty::BackwardSupport(support)
+                if support.value() <= ours.backward_support.value() =>
+            {
+                Decision::Accept
+            }
+            BasicProperty::BackwardSupport(_) => Decision::Reject,
         }
     }
 
@@ -527,26 +666,21 @@ impl Means {
     fn decide_size(&self, wanted: u32, ours: u32) -> Decision {
         let grown = wanted.min(self.most);
         match self.draft {
-            _ if (THRESHOLD_TWO..=ours).contains(&wanted) => Decision::Accept,
+            _ if (V2_INLINE_THRESHOLD..=ours).contains(&wanted) => Decision::Accept,
             // Below what every receiver takes there is nothing to be had.
-            Draft::Properties if wanted < THRESHOLD_TWO && ours > THRESHOLD_TWO => {
-                Decision::Instead(Basic::ReceiveBufferSize(THRESHOLD_TWO))
+            PropertyDraft::Properties
+                if wanted < V2_INLINE_THRESHOLD && ours > V2_INLINE_THRESHOLD =>
+            {
+                Decision::Substitute(BasicProperty::ReceiveBufferSize(V2_INLINE_THRESHOLD))
             }
-            // A larger one is told by ROPT_UPDPROP, when the receives of the old size are gone.
-            Draft::Properties => Decision::Reject,
-            // By ROPT_UPDXCH, which says that it is the answer, if there is something larger to come.
-            Draft::Characteristics if grown > ours && grown >= self.posted => Decision::Pend,
-            Draft::Characteristics => Decision::Reject,
-        }
-    }
-}
-
-/// The next XID after `last` that no call has: for a message that begins nothing which could be mistaken.
-pub(super) fn fresh(last: &mut u32, requests: &Requests, serving: &Serving) -> u32 {
-    loop {
-        *last = last.wrapping_add(1);
-        if !requests.is_open(*last) && !serving.is_open(*last) {
-            return *last;
+            // ROPT_UPDPROP announces a larger size once no receives of the old size are posted.
+            PropertyDraft::Properties => Decision::Reject,
+            // By ROPT_UPDXCH, which says that it is the answer, if there is something larger to
+            // come.
+            PropertyDraft::Characteristics if grown > ours && grown >= self.posted => {
+                Decision::Defer
+            }
+            PropertyDraft::Characteristics => Decision::Reject,
         }
     }
 }

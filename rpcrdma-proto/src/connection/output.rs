@@ -1,4 +1,5 @@
-//! What a session hands out: actions for the transport, events for the consumer, and messages to be sent.
+//! The output of a session: actions for the transport, events for the consumer, and messages to
+//! send.
 
 use core::fmt;
 use core::ops::Range;
@@ -6,292 +7,325 @@ use core::ops::Range;
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 
-use crate::chunk::{Fault, Segment};
-use crate::continuation::{Broken, Gathered, Report};
+use crate::chunk::{ChunkError, Segment};
+use crate::continuation::{GroupError, GroupErrorReport, ReassembledMessage};
 use crate::error::PeerError;
-pub use crate::placement::Buffer;
-use crate::property::Basic;
-use crate::travel::{Cannot, RESULTS};
+pub use crate::placement::BufferId;
+use crate::property::BasicProperty;
+use crate::transfer::{MAX_RESULTS, TransferError};
 use crate::version::Version;
 
-/// A call of the peer's.
+/// Identifies an incoming call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Served(pub(super) u32);
+pub struct ServedCallId(pub(super) u32);
 
-/// What the transport is to do. Actions are to be done in their order, and before messages that are polled after them are sent.
+/// An action for the transport. Actions must be performed in order, and before any message polled
+/// after them is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Connect to the server; `connected` or `lost` tells how it went.
+    /// Connects to the server. The transport answers with `connected` or `lost`.
     Connect,
-    /// Post so many receive buffers, each of this size in octets.
+    /// Posts receive buffers.
     PostReceives {
-        /// How many.
+        /// The number of buffers.
         count: u32,
-        /// Octets of each.
+        /// The size of each buffer in bytes.
         size: u32,
     },
-    /// Register memory of a call for the peer: that of `Session::exposures`. `exposed` or `unexposable` tells how it went.
+    /// Registers the regions of `Session::exposures` for access by the peer. The transport answers
+    /// with `exposed` or `expose_failed`.
     Expose {
-        /// The call.
+        /// The XID of the call.
         xid: u32,
     },
-    /// Make sure that the peer can no longer reach a call's memory, then tell so by `fenced`. Some of it may not have been
-    /// exposed yet.
+    /// Revokes the peer's access to the memory of a call. The transport answers with `fenced`. Some
+    /// regions may not have been exposed yet.
     Fence {
-        /// The call.
+        /// The XID of the call.
         xid: u32,
-        /// A key that the reply has invalidated already.
+        /// A key that the reply has already invalidated.
         invalidated: Option<u32>,
     },
-    /// Put a call together: the pieces of `Session::pieces`, of which the inline ones are in this receive buffer. `moved` tells
-    /// that all of it is there.
+    /// Assembles an incoming call from the pieces of `Session::pieces`; the inline pieces are in
+    /// this receive buffer. The transport answers with `read_done` once the call is complete.
     Read {
         /// The call.
-        call: Served,
-        /// Where its inline octets are.
-        buffer: Buffer,
-        /// Which octets of that buffer they are.
+        call: ServedCallId,
+        /// The receive buffer that holds the inline pieces.
+        buffer: BufferId,
+        /// The range of the buffer that holds them.
         inline: Range<u32>,
     },
-    /// Put a call together that came in transmissions of rtrext-02, and of which some is to be read: the sources of this
-    /// message. `moved` tells that all of it is there.
+    /// Assembles an incoming call that arrived in transmissions of rtrext-02 and refers to memory
+    /// to be read. The transport answers with `read_done` once the call is complete.
     Gather {
         /// The call.
-        call: Served,
-        /// Where its parts are.
-        message: Box<Gathered>,
+        call: ServedCallId,
+        /// The locations of its parts.
+        message: Box<ReassembledMessage>,
     },
-    /// The buffers of this message may be posted again: transmissions of rtrext-02 which were kept for others that have not
-    /// come so. `Session::recycle` takes back its memory.
+    /// Returns the buffers of this message for reposting: transmissions of rtrext-02 that were
+    /// retained for a group that will not complete. `Session::recycle` takes the memory of the list
+    /// back.
     Free {
-        /// Where they are.
-        message: Box<Gathered>,
+        /// The buffers.
+        message: Box<ReassembledMessage>,
     },
-    /// Close the connection, and tell `lost` once every message that was being sent is released.
+    /// Closes the connection. The transport answers with `lost` once every Send is released.
     Close {
-        /// Why.
-        why: Reason,
+        /// The reason.
+        reason: CloseReason,
     },
 }
 
-/// What the consumer is told.
+/// An event for the consumer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The connection is there and its version is settled.
+    /// The connection is established and the version is negotiated.
     Ready {
         /// The version.
         version: Version,
     },
-    /// A call of the peer's is here.
+    /// A call arrived.
     CallArrived {
-        /// The call; `reply` or `decline` answers it.
-        call: Served,
-        /// Its XID.
+        /// The call; `reply` or `reject` answers it.
+        call: ServedCallId,
+        /// The XID.
         xid: u32,
-        /// Where it is.
-        message: Message,
+        /// The location of the call.
+        message: CallLocation,
     },
-    /// A call of the peer's has ended, and not with the release of its reply (`Session::released`): the memory of that is free.
+    /// An incoming call ended without the release of its reply (`Session::released`). The memory of
+    /// the reply is free.
     CallEnded {
         /// The call.
-        call: Served,
+        call: ServedCallId,
         /// Whether a reply or an error was sent.
         answered: bool,
     },
-    /// A call of ours is answered, and its memory is its own again.
+    /// The reply to an outgoing call arrived. The peer can no longer access the memory of the call.
     ReplyArrived {
-        /// The call.
+        /// The XID of the call.
         xid: u32,
-        /// Where the reply is.
-        reply: Reply,
+        /// The location of the reply.
+        reply: ReplyLocation,
     },
-    /// A call of ours has failed, and its memory is its own again.
+    /// An outgoing call failed. The peer can no longer access the memory of the call.
     CallFailed {
-        /// The call.
+        /// The XID of the call.
         xid: u32,
-        /// Why.
-        why: Failure,
+        /// The cause.
+        error: CallFailure,
+        /// Whether the peer may have executed the call: it was sent, and the peer has not refused it
+        /// for its version or operation.
+        sent: bool,
     },
-    /// The peer has told properties, or ours have changed at its request.
+    /// The peer announced properties, or our properties changed at its request.
     PropertiesChanged,
-    /// It is known what has become of a request to change one of the peer's properties.
+    /// The outcome of a request to change one of the peer's properties is known.
     PropertyAnswered {
-        /// What was asked for.
-        asked: Basic,
-        /// What holds now; none if the change was rejected.
-        value: Option<Basic>,
+        /// The requested value.
+        requested: BasicProperty,
+        /// The value in force; `None` if the peer rejected the change.
+        value: Option<BasicProperty>,
     },
-    /// The peer reports an error about a message that is no open call's.
+    /// The peer reported an error about a message that belongs to no open call.
     PeerError {
-        /// The XID that it names.
+        /// The XID in the error.
         xid: u32,
         /// The error.
         error: PeerError,
     },
-    /// A group of transmissions was broken: of ours, as the peer reports, or of the peer's, as was reported to it.
-    Broken {
-        /// What was reported.
-        report: Report,
-        /// Whether the group was ours.
-        ours: bool,
+    /// A group of transmissions failed: one that we sent and the peer reported, or one that we
+    /// received and reported.
+    GroupFailed {
+        /// The report.
+        report: GroupErrorReport,
+        /// Whether this end sent the group.
+        sent_here: bool,
     },
-    /// An operation that the consumer has registered.
+    /// An operation that the consumer registered arrived.
     Operation {
-        /// What the transport header says, and where the rest is.
-        operation: Operation,
+        /// The operation, and the location of its payload.
+        operation: ExtensionOperation,
     },
-    /// The connection is gone. Each close of a connection is told once, with its reason.
+    /// The connection is closed. Each connection is closed by exactly one event.
     Closed {
-        /// Why.
-        why: Reason,
-        /// Whether another may follow.
-        last: bool,
+        /// The reason.
+        reason: CloseReason,
+        /// Whether the session has ended: no other connection follows.
+        is_final: bool,
     },
 }
 
-/// Where a call of the peer's is.
+/// The location of an incoming call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// In these octets of a receive buffer.
+pub enum CallLocation {
+    /// The call is in a receive buffer.
     Inline {
         /// The buffer.
-        buffer: Buffer,
-        /// Which of its octets.
-        octets: Range<u32>,
+        buffer: BufferId,
+        /// The range of the buffer.
+        range: Range<u32>,
     },
-    /// Where the transport has put it together, of so many octets.
+    /// The transport assembled the call.
     Placed {
-        /// How many.
+        /// The length in bytes.
         length: u32,
     },
-    /// In the receive buffers of its transmissions (rtrext-02): the Payload stream, and items where the Sends have placed them.
-    Gathered(Box<Gathered>),
+    /// The call is in the receive buffers of its transmissions (rtrext-02): the Payload stream, and
+    /// the items that the Sends placed.
+    Reassembled(Box<ReassembledMessage>),
 }
 
-/// Where the reply to a call is.
+/// The location of the reply to an outgoing call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reply {
+pub struct ReplyLocation {
     /// The receive buffer.
-    pub buffer: Buffer,
-    /// Which of its octets are the reply, without what was moved apart; none if all of it is in the Reply chunk.
+    pub buffer: BufferId,
+    /// The range of the buffer that holds the reply without its reduced results; empty if the whole
+    /// reply is in the Reply chunk.
     pub inline: Range<u32>,
-    /// Octets in the Reply chunk, where one was offered.
+    /// The number of bytes in the Reply chunk, if one was offered.
     pub long: Option<u32>,
-    /// Octets in each of the Write chunks that were offered.
-    pub results: ArrayVec<u32, RESULTS>,
-    /// Where it is, if it came in transmissions of rtrext-02: then nothing is inline or long.
-    pub gathered: Option<Box<Gathered>>,
+    /// The number of bytes in each offered Write chunk.
+    pub results: ArrayVec<u32, MAX_RESULTS>,
+    /// The location of a reply that arrived in transmissions of rtrext-02; `inline` and `long` are
+    /// then empty.
+    pub reassembled: Option<Box<ReassembledMessage>>,
 }
 
-impl Reply {
-    /// One that is in a receive buffer, without chunks.
+impl ReplyLocation {
+    /// Returns the location of a reply without chunks.
     #[inline]
-    pub(super) const fn inline(buffer: Buffer, octets: Range<u32>) -> Self {
-        Self { buffer, inline: octets, long: None, results: ArrayVec::new_const(), gathered: None }
+    pub(super) const fn inline(buffer: BufferId, octets: Range<u32>) -> Self {
+        Self {
+            buffer,
+            inline: octets,
+            long: None,
+            results: ArrayVec::new_const(),
+            reassembled: None,
+        }
     }
 }
 
-/// An operation of an extension that the consumer has registered.
+/// An operation of an extension that the consumer registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Operation {
+pub struct ExtensionOperation {
     /// The XID.
     pub xid: u32,
-    /// Which operation.
+    /// The code of the operation.
     pub code: u32,
-    /// Whether it goes from requester to responder.
-    pub call: bool,
+    /// Whether the operation goes from requester to responder.
+    pub is_call: bool,
     /// The receive buffer.
-    pub buffer: Buffer,
-    /// Which of its octets are the operation's own.
+    pub buffer: BufferId,
+    /// The range of the buffer that holds the content of the operation.
     pub info: Range<u32>,
-    /// Which are of an RPC message.
+    /// The range of the buffer that holds an RPC message.
     pub payload: Range<u32>,
 }
 
-/// Why a call of ours has failed.
+/// Describes why an outgoing call failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Failure {
-    /// There is no way for it to travel.
-    Cannot(Cannot),
-    /// The transport could not expose its memory.
+pub enum CallFailure {
+    /// No transfer method fits the call.
+    Transfer(TransferError),
+    /// The transport could not expose the memory of the call.
     Memory,
-    /// The peer has answered with an error.
+    /// The transport had no memory for the reply.
+    ReplyMemory,
+    /// The peer answered with an error.
     Peer(PeerError),
-    /// The peer reports that its transmissions were broken, and so again when it was sent by other means.
-    Broken(Broken),
-    /// The chunks of the reply are not those that were offered.
-    Reply(Fault),
-    /// The reply moves something by chunks of its own.
-    ReplyReads,
-    /// The consumer has given it up.
+    /// The peer reported an error in the transmissions of the call, and again after a
+    /// retransmission by other means.
+    Group(GroupError),
+    /// The chunks of the reply differ from those that the call offered.
+    Reply(ChunkError),
+    /// The reply has a Read list.
+    ReplyReadList,
+    /// The consumer cancelled the call.
     Cancelled,
-    /// Its deadline has passed.
+    /// The deadline passed.
     TimedOut,
-    /// The session has ended.
-    Closed(Reason),
+    /// The connection was lost when the peer may have had the call, which was not to be transmitted
+    /// again (`Session::call_once`).
+    Disconnected(CloseReason),
+    /// The session ended.
+    Closed(CloseReason),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cannot(why) => why.fmt(f),
+            Self::Transfer(why) => why.fmt(f),
             Self::Memory => f.write_str("its memory could not be exposed"),
+            Self::ReplyMemory => f.write_str("there was no memory for its reply"),
             Self::Peer(PeerError::Versions { low, high }) => {
-                write!(f, "the peer answered that it speaks the versions {low} to {high}")
+                write!(
+                    f,
+                    "the peer answered that it speaks the versions {low} to {high}"
+                )
             }
-            Self::Peer(PeerError::Header) => f.write_str("the peer could not take its header"),
+            Self::Peer(PeerError::Header) => f.write_str(
+                "the peer rejected its header: it is malformed, it has too many chunks, or the reply needs more memory than it offers",
+            ),
             Self::Peer(PeerError::Operation) => f.write_str("the peer does not know the operation"),
-            Self::Broken(why) => write!(f, "the peer reports of its transmissions: {why}"),
+            Self::Group(why) => write!(f, "the peer reports of its transmissions: {why}"),
             Self::Reply(why) => write!(f, "the reply's chunks: {why}"),
-            Self::ReplyReads => f.write_str("the reply has a Read list"),
+            Self::ReplyReadList => f.write_str("the reply has a Read list"),
             Self::Cancelled => f.write_str("it was cancelled"),
             Self::TimedOut => f.write_str("its deadline has passed"),
+            Self::Disconnected(why) => write!(f, "the connection was lost: {why}"),
             Self::Closed(why) => write!(f, "the session has ended: {why}"),
         }
     }
 }
 
-impl core::error::Error for Failure {}
+impl core::error::Error for CallFailure {}
 
-/// Why a connection is closed.
+/// Describes why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Reason {
-    /// The consumer wanted it, and what was under way is done.
+pub enum CloseReason {
+    /// The consumer drained the session, and all calls are complete.
     Drained,
-    /// The consumer wanted it at once.
+    /// The consumer aborted the session.
     Aborted,
     /// The two ends have no version in common.
     NoVersion,
-    /// The first message was not answered in time.
-    NotAnswered,
-    /// The peer has sent more calls than it was granted.
-    Overrun,
-    /// The peer has invalidated memory that is not the answered call's.
+    /// The peer did not answer the first message in time.
+    NegotiationTimeout,
+    /// Every credit belongs to an abandoned call, and the peer answers none of them.
+    Unresponsive,
+    /// The peer sent more calls than it was granted.
+    CreditOverrun,
+    /// The peer invalidated memory that does not belong to the answered call.
     Invalidated,
-    /// The transport has lost it.
+    /// The transport lost the connection.
     Lost,
-    /// It could not be made.
+    /// The transport could not establish the connection.
     Unreachable,
 }
 
-impl Reason {
-    /// Whether no other connection follows.
+impl CloseReason {
+    /// Returns whether no other connection follows.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Drained | Self::Aborted | Self::NoVersion)
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Drained => "all is done, and the consumer closed it",
             Self::Aborted => "the consumer closed it",
             Self::NoVersion => "the two ends have no version in common",
-            Self::NotAnswered => "the first message was not answered in time",
-            Self::Overrun => "the peer has sent more calls than it was granted",
+            Self::NegotiationTimeout => "the first message was not answered in time",
+            Self::Unresponsive => "every credit belongs to a call that was given up, and the peer answers none of them",
+            Self::CreditOverrun => "the peer has sent more calls than it was granted",
             Self::Invalidated => "the peer has invalidated memory of another call",
             Self::Lost => "it was lost",
             Self::Unreachable => "it could not be made",
@@ -299,108 +333,110 @@ impl fmt::Display for Reason {
     }
 }
 
-impl core::error::Error for Reason {}
+impl core::error::Error for CloseReason {}
 
-/// What a message that is sent belongs to: whose memory the Send holds until it is released.
+/// The owner of a message: the memory that the Send holds until it is released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Sent {
-    /// A call of ours.
+pub enum SendOwner {
+    /// An outgoing call.
     Call {
-        /// Which.
+        /// The XID of the call.
         xid: u32,
     },
-    /// The reply to a call of the peer's.
+    /// The reply to an incoming call.
     Reply {
-        /// Which.
-        call: Served,
+        /// The call.
+        call: ServedCallId,
     },
-    /// Nothing but its header.
+    /// No memory besides the header.
     Header,
 }
 
-/// A message to be sent: its header has been written to the caller's buffer.
+/// A message to send. Its header is in the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// What it belongs to. `Session::parts` tells which octets of that follow the header, `Session::writes` what is to be
-    /// written before it, and `Session::released` is to be told when the Send no longer needs them.
-    pub what: Sent,
-    /// Octets of the header.
+    /// The owner. `Session::inline_parts` returns the ranges of its memory that follow the header,
+    /// and `Session::writes` the RDMA Writes to post before it. The transport calls
+    /// `Session::released` when the Send completes.
+    pub owner: SendOwner,
+    /// The length of the header in bytes.
     pub header: usize,
-    /// Octets that follow the header; none are told of one of several transmissions.
+    /// The number of bytes that follow the header; zero for one of several transmissions.
     pub inline: u32,
-    /// The key to invalidate with it.
+    /// The key to invalidate with the Send.
     pub invalidate: Option<u32>,
-    /// Which of several transmissions it is; none for a message without rtrext-02. What the message belongs to is released
-    /// with the last one alone.
-    pub share: Option<Share>,
+    /// The position among several transmissions; `None` for a message without rtrext-02. The memory
+    /// of the owner is released with the last transmission only.
+    pub transmission: Option<TransmissionIndex>,
 }
 
-/// A transmission of several.
+/// The position of one transmission in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
-    /// Its number, from zero on.
+pub struct TransmissionIndex {
+    /// The number of the transmission, from zero.
     pub number: u32,
-    /// Whether it is the last one.
+    /// Whether the transmission is the last one.
     pub last: bool,
 }
 
 impl Transmit {
-    /// Whether the message is whole with it.
+    /// Returns whether this transmission completes the message.
     #[must_use]
     pub const fn is_last(&self) -> bool {
-        match self.share {
+        match self.transmission {
             None => true,
             Some(share) => share.last,
         }
     }
 }
 
-/// What follows the header of a transmission, in this order.
+/// A piece of the payload of a transmission. Pieces follow the header in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Laid {
-    /// These octets of the call or the reply.
-    Octets(Range<u32>),
-    /// So many zeros: what follows is to land where it is wanted (rtrext-02, section 11).
+pub enum PayloadPiece {
+    /// A range of the call or the reply.
+    Bytes(Range<u32>),
+    /// Padding of zeros, which aligns the next piece with its target (rtrext-02, section 11).
     Zeros(u32),
-    /// These octets of an item, which are placed: best sent from where they are.
+    /// A range of an item that the Send places. Gathering it from its own memory avoids a copy.
     Data(Range<u32>),
 }
 
-/// Memory of a call that the peer may reach.
+/// A region of memory of a call that the peer may access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exposure {
-    /// What is exposed.
+    /// The region.
     pub region: Region,
-    /// Octets.
+    /// The length in bytes.
     pub length: u32,
 }
 
-/// A region of a call's memory.
+/// A region of the memory of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Region {
-    /// An argument, by its number: the peer reads it.
+    /// The argument with this number: the peer reads it.
     Item(usize),
     /// The whole call: the peer reads it.
     Call,
-    /// The memory for a result, by its number: the peer writes it.
+    /// The memory for the result with this number: the peer writes it.
     Result(usize),
     /// The memory for the reply: the peer writes it.
     Reply,
 }
 
 impl Region {
-    /// Whether the peer writes it.
+    /// Returns whether the peer writes the region.
     #[must_use]
     pub const fn is_written(self) -> bool {
         matches!(self, Self::Result(_) | Self::Reply)
     }
 }
 
-/// An RDMA Write of a part of a reply: to be posted before the message that returns the reply.
+/// An RDMA Write of a part of a reply. The transport posts it before the message that returns the
+/// reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
-    /// Where to.
+pub struct RdmaWrite {
+    /// The target in the memory of the peer.
     pub target: Segment,
-    /// Which octets of the reply.
-    pub octets: Range<u32>,
+    /// The range of the reply.
+    pub range: Range<u32>,
 }

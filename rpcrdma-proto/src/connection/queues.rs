@@ -1,52 +1,65 @@
-//! What is to be polled.
+//! The queues of actions and events.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-use super::output::{Action, Buffer, Event, Message, Reply, Served};
+use super::output::{Action, BufferId, CallLocation, Event, ReplyLocation, ServedCallId};
 
-/// Actions and events, in the order in which they came about.
+/// Actions and events in the order in which they were caused.
 ///
-/// Each call has at most one action waiting and two events, and a session a few more: so they are as bounded as calls are.
+/// Each call has at most one action and two events queued, and a session a few more: the queues are
+/// bounded by the number of calls.
 #[derive(Default, Debug)]
-pub(super) struct Queues {
+pub(super) struct OutputQueues {
     pub(super) actions: VecDeque<Action>,
-    events: VecDeque<Plain>,
-    /// What is to be told in place of [`Plain::Other`], in the same order.
+    events: VecDeque<CompactEvent>,
+    /// The events for [`CompactEvent::Other`], in the same order.
     others: VecDeque<Event>,
-    /// Events that the peer can bring about at will.
+    /// The number of queued events that the peer can cause at will.
     notices: usize,
 }
 
-/// The events of most calls, which are in receive buffers. They are kept in a form that has nothing to be dropped, and so is
-/// written where it is kept: an [`Event`] would be made elsewhere and moved there, which takes longer than all else of it.
+/// The events of most calls, whose messages are in receive buffers. The compact form has no
+/// destructor and is written in place: an [`Event`] would be built elsewhere and moved, which takes
+/// longer than all the rest.
 #[derive(Clone, Copy, Debug)]
-enum Plain {
-    Call { call: Served, xid: u32, buffer: Buffer, octets: (u32, u32) },
-    Reply { xid: u32, buffer: Buffer, octets: (u32, u32) },
+enum CompactEvent {
+    Call {
+        call: ServedCallId,
+        xid: u32,
+        buffer: BufferId,
+        octets: (u32, u32),
+    },
+    Reply {
+        xid: u32,
+        buffer: BufferId,
+        octets: (u32, u32),
+    },
     Other,
 }
 
-/// How many of those may wait.
-const NOTICES: usize = 8;
+/// The maximum number of such events.
+const MAX_NOTICES: usize = 8;
 
-impl Queues {
+impl OutputQueues {
     #[inline]
-    pub(super) fn act(&mut self, action: Action) {
+    pub(super) fn push_action(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// The connection is gone: nobody is to close it any more, and least of all the next one.
+    /// Handles the loss of the connection: it need not be closed any more.
     pub(super) fn lost(&mut self) {
-        self.actions.retain(|action| !matches!(action, Action::Close { .. }));
+        self.actions
+            .retain(|action| !matches!(action, Action::Close { .. }));
     }
 
-    /// An event that the peer can bring about at will; false if too many wait already.
-    pub(super) fn notify(&mut self, event: Event) -> bool {
-        let room = self.notices < NOTICES;
+    /// Queues an event that the peer can cause at will. Returns false if too many such events are
+    /// queued.
+    pub(super) fn push_notice(&mut self, event: Event) -> bool {
+        let room = self.notices < MAX_NOTICES;
         if room {
             self.notices += 1;
-            self.tell(event);
+            self.push_event(event);
         }
         room
     }
@@ -59,13 +72,28 @@ impl Queues {
     #[inline]
     pub(super) fn next_event(&mut self) -> Option<Event> {
         match self.events.pop_front()? {
-            Plain::Call { call, xid, buffer, octets: (from, to) } => {
-                Some(Event::CallArrived { call, xid, message: Message::Inline { buffer, octets: from..to } })
-            }
-            Plain::Reply { xid, buffer, octets: (from, to) } => {
-                Some(Event::ReplyArrived { xid, reply: Reply::inline(buffer, from..to) })
-            }
-            Plain::Other => self.next_other(),
+            CompactEvent::Call {
+                call,
+                xid,
+                buffer,
+                octets: (from, to),
+            } => Some(Event::CallArrived {
+                call,
+                xid,
+                message: CallLocation::Inline {
+                    buffer,
+                    range: from..to,
+                },
+            }),
+            CompactEvent::Reply {
+                xid,
+                buffer,
+                octets: (from, to),
+            } => Some(Event::ReplyArrived {
+                xid,
+                reply: ReplyLocation::inline(buffer, from..to),
+            }),
+            CompactEvent::Other => self.next_other(),
         }
     }
 
@@ -73,26 +101,44 @@ impl Queues {
         let event = self.others.pop_front()?;
         let notice = matches!(
             event,
-            Event::PropertiesChanged | Event::PeerError { .. } | Event::Operation { .. } | Event::Broken { .. }
+            Event::PropertiesChanged
+                | Event::PeerError { .. }
+                | Event::Operation { .. }
+                | Event::GroupFailed { .. }
         );
         self.notices -= usize::from(notice);
         Some(event)
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
-        self.events.push_back(Plain::Other);
+    pub(super) fn push_event(&mut self, event: Event) {
+        self.events.push_back(CompactEvent::Other);
         self.others.push_back(event);
     }
 
-    /// A call is here, in these octets of a receive buffer.
+    /// Queues the arrival of a call in this range of a receive buffer.
     #[inline]
-    pub(super) fn tell_call(&mut self, call: Served, xid: u32, buffer: Buffer, octets: &Range<u32>) {
-        self.events.push_back(Plain::Call { call, xid, buffer, octets: (octets.start, octets.end) });
+    pub(super) fn push_call(
+        &mut self,
+        call: ServedCallId,
+        xid: u32,
+        buffer: BufferId,
+        octets: &Range<u32>,
+    ) {
+        self.events.push_back(CompactEvent::Call {
+            call,
+            xid,
+            buffer,
+            octets: (octets.start, octets.end),
+        });
     }
 
-    /// A reply is here, in these octets of a receive buffer.
+    /// Queues the arrival of a reply in this range of a receive buffer.
     #[inline]
-    pub(super) fn tell_reply(&mut self, xid: u32, buffer: Buffer, octets: &Range<u32>) {
-        self.events.push_back(Plain::Reply { xid, buffer, octets: (octets.start, octets.end) });
+    pub(super) fn push_reply(&mut self, xid: u32, buffer: BufferId, octets: &Range<u32>) {
+        self.events.push_back(CompactEvent::Reply {
+            xid,
+            buffer,
+            octets: (octets.start, octets.end),
+        });
     }
 }

@@ -1,32 +1,38 @@
-//! Receive buffers: how many are posted, and of which size (bidirection-04, section 4.3; xcharext-03, section 3.1).
+//! Receive buffers: how many are posted, and of which size (bidirection-04, section 4.3;
+//! xcharext-03, section 3.1).
 
 use super::output::Action;
 
-/// The posted receives of a connection. They are used in the order in which they were posted.
+/// The posted receives of a connection. They are consumed in the order of posting.
 #[derive(Clone, Debug)]
 pub(super) struct Receives {
-    /// Those of the present size.
+    /// The number of receives of the current size.
     posted: u32,
-    /// Those of an earlier size, all posted before.
+    /// The number of receives of an earlier size, which were posted before.
     old: u32,
-    /// Octets of each that is posted from now on.
+    /// The size in bytes of receives posted from now on.
     size: u32,
-    /// Replies that have come since there were enough to send a message, each into a receive: nothing comes in its place before the
-    /// next call goes.
+    /// The number of replies since receives last sufficed to send a message. Nothing arrives in the
+    /// receives that replace theirs before the next call is sent.
     replies: u32,
 }
 
 impl Receives {
     pub(super) const fn new(size: u32) -> Self {
-        Self { posted: 0, old: 0, size, replies: 0 }
+        Self {
+            posted: 0,
+            old: 0,
+            size,
+            replies: 0,
+        }
     }
 
-    /// How many are posted.
+    /// Returns the number of posted receives.
     pub(super) const fn posted(&self) -> u32 {
         self.posted + self.old
     }
 
-    /// Whether none of another size is left.
+    /// Returns whether all posted receives have the current size.
     pub(super) const fn is_uniform(&self) -> bool {
         self.old == 0
     }
@@ -35,7 +41,7 @@ impl Receives {
         self.size
     }
 
-    /// A message has taken one.
+    /// Counts a receive that a message has taken.
     pub(super) const fn used(&mut self) {
         if self.old > 0 {
             self.old -= 1;
@@ -44,23 +50,24 @@ impl Receives {
         }
     }
 
-    /// The message that has taken one was the reply to a call.
+    /// Records that the message in the last taken receive was a reply.
     pub(super) const fn replied(&mut self) {
         self.replies = self.replies.saturating_add(1);
     }
 
-    /// Whether there are too few for what may come before a message is sent.
+    /// Returns whether receives must be posted before the next message is sent.
     pub(super) const fn is_short_of(&self, wanted: u32) -> bool {
         self.posted().saturating_add(self.replies) < wanted
     }
 
-    /// A message is to be sent: whether there are enough for what may come then. If not, no receive waits any more.
-    pub(super) const fn are_enough(&mut self, wanted: u32) -> bool {
+    /// Returns whether enough receives are posted to send a message. The receives that replace
+    /// those of replies are due from now on.
+    pub(super) const fn suffice_for(&mut self, wanted: u32) -> bool {
         self.replies = 0;
         self.posted() >= wanted
     }
 
-    /// Those that are posted from now on have another size.
+    /// Sets the size of the receives that are posted from now on.
     pub(super) const fn resize(&mut self, size: u32) {
         if size != self.size {
             self.old += self.posted;
@@ -69,15 +76,18 @@ impl Receives {
         }
     }
 
-    /// What is to be posted so that there are so many.
+    /// Returns the action that posts the missing receives.
     // spec: bd-4-a, bd-4.3-a
-    pub(super) const fn up_to(&mut self, wanted: u32) -> Option<Action> {
+    pub(super) const fn post_up_to(&mut self, wanted: u32) -> Option<Action> {
         let count = wanted.saturating_sub(self.posted());
         self.replies = 0;
         if count == 0 {
             return None;
         }
         self.posted += count;
-        Some(Action::PostReceives { count, size: self.size })
+        Some(Action::PostReceives {
+            count,
+            size: self.size,
+        })
     }
 }

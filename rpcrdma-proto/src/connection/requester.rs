@@ -1,66 +1,79 @@
-//! The requester: calls of ours, from the consumer's wish to the end that it is told of.
+//! The requester: outgoing calls, from their beginning to their reported end.
 
-mod apart;
+mod answers;
+mod call_chunks;
+mod calls;
 mod chunks;
+mod deadlines;
+mod ends;
 mod grouped;
+mod queue;
 mod request;
+mod stalled;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use core::ops::Range;
 
-use super::life::{Life, Turn};
-use super::output::{Action, Buffer, Event, Exposure, Failure, Reason, Reply, Sent, Transmit};
-use super::parts::{Parts, no_parts};
-use super::queues::Queues;
-use super::sending::Sending;
-use super::slots::Slots;
+use super::inline_parts::{InlineParts, no_parts};
+use super::output::{Action, CallFailure, Exposure, SendOwner, Transmit};
+use super::queues::OutputQueues;
+use super::rtr::group_sender::GroupSender;
+use super::states::{RequestEvent, RequestState};
 use crate::chunk::Segment;
-use crate::credit::Requester;
-use crate::error::PeerError;
-use crate::header::Chunks;
-use crate::travel::{self, Call, Cannot, Cost, Link, Travel};
+use crate::credit::RequesterCredits;
+use crate::transfer::{self, CallSpec, Cost, PathLimits, TransferError, TransferPlan};
 
-use chunks::{returned, write};
-use grouped::Grouping;
-pub(super) use request::Kind;
-use request::{Outcome, Request};
+pub(super) use answers::{CallReply, ReplyOutcome};
+use calls::{Calls, outstanding};
+use chunks::write;
+use deadlines::Deadlines;
+use grouped::GroupOutcome;
+use queue::CallQueue;
+pub(super) use request::RequestKind;
+use request::{CallOutcome, Request};
 
 /// No deadline.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(super) const NO_DEADLINE: u64 = u64::MAX;
 
-/// The calls of one direction, and the credits that they take.
+/// The outgoing calls, and the credits that they take.
 // spec: xc3-1.3-e, xc2-1.3-e
 #[derive(Debug)]
-pub(super) struct Requests {
-    slots: Slots<Request>,
-    /// Segments that the transport may expose for one call.
-    most_segments: usize,
-    waiting: VecDeque<u32>,
-    ready: VecDeque<u32>,
-    pub(super) credits: Requester,
+pub(super) struct Requester {
+    calls: Calls<Request>,
+    /// The maximum number of segments that the transport may expose for one call.
+    max_segments: usize,
+    /// Calls without a credit. Calls that had one before go first: they are older.
+    waiting: CallQueue,
+    /// Calls that can be transmitted.
+    ready: CallQueue,
+    pub(super) credits: RequesterCredits,
     /// Messages of calls that have their credits and were not sent yet.
     unsent: u32,
-    /// Receives that are reserved for replies in several transmissions.
+    /// Receives reserved for replies in several transmissions.
     reserved: u32,
-    /// Calls that the consumer may have, and has.
-    most: u16,
+    /// The maximum number of calls of the consumer, and their current number.
+    max_calls: u16,
     open: u16,
     wanted: u32,
-    /// No deadline is before this.
-    soonest: u64,
-    /// How many calls have begun: the next one's age.
+    /// The deadlines of all calls that have one.
+    deadlines: Deadlines,
+    /// The number of calls begun: the age of the next one.
     begun: u64,
-    /// Whether calls wait out of their order.
-    disordered: bool,
+    /// Calls whose credits only their replies return: the consumer has abandoned them.
+    orphans: u16,
+    /// Whether a call that had a credit waits again since the last admission.
+    has_requeued: bool,
+    /// Whether a call or a one-way message lacked credits at the last admission.
+    lacked_credits: bool,
+    /// The time since which orphans hold all credits and none was answered.
+    stalled_since: Option<u64>,
 }
 
-/// Why a call can't begin.
+/// Describes why a call cannot begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallError {
-    /// As many calls are open as there may be.
+    /// The maximum number of calls is open.
     Full,
-    /// The session has ended, or is to end.
+    /// The session has ended or is draining.
     Closed,
     /// Results are wanted of parts of the call that overlap, or are not in their order.
     Spans,
@@ -80,153 +93,166 @@ impl core::fmt::Display for CallError {
 
 impl core::error::Error for CallError {}
 
-/// A reply that has come.
-pub(super) struct Answered<'a> {
-    pub(super) xid: u32,
-    /// Its credit value, where its direction is certain.
-    pub(super) grant: Option<u32>,
-    /// Those that it returns, if any.
-    pub(super) chunks: Option<&'a Chunks<'a>>,
-    pub(super) buffer: Buffer,
-    pub(super) inline: Range<u32>,
-    pub(super) invalidated: Option<u32>,
-}
-
-impl Requests {
+impl Requester {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
         // One more than the consumer's, for the properties.
         let places = u32::from(calls) + 1;
         Self {
-            slots: Slots::new(places, seed),
-            most_segments: segments.into(),
-            waiting: VecDeque::new(),
-            ready: VecDeque::new(),
-            credits: Requester::new(credits),
+            calls: Calls::new(places, seed),
+            max_segments: segments.into(),
+            waiting: CallQueue::default(),
+            ready: CallQueue::default(),
+            credits: RequesterCredits::new(credits),
             unsent: 0,
             reserved: 0,
-            most: calls,
+            max_calls: calls,
             open: 0,
             wanted: credits,
-            soonest: NEVER,
+            deadlines: Deadlines::default(),
             begun: 0,
-            disordered: false,
+            orphans: 0,
+            has_requeued: false,
+            lacked_credits: false,
+            stalled_since: None,
         }
     }
 
-    /// Whether the memory of every call is its own.
+    /// Returns whether no call holds memory.
     pub(super) fn is_settled(&self) -> bool {
-        self.slots.values().all(Request::is_settled)
+        self.calls.values().all(Request::is_settled)
     }
 
-    /// Calls that are open, orphans included.
+    /// Returns the number of open calls, with orphans.
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.calls.len()
     }
 
-    /// Whether no call of the consumer's is without its end. Of those that it gave up a reply may never come.
+    /// Returns whether no call of the consumer is open. The reply to an orphan may never arrive.
     pub(super) fn is_done(&self) -> bool {
-        let has_no_end = |request: &Request| request.kind == Kind::Rpc && request.life != Life::Orphaned;
-        self.slots.find_from(0, has_no_end).is_none()
+        self.open == self.orphans
     }
 
+    #[inline]
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether a call waits again that was let go before.
-    pub(super) fn is_disordered(&self) -> bool {
-        self.disordered
+    /// Returns whether a call that had a credit waits again since the last admission.
+    pub(super) fn has_returned(&self) -> bool {
+        self.has_requeued
     }
 
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether a question about properties is open.
-    pub(super) fn has_question(&self) -> bool {
-        self.slots.len() > self.open.into()
+    /// Returns whether no call waits to be admitted or transmitted.
+    #[inline]
+    pub(super) fn has_nothing_to_send(&self) -> bool {
+        // One branch: most polls find nothing.
+        (self.waiting.entries() | self.ready.entries()) == 0
     }
 
-    /// Receives that replies may take: one for each message that is under way, as many as ever were on this connection.
+    /// Returns whether a property request is open.
+    pub(super) fn has_property_request(&self) -> bool {
+        self.calls.len() > self.open.into()
+    }
+
+    /// Returns the number of receives for replies: one for each message in flight, as many as ever
+    /// were on this connection.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
     // spec: rtr-4.3-i, rtr-4.3-n
+    // spec: rfc8166-3.3.1-e
     pub(super) fn receives(&self) -> u32 {
         self.credits.receives().saturating_add(self.reserved)
     }
 
-    /// The place of a call.
-    pub(super) fn place(&self, xid: u32) -> usize {
-        self.slots.index(xid)
+    /// Returns the slot of a call.
+    pub(super) fn slot(&self, xid: u32) -> usize {
+        self.calls.index(xid)
     }
 
-    /// Whether a call with this XID is open.
-    pub(super) fn is_open(&self, xid: u32) -> bool {
-        self.slots.get(xid).is_some()
-    }
-
-    /// Whether a reply with this XID may come: to a call that was sent.
+    /// Returns whether a reply with this XID may arrive: the call was sent.
     pub(super) fn expects(&self, xid: u32) -> bool {
         self.expected(xid).is_some()
     }
 
-    /// What the call is for to which a reply with this XID may come.
-    pub(super) fn expected(&self, xid: u32) -> Option<Kind> {
-        let was_sent = |life| matches!(life, Life::Sent | Life::Settling | Life::Orphaned);
-        let request = self.slots.get(xid).filter(|request| request.credit.is_some() && was_sent(request.life))?;
-        Some(request.kind)
+    /// Returns the kind of the call to which a reply with this XID may arrive.
+    pub(super) fn expected(&self, xid: u32) -> Option<RequestKind> {
+        let request = self.calls.get(xid)?;
+        request.is_answerable().then_some(request.kind)
     }
 
-    pub(super) fn kind(&self, xid: u32) -> Option<Kind> {
-        self.slots.get(xid).map(|request| request.kind)
+    /// Returns whether a reply with this XID may arrive in a Reply chunk.
+    pub(super) fn takes_long_reply(&self, xid: u32) -> bool {
+        self.calls
+            .get(xid)
+            .is_some_and(|request| request.is_answerable() && request.plan.reply_chunk.is_some())
     }
 
-    /// The time before which no deadline passes.
-    pub(super) fn soonest(&self) -> u64 {
-        self.soonest
+    pub(super) fn kind(&self, xid: u32) -> Option<RequestKind> {
+        self.calls.get(xid).map(|request| request.kind)
     }
 
-    /// Begins a call. `taken` knows the XIDs that are live in the other direction (decision D12).
+    /// Returns a lower bound of all deadlines.
+    pub(super) fn earliest_deadline(&self) -> u64 {
+        self.deadlines.earliest()
+    }
+
+    /// Begins a call. `taken` knows the XIDs in use in the other direction (decision D12).
     // spec: v2-4.2.2-f, bd-2-b, bd-2.4-b, bd-5.1-a
     pub(super) fn call(
         &mut self,
-        kind: Kind,
-        call: &Call<'_>,
+        kind: RequestKind,
+        call: &CallSpec<'_>,
         deadline: u64,
         taken: impl Fn(u32) -> bool,
     ) -> Result<u32, CallError> {
-        if kind == Kind::Rpc && self.open == self.most {
+        if kind == RequestKind::Rpc && self.open == self.max_calls {
             return Err(CallError::Full);
         }
-        if !travel::in_order(call.results) {
+        if !transfer::in_order(call.results) {
             return Err(CallError::Spans);
         }
         let age = self.begun;
-        let (xid, request) = self.slots.insert(taken).ok_or(CallError::Full)?;
+        let (xid, request) = self.calls.insert(taken).ok_or(CallError::Full)?;
         request.begin(kind, age, deadline, call);
         self.begun += 1;
-        self.soonest = self.soonest.min(deadline);
+        if deadline != NO_DEADLINE {
+            let calls = &self.calls;
+            self.deadlines
+                .push(xid, deadline, calls.len(), outstanding(calls));
+        }
         match kind {
-            Kind::Rpc => {
+            RequestKind::Rpc => {
                 self.open += 1;
-                self.waiting.push_back(xid);
+                self.waiting.push(xid);
             }
-            Kind::Properties => self.waiting.push_front(xid),
+            RequestKind::Properties => self.waiting.push_ranked((false, age), xid),
         }
         Ok(xid)
     }
 
-    /// Lets calls go that wait, as long as there are credits: first come, first served. Before the version is settled it is
-    /// one, and `only` says which kind.
-    // spec: v2-5-b, v2-2.2-a, bd-4-c
-    pub(super) fn admit(&mut self, link: &Link<'_>, only: Option<Kind>, out: &mut Queues) {
-        if core::mem::take(&mut self.disordered) {
-            self.order();
+    /// Lets a call fail when its connection is lost after its transmission.
+    pub(super) fn forbid_resend(&mut self, xid: u32) {
+        if let Some(request) = self.calls.get_mut(xid) {
+            request.resend = false;
         }
-        while let Some(xid) = self.waiting.front().copied() {
-            let Some(request) = self.slots.get_mut(xid) else {
-                self.waiting.pop_front();
-                continue;
-            };
+    }
+
+    /// Gives credits to waiting calls in order. Before the version is negotiated one call is
+    /// admitted, of the kind `only`.
+    // spec: v2-5-b, v2-2.2-a, bd-4-c
+    pub(super) fn admit(
+        &mut self,
+        link: &PathLimits<'_>,
+        only: Option<RequestKind>,
+        out: &mut OutputQueues,
+    ) {
+        (self.has_requeued, self.lacked_credits) = (false, false);
+        while let Some(xid) = self.waiting.front()
+            && let Some(request) = self.calls.get_mut(xid)
+        {
             if only.is_some_and(|kind| kind != request.kind) {
                 return;
             }
@@ -235,417 +261,221 @@ impl Requests {
                 // Most connections have none, and this is to cost them nothing.
                 None => link,
                 groups => {
-                    let groups = groups.filter(|_| !request.by_base_means && request.kind == Kind::Rpc);
-                    with_room = Link { groups, room: self.credits.available(), ..*link };
+                    let groups = groups
+                        .filter(|_| !request.without_groups && request.kind == RequestKind::Rpc);
+                    with_room = PathLimits {
+                        groups,
+                        available_credits: self.credits.available(),
+                        ..*link
+                    };
                     &with_room
                 }
             };
-            request.travel = match travel::call(&request.as_call(), link) {
-                Ok(travel) => travel,
-                Err(_) if self.credits.calls() > 0 && has_way(request, link, self.credits.used()) => return,
+            request.plan = match transfer::plan_call(&request.as_call(), link) {
+                Ok(plan) => plan,
+                Err(_)
+                    if self.credits.calls() > 0
+                        && can_transfer(request, link, self.credits.used()) =>
+                {
+                    self.lacked_credits = true;
+                    return;
+                }
                 Err(why) => {
-                    self.end(xid, Outcome::Failed(Failure::Cannot(why)), out);
+                    self.end(xid, CallOutcome::Failed(CallFailure::Transfer(why)), out);
                     continue;
                 }
             };
-            let (messages, reserve) = request.grouped().map_or((1, 0), |grouped| (grouped.count, grouped.reserve));
-            let Some(credit) = self.credits.group(messages) else { return };
+            let (messages, reserve) = request
+                .grouped()
+                .map_or((1, 0), |grouped| (grouped.count, grouped.reply_receives));
+            let Some(credit) = self.credits.take_group(messages) else {
+                self.lacked_credits = true;
+                return;
+            };
             request.credit = Some(credit);
             self.unsent += messages;
             self.reserved += reserve;
-            self.waiting.pop_front();
-            if request.travel.is_inline() || !request.travel.exposes() {
-                request.turn(Turn::Prepared);
-                self.ready.push_back(xid);
+            if request.plan.is_inline() || !request.plan.exposes() {
+                request.advance(RequestEvent::Prepared);
+                self.ready.push(xid);
             } else {
-                request.turn(Turn::Expose);
-                request.live = true;
-                out.act(Action::Expose { xid });
+                request.advance(RequestEvent::Expose);
+                request.exposed = true;
+                out.push_action(Action::Expose { xid });
             }
+            self.waiting
+                .pop(in_state(&self.calls, RequestState::Waiting));
         }
     }
 
-    /// How a call travels, once it has been let go.
-    pub(super) fn travel(&self, xid: u32) -> Option<Travel> {
-        self.slots.get(xid).filter(|request| request.life != Life::Waiting).map(|request| request.travel)
+    /// Takes the next XID of the sequence, which no call has, unless it is `taken`.
+    pub(super) fn fresh_xid(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
+        self.calls.next_xid(taken)
     }
 
-    /// What that costs.
+    /// Returns the transfer plan of a call, once it is admitted.
+    pub(super) fn plan(&self, xid: u32) -> Option<TransferPlan> {
+        self.calls
+            .get(xid)
+            .filter(|request| request.state != RequestState::Waiting)
+            .map(|request| request.plan)
+    }
+
+    /// Returns the cost of the plan.
     pub(super) fn cost(&self, xid: u32) -> Option<Cost> {
-        let request = self.slots.get(xid).filter(|request| request.life != Life::Waiting)?;
-        Some(Cost::of(&request.as_call(), &request.travel))
+        let request = self
+            .calls
+            .get(xid)
+            .filter(|request| request.state != RequestState::Waiting)?;
+        Some(Cost::of(&request.as_call(), &request.plan))
     }
 
-    /// What of a call is to be exposed.
+    /// Returns the regions of a call to expose.
     pub(super) fn exposures(&self, xid: u32) -> impl Iterator<Item = Exposure> + use<'_> {
-        self.slots.get(xid).into_iter().flat_map(Request::exposures)
+        self.calls.get(xid).into_iter().flat_map(Request::exposures)
     }
 
-    /// The segments of each exposure have come, in the order of the exposures.
+    /// Handles the segments of each exposure, in the order of the exposures.
     pub(super) fn exposed<'a>(
         &mut self,
         xid: u32,
         regions: impl Iterator<Item = &'a [Segment]>,
-        link: &Link<'_>,
-        out: &mut Queues,
+        link: &PathLimits<'_>,
+        out: &mut OutputQueues,
     ) {
-        let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Exposing) else { return };
-        let are_few = request.apart.expose(regions, self.most_segments);
-        let fits = if request.grouped().is_some() {
-            request.is_laid(link)
-        } else {
-            let octets = request.header(link).saturating_add(request.inline());
-            octets <= link.call_threshold && request.reply_header(link) <= link.reply_threshold
+        let Some(request) = self
+            .calls
+            .get_mut(xid)
+            .filter(|request| request.state == RequestState::Exposing)
+        else {
+            return;
         };
-        if !are_few || request.exposures().count() != request.apart.exposed().len() || !fits {
-            return self.end(xid, Outcome::Failed(Failure::Cannot(Cannot::TooManySegments)), out);
+        let are_few = request.chunks.expose(regions, self.max_segments);
+        let fits = if request.grouped().is_some() {
+            request.fits_plan(link)
+        } else {
+            let octets = request
+                .header_len(link)
+                .saturating_add(request.inline_len());
+            let reply = request
+                .reply_header_len(link)
+                .saturating_add(transfer::inline_rest(&request.as_call(), &request.plan));
+            octets <= link.call_threshold && reply <= link.reply_threshold
+        };
+        if !are_few || request.exposures().count() != request.chunks.segment_counts().len() || !fits
+        {
+            return self.end(
+                xid,
+                CallOutcome::Failed(CallFailure::Transfer(TransferError::TooManySegments)),
+                out,
+            );
         }
-        request.turn(Turn::Prepared);
-        self.ready.push_back(xid);
+        request.advance(RequestEvent::Prepared);
+        self.ready.push(xid);
     }
 
-    /// Calls that are ready wait again, as the peer takes none now.
-    pub(super) fn withdraw(&mut self, out: &mut Queues) {
-        while let Some(xid) = self.ready.pop_front() {
-            self.end(xid, Outcome::Again, out);
-        }
-    }
-
-    /// A call's memory is exposed, but the peer takes no calls now.
-    pub(super) fn postponed(&mut self, xid: u32, out: &mut Queues) {
-        if self.slots.get(xid).is_some_and(|request| request.life == Life::Exposing) {
-            self.end(xid, Outcome::Again, out);
-        }
-    }
-
-    /// The transport could not expose its memory.
-    pub(super) fn unexposable(&mut self, xid: u32, out: &mut Queues) {
-        if self.slots.get(xid).is_some_and(|request| request.life == Life::Exposing) {
-            self.end(xid, Outcome::Failed(Failure::Memory), out);
-        }
-    }
-
-    /// Whether what was granted last still allows the next call that has its credits: it may be less than when they were given.
-    /// A call in one message may always go where nothing else is under way.
-    fn may_send(credits: &Requester, unsent: u32, messages: u32) -> bool {
+    /// Returns whether the last grant allows the next call that has its credits: the grant may have
+    /// fallen since. A call in one message may always be sent if nothing else is in flight.
+    // spec: rfc8166-3.3.1-a
+    fn may_send(credits: &RequesterCredits, unsent: u32, messages: u32) -> bool {
         let sent = credits.used().saturating_sub(unsent);
         let alone = messages == 1 && credits.messages() == unsent;
         alone || sent.saturating_add(messages) <= credits.granted()
     }
 
-    /// Writes the header of the next call that is ready.
+    /// Writes the header of the next ready call.
     ///
-    /// A call in several transmissions goes on with what is left in `sending`.
+    /// A call in several transmissions leaves the rest of them in `sending`.
     #[inline(always)]
     pub(super) fn transmit(
         &mut self,
         buffer: &mut [u8],
-        link: &Link<'_>,
-        sending: Option<&mut Option<Box<Sending>>>,
-        out: &mut Queues,
+        link: &PathLimits<'_>,
+        sending: Option<&mut Option<Box<GroupSender>>>,
+        out: &mut OutputQueues,
     ) -> Option<Transmit> {
         let mut sending = sending;
-        while let Some(xid) = self.ready.front().copied() {
-            let Some(request) = self.slots.get_mut(xid).filter(|request| request.life == Life::Ready) else {
-                self.ready.pop_front();
-                continue;
-            };
+        while let Some(xid) = self.ready.front()
+            && let Some(request) = self.calls.get_mut(xid)
+        {
             if request.grouped().is_some() {
                 match self.transmit_group(xid, buffer, link, sending.as_deref_mut()) {
-                    Grouping::Sent(transmit) => return Some(transmit),
-                    Grouping::Waits => return None,
-                    Grouping::Otherwise => self.end(xid, Outcome::Again, out),
+                    GroupOutcome::Sent(transmit) => return Some(transmit),
+                    GroupOutcome::LacksCredits => return None,
+                    GroupOutcome::Replan => self.end(xid, CallOutcome::Again, out),
                 }
                 continue;
             }
-            if request.kind == Kind::Properties || !Self::may_send(&self.credits, self.unsent, 1) {
+            if request.kind == RequestKind::Properties
+                || !Self::may_send(&self.credits, self.unsent, 1)
+            {
                 // One for the properties has no RPC message, and waits for the replies before it.
                 return None;
             }
             // What the peer takes may have changed since.
-            let inline = request.inline();
-            if request.header(link).saturating_add(inline) > link.call_threshold {
-                self.ready.pop_front();
-                self.end(xid, Outcome::Again, out);
+            let inline = request.inline_len();
+            if request.header_len(link).saturating_add(inline) > link.call_threshold {
+                self.end(xid, CallOutcome::Again, out);
                 continue;
             }
-            let header = write(xid, request, self.credits.wanted(), link, buffer)?;
-            self.ready.pop_front();
+            let header = write(xid, request, self.credits.requested(), link, buffer)?;
             self.unsent -= 1;
-            request.turn(Turn::Transmitted);
-            request.sending = true;
-            return Some(Transmit { what: Sent::Call { xid }, header, inline, invalidate: None, share: None });
+            request.on_transmitted();
+            self.ready.pop(in_state(&self.calls, RequestState::Ready));
+            return Some(Transmit {
+                owner: SendOwner::Call { xid },
+                header,
+                inline,
+                invalidate: None,
+                transmission: None,
+            });
         }
         None
     }
 
-    /// The next call that is ready, if it is for the properties: they write their own header.
+    /// Returns the next ready call if it is a property request, which writes its own header.
     pub(super) fn transmit_properties(&mut self) -> Option<u32> {
-        let xid = self.ready.front().copied().filter(|_| Self::may_send(&self.credits, self.unsent, 1))?;
-        let request = self.slots.get_mut(xid).filter(|request| request.kind == Kind::Properties)?;
-        request.turn(Turn::Transmitted);
+        let xid = self
+            .ready
+            .front()
+            .filter(|_| Self::may_send(&self.credits, self.unsent, 1))?;
+        let request = self
+            .calls
+            .get_mut(xid)
+            .filter(|request| request.kind == RequestKind::Properties)?;
+        request.advance(RequestEvent::Transmitted);
         self.unsent -= 1;
-        self.ready.pop_front();
+        self.ready.pop(in_state(&self.calls, RequestState::Ready));
         Some(xid)
     }
 
-    /// Octets of a call that follow its header.
-    pub(super) fn parts(&self, xid: u32) -> Parts<'_> {
-        self.slots.get(xid).map_or_else(no_parts, Request::parts)
+    /// Returns the ranges of a call that follow its header.
+    pub(super) fn parts(&self, xid: u32) -> InlineParts<'_> {
+        self.calls.get(xid).map_or_else(no_parts, Request::parts)
     }
 
-    /// The Send of a call has given back its memory.
-    pub(super) fn released(&mut self, xid: u32, out: &mut Queues) {
-        let Some(request) = self.slots.get_mut(xid).filter(|request| request.sending) else { return };
-        request.sending = false;
-        self.settle(xid, out);
-    }
-
-    /// A call's memory can no longer be reached by the peer.
-    // spec: v2-2.2-b
-    pub(super) fn fenced(&mut self, xid: u32, out: &mut Queues) {
-        let fencing = |request: &&mut Request| request.live && request.life == Life::Settling;
-        let Some(request) = self.slots.get_mut(xid).filter(fencing) else { return };
-        request.live = false;
-        self.settle(xid, out);
-    }
-
-    /// A reply to an open call has come: whether its buffer is kept. None if it invalidated a key that is not the call's.
-    pub(super) fn replied(&mut self, answered: Answered<'_>, out: &mut Queues) -> Option<bool> {
-        let Answered { xid, grant, chunks, buffer, inline, invalidated } = answered;
-        let request = self.slots.get_mut(xid)?;
-        if let Some(key) = invalidated {
-            if !request.has_exposed(key) {
-                return None;
-            }
-            request.invalidated = Some(key);
-        }
-        let is_wanted = request.life == Life::Sent;
-        // Most calls expose nothing and have their memory back, and nothing is returned to them: they have ended.
-        let is_plain = chunks.is_none() && request.apart.exposed().is_empty() && !inline.is_empty();
-        if is_plain && is_wanted && request.is_settled() {
-            request.turn(Turn::Ended);
-            self.paid(xid, grant);
-            out.tell_reply(xid, buffer, &inline);
-            self.finished(xid);
-            return Some(true);
-        }
-        let mut reply = Reply::inline(buffer, inline);
-        let (outcome, kept) = match returned(request, chunks, &mut reply) {
-            Ok(()) => (Outcome::Reply(reply), is_wanted),
-            Err(why) => (Outcome::Failed(why), false),
-        };
-        self.answered(xid, grant, outcome, out);
-        Some(kept)
-    }
-
-    /// A call gives back its credit: it has its answer, which grants so much.
-    // spec: rtr-4.3-l, rtr-4.3-m
-    #[inline]
-    fn paid(&mut self, xid: u32, grant: Option<u32>) {
-        let Some(request) = self.slots.get_mut(xid) else { return };
-        if let Some(credit) = request.credit.take() {
-            self.reserved -= request.reserve();
-            // A receive queue has room for the replies to what was asked for, whatever is granted.
-            let grant = grant.map(|grant| grant.min(self.wanted));
-            if credit.messages() > 1 && grant.is_none() {
-                self.credits.broken(credit);
-            } else {
-                self.credits.replied(credit, grant);
-            }
-        }
-    }
-
-    /// A call has its answer, whatever it is.
-    fn answered(&mut self, xid: u32, grant: Option<u32>, outcome: Outcome, out: &mut Queues) {
-        self.paid(xid, grant);
-        let Some(request) = self.slots.get_mut(xid) else { return };
-        match request.life {
-            Life::Sent => self.end(xid, outcome, out),
-            Life::Orphaned => {
-                request.turn(Turn::Answered);
-                self.remove(xid);
-            }
-            // Its end was known already: what comes too late gives back the credit alone.
-            _ => {}
-        }
-    }
-
-    /// A ROPT_REQPROP has its answer.
-    pub(super) fn properties_answered(&mut self, xid: u32, grant: Option<u32>, out: &mut Queues) {
-        self.answered(xid, grant, Outcome::None, out);
-    }
-
-    /// The peer answers a call with an error: it ends, or goes `again` in another version (decision D16).
-    pub(super) fn refused(&mut self, xid: u32, error: PeerError, again: bool, out: &mut Queues) {
-        let outcome = if again { Outcome::Again } else { Outcome::Failed(Failure::Peer(error)) };
-        self.answered(xid, None, outcome, out);
-    }
-
-    /// Ends a call at the consumer's wish.
-    pub(super) fn cancel(&mut self, xid: u32, out: &mut Queues) -> bool {
-        let open = self.slots.get(xid).is_some_and(Request::is_wanted);
-        if open {
-            self.end(xid, Outcome::Failed(Failure::Cancelled), out);
-        }
-        open
-    }
-
-    /// Ends the calls whose deadline has passed.
-    pub(super) fn expire(&mut self, now: u64, out: &mut Queues) {
-        if now < self.soonest {
-            return;
-        }
-        let mut from = 0;
-        while let Some((xid, next)) =
-            self.slots.find_from(from, |request| request.deadline <= now && request.is_wanted())
-        {
-            from = next;
-            self.end(xid, Outcome::Failed(Failure::TimedOut), out);
-        }
-        let deadlines = self.slots.values().filter(|request| request.is_wanted()).map(|request| request.deadline);
-        self.soonest = deadlines.min().unwrap_or(NEVER);
-    }
-
-    /// The connection is gone: no reply will come. What was not answered waits for the next one, the oldest first.
-    // spec: bd-4.3.1-c, bd-4.3.2-d, bd-5.4-a
-    pub(super) fn lost(&mut self, out: &mut Queues) {
-        self.ready.clear();
-        let mut from = 0;
-        while let Some((xid, next)) = self.slots.find_from(from, |_| true) {
-            from = next;
-            let Some(request) = self.slots.get_mut(xid) else { continue };
-            if request.credit.is_some() && !matches!(request.life, Life::Exposing | Life::Ready) {
-                self.reserved -= request.reserve();
-                request.credit = None;
-            }
-            match (request.life, request.kind) {
-                (Life::Exposing | Life::Ready | Life::Sent, Kind::Rpc) => self.end(xid, Outcome::Again, out),
-                (Life::Waiting | Life::Exposing | Life::Ready | Life::Sent, Kind::Properties) => {
-                    self.end(xid, Outcome::None, out);
-                }
-                (Life::Orphaned, _) => {
-                    request.turn(Turn::Answered);
-                    self.remove(xid);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A new connection: credits begin anew.
+    /// Resets the credits for a new connection.
     pub(super) fn connected(&mut self) {
-        self.credits = Requester::new(self.wanted);
-    }
-
-    /// Ends all calls: there will be no connection.
-    pub(super) fn fail_all(&mut self, why: Reason, out: &mut Queues) {
-        let mut from = 0;
-        while let Some((xid, next)) = self.slots.find_from(from, Request::is_wanted) {
-            from = next;
-            self.end(xid, Outcome::Failed(Failure::Closed(why)), out);
-        }
-    }
-
-    /// A call's end is known. It waits for its memory.
-    // spec: rtr-7.4-l, rtr-7.4-w
-    fn end(&mut self, xid: u32, outcome: Outcome, out: &mut Queues) {
-        let Some(request) = self.slots.get_mut(xid) else { return };
-        match request.life {
-            Life::Waiting => self.waiting.retain(|waiting| *waiting != xid),
-            // Else a place that is let again would stand there twice.
-            Life::Ready => self.ready.retain(|ready| *ready != xid),
-            Life::Settling => {
-                // Sent again it would have been; now it ends.
-                request.outcome = outcome;
-                return;
-            }
-            _ => {}
-        }
-        // A call that was not sent gives its credit back, as nobody else can.
-        if matches!(request.life, Life::Exposing | Life::Ready)
-            && let Some(credit) = request.credit.take()
-        {
-            self.unsent -= credit.messages();
-            self.reserved -= request.reserve();
-            self.credits.unused(credit);
-        }
-        if !request.turn(Turn::Ended) {
-            return;
-        }
-        if request.live {
-            out.act(Action::Fence { xid, invalidated: request.invalidated });
-        }
-        if request.is_settled() {
-            self.settled(xid, outcome, out);
-        } else {
-            request.outcome = outcome;
-        }
-    }
-
-    /// Tells of a call's end if its memory is its own.
-    fn settle(&mut self, xid: u32, out: &mut Queues) {
-        let Some(request) = self.slots.get_mut(xid) else { return };
-        if request.life == Life::Settling && request.is_settled() {
-            let outcome = core::mem::replace(&mut request.outcome, Outcome::None);
-            self.settled(xid, outcome, out);
-        }
-    }
-
-    /// Tells of the end of a call whose memory is its own.
-    fn settled(&mut self, xid: u32, outcome: Outcome, out: &mut Queues) {
-        let Some(request) = self.slots.get_mut(xid) else { return };
-        let event = match outcome {
-            Outcome::Again => {
-                request.turn(Turn::Again);
-                request.apart.withdraw();
-                request.invalidated = None;
-                self.waiting.push_back(xid);
-                self.disordered = true;
-                return;
-            }
-            Outcome::Reply(reply) => Some(Event::ReplyArrived { xid, reply }),
-            Outcome::Failed(why) => (request.kind == Kind::Rpc).then_some(Event::CallFailed { xid, why }),
-            Outcome::None => None,
-        };
-        if let Some(event) = event {
-            out.tell(event);
-        }
-        self.finished(xid);
-    }
-
-    /// The end of a call is told: nothing is left of it, but maybe its credit.
-    #[inline]
-    fn finished(&mut self, xid: u32) {
-        let Some(request) = self.slots.get_mut(xid) else { return };
-        if request.credit.is_some() {
-            request.turn(Turn::Abandoned);
-        } else {
-            request.turn(Turn::Settled);
-            self.remove(xid);
-        }
-    }
-
-    #[inline]
-    fn remove(&mut self, xid: u32) {
-        let is_rpc = self.slots.get(xid).is_some_and(|request| request.kind == Kind::Rpc);
-        self.slots.remove(xid);
-        self.open -= u16::from(is_rpc);
-    }
-
-    /// The oldest call goes first; one for the properties before all.
-    fn order(&mut self) {
-        let slots = &self.slots;
-        let rank = |xid: &u32| slots.get(*xid).map(|request| (request.kind == Kind::Rpc, request.age));
-        self.waiting.make_contiguous().sort_unstable_by_key(rank);
+        self.credits = RequesterCredits::new(self.wanted);
+        (self.lacked_credits, self.stalled_since) = (false, None);
     }
 }
 
-/// Whether a call has a way once the messages under way, of which a reply is still to come, have given back their credits.
+/// Returns a function that tells whether a call is in this state: if not, its entry in a queue of
+/// those that are is of no use.
+fn in_state(slots: &Calls<Request>, life: RequestState) -> impl Fn(u32) -> bool + use<'_> {
+    move |xid| slots.get(xid).is_some_and(|request| request.state == life)
+}
+
+/// Returns whether a call has a transfer method once the messages in flight have returned their
+/// credits.
 #[cold]
-fn has_way(request: &Request, link: &Link<'_>, used: u32) -> bool {
-    let later = Link { room: link.room.saturating_add(used), ..*link };
-    link.groups.is_some() && travel::call(&request.as_call(), &later).is_ok()
+fn can_transfer(request: &Request, link: &PathLimits<'_>, used: u32) -> bool {
+    let later = PathLimits {
+        available_credits: link.available_credits.saturating_add(used),
+        ..*link
+    };
+    link.groups.is_some() && transfer::plan_call(&request.as_call(), &later).is_ok()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The responder: calls of the peer's, from their arrival to the end of their replies.
+//! The responder: incoming calls, from their arrival to the end of their replies.
 
 mod call;
 mod grouped;
-mod offered;
+mod offered_chunks;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -10,206 +10,245 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::life::{Service, Step};
-use super::named::Named;
-use super::output::{Action, Buffer, Event, Sent, Served, Transmit, Write};
-use super::parts::{Parts, no_parts};
-use super::queues::Queues;
-use super::sending::Sending;
-use super::slots::Slots;
-use crate::chunk::{Fault, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
-use crate::credit::{Overrun, Responder};
-use crate::header::{Chunks, Outgoing};
-use crate::placement::Structure;
-use crate::travel::{self, Answer, Cannot, ResultItem};
+use super::config::MAX_WRITE_CHUNKS;
+use super::inline_parts::{InlineParts, no_parts};
+use super::output::{Action, BufferId, Event, RdmaWrite, SendOwner, ServedCallId, Transmit};
+use super::queues::OutputQueues;
+use super::rtr::group_sender::GroupSender;
+use super::slab::Slab;
+use super::states::{ServedEvent, ServedState};
+use super::xid_table::XidTable;
+use crate::chunk::{ChunkError, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
+use crate::credit::{CreditOverrun, ResponderCredits};
+use crate::header::{Chunks, OutgoingHeader};
+use crate::placement::BufferStructure;
+use crate::transfer::{self, ReplySpec, ResultItem, TransferError};
 use crate::v2::{self, MsgType};
 use crate::version::Version;
 use crate::xdr::List;
 
-use call::Call;
-use offered::Lists;
-pub(super) use offered::WRITES;
+use call::ServedCall;
+use offered_chunks::OfferedLists;
 
-/// The calls of one direction that are being served, and the credits that were granted for them.
+/// The incoming calls being served, and the credits granted for them.
 #[derive(Debug)]
-pub(super) struct Serving {
-    slots: Slots<Call>,
-    /// The keys of calls without a reply, by their XIDs.
-    open: Named,
+pub(super) struct Responder {
+    calls: Slab<ServedCall>,
+    /// The keys of calls without a reply, by XID.
+    xids: XidTable,
     limits: Limits,
     replies: VecDeque<u32>,
-    /// Messages that those answer, but for the ones that go again.
-    answering: u32,
-    /// Replies in several transmissions that are kept, and until when.
-    kept: VecDeque<(u32, u64)>,
-    pub(super) credits: Responder,
-    most: u16,
-    /// What is granted: no more than `most`.
+    /// The number of messages that the queued replies answer, without retransmissions.
+    replies_queued: u32,
+    /// Replies in several transmissions by the XIDs of their calls: the peer may report an error in
+    /// them.
+    group_xids: XidTable,
+    /// Retained replies, and until when. A reply that is retransmitted may still have an entry, but
+    /// not at the front.
+    retained: VecDeque<(u32, u64)>,
+    /// The number of calls of which only a retained reply is left.
+    only_retained: usize,
+    pub(super) credits: ResponderCredits,
+    max_calls: u16,
+    /// The current maximum grant: at most `max_calls`.
     grant: u32,
     reserve: u32,
 }
 
-/// A call that has come.
-pub(super) struct Arrival<'a> {
+/// An incoming call.
+pub(super) struct IncomingCall<'a> {
     pub(super) xid: u32,
     pub(super) version: Version,
-    /// Credits that it asks for.
-    pub(super) asked: u32,
-    pub(super) buffer: Buffer,
-    /// Its octets in the buffer; none if it is a chunk itself.
+    /// The number of credits that it requests.
+    pub(super) requested_credits: u32,
+    pub(super) buffer: BufferId,
+    /// The range of the buffer that holds it; `None` if the call is itself a chunk.
     pub(super) inline: Option<Range<u32>>,
     /// Its chunks, if it has any.
     pub(super) chunks: Option<&'a Chunks<'a>>,
 }
 
-/// Why a call is not served.
+/// Describes why a call is not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unserved {
-    /// Its chunks break a rule, or are more than is taken.
-    Fault(Fault),
+pub(super) enum ServeError {
+    /// Its chunks break a rule or exceed a limit.
+    Fault(ChunkError),
     /// It has the XID of a call that is being served.
-    Twice,
+    DuplicateXid,
     /// More calls than there is room for.
     Overrun,
 }
 
-impl From<Overrun> for Unserved {
-    fn from(Overrun: Overrun) -> Self {
+impl From<CreditOverrun> for ServeError {
+    fn from(CreditOverrun: CreditOverrun) -> Self {
         Self::Overrun
     }
 }
 
-impl From<Fault> for Unserved {
-    fn from(fault: Fault) -> Self {
+impl From<ChunkError> for ServeError {
+    fn from(fault: ChunkError) -> Self {
         Self::Fault(fault)
     }
 }
 
-/// What of a message sent as a reply its requester takes.
+/// The limits of the requester on a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Terms<'a> {
-    /// Octets of one Send.
+pub(super) struct ReplyLimits<'a> {
+    /// The size of one Send in bytes.
     pub(super) threshold: u32,
     /// Whether Send With Invalidate may be used.
     pub(super) invalidate: bool,
-    /// Its receive buffers, and transmissions of a reply that we send it, if it takes those of rtrext-02.
-    pub(super) groups: Option<(&'a Structure, u32)>,
+    /// The structure of its receive buffers and the maximum number of transmissions, if it supports
+    /// rtrext-02.
+    pub(super) groups: Option<(&'a BufferStructure, u32)>,
 }
 
-impl Serving {
-    pub(super) fn new(most: u16, reserve: u32, limits: Limits, seed: u32) -> Self {
+impl Responder {
+    pub(super) fn new(most: u16, reserve: u32, limits: Limits, hash_seed: u64) -> Self {
         // As many calls, and replies whose Sends have not given back their memory.
         let places = 2 * u32::from(most);
         Self {
-            slots: Slots::new(places, seed),
-            open: Named::new(seed),
+            // The keys are never sent on the wire.
+            calls: Slab::new(places, 0),
+            xids: XidTable::new(hash_seed),
             limits,
             replies: VecDeque::new(),
-            answering: 0,
-            kept: VecDeque::new(),
-            credits: Responder::new(most.into(), reserve),
-            most,
+            replies_queued: 0,
+            group_xids: XidTable::new(hash_seed),
+            retained: VecDeque::new(),
+            only_retained: 0,
+            credits: ResponderCredits::new(most.into(), reserve),
+            max_calls: most,
             grant: most.into(),
             reserve,
         }
     }
 
-    /// Grants another number from now on.
+    /// Sets the maximum grant from now on.
     pub(super) fn grant_up_to(&mut self, grant: u32) {
-        self.grant = grant.min(self.most.into());
+        self.grant = grant.min(self.max_calls.into());
         self.credits.grant_up_to(self.grant);
     }
 
-    /// Receives that calls may take: one at least, since a question about properties may come where no calls are served.
+    /// Returns the number of receives for calls: at least one, since a property request may arrive
+    /// where no calls are served.
     ///
-    /// A reply that waits to be sent has its next call's receives already: before its requester can make use of them.
+    /// A queued reply already has the receives of the next call, before its requester can use them.
     pub(super) fn receives(&self) -> u32 {
-        self.credits.receives().saturating_sub(self.credits.pending().saturating_sub(self.answering))
+        self.credits
+            .receives()
+            .saturating_sub(self.credits.pending().saturating_sub(self.replies_queued))
     }
 
-    /// The place of a call.
-    pub(super) fn place(&self, call: Served) -> usize {
-        self.slots.index(call.0)
+    /// Returns the slot of a call.
+    pub(super) fn slot(&self, call: ServedCallId) -> usize {
+        self.calls.index(call.0)
     }
 
-    /// Calls that are being served.
+    /// Returns the number of calls being served.
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.calls.len()
     }
 
-    /// Whether replies wait to be sent.
+    /// Returns whether replies are queued.
     pub(super) fn has_replies(&self) -> bool {
         !self.replies.is_empty()
     }
 
-    /// Whether nothing is being served.
+    /// Returns whether no call is being served.
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.calls.is_empty()
     }
 
-    /// Whether nothing is being served but replies that are kept.
+    /// Returns whether only retained replies are left.
     pub(super) fn is_idle(&self) -> bool {
-        self.slots.values().all(|call| call.life == Service::Kept)
+        self.calls.len() == self.only_retained
     }
 
-    /// Whether the consumer has a call, and has not answered it.
-    pub(super) fn is_given(&self, call: Served) -> bool {
-        self.slots.get(call.0).is_some_and(|call| call.life == Service::Given)
+    /// Returns whether the consumer has a call and has not answered it.
+    pub(super) fn is_delivered(&self, call: ServedCallId) -> bool {
+        self.calls
+            .get(call.0)
+            .is_some_and(|call| call.state == ServedState::Delivered)
     }
 
-    /// The version in which a call came.
-    pub(super) fn version(&self, call: Served) -> Option<Version> {
-        self.slots.get(call.0).map(|call| call.version)
-    }
-
-    /// Whether a call with this XID is being served.
+    /// Returns whether a call with this XID is being served.
     pub(super) fn is_open(&self, xid: u32) -> bool {
-        self.open.find(xid).is_some()
+        self.xids.find(xid).is_some()
     }
 
-    /// A call has come.
+    /// Handles an incoming call.
     // spec: v2-5.3-a, bd-2-c, bd-2-d
-    pub(super) fn arrived(&mut self, arrival: &Arrival<'_>, out: &mut Queues) -> Result<Served, Unserved> {
+    pub(super) fn arrived(
+        &mut self,
+        arrival: &IncomingCall<'_>,
+        out: &mut OutputQueues,
+    ) -> Result<ServedCallId, ServeError> {
         if self.is_open(arrival.xid) {
-            return Err(Unserved::Twice);
+            return Err(ServeError::DuplicateXid);
         }
-        if self.open.len() >= usize::from(self.most) {
-            return Err(Unserved::Overrun);
+        if self.xids.len() >= usize::from(self.max_calls) {
+            return Err(ServeError::Overrun);
         }
         let xid = arrival.xid;
-        let Some((key, call)) = self.slots.insert(|_| false) else { return Err(Unserved::Overrun) };
-        call.begin((xid, arrival.version, arrival.asked), arrival.buffer, arrival.inline.clone());
-        let taken = match (arrival.chunks, &arrival.inline) {
-            (Some(chunks), inline) => offered(chunks, inline.as_ref(), &self.limits, call).map_err(Unserved::from),
-            (None, Some(_)) => Ok(()),
-            (None, None) => Err(Fault::NoPayload.into()),
+        let Some((key, call)) = self.calls.insert(|_| false) else {
+            return Err(ServeError::Overrun);
         };
-        if let Err(why) = taken.and_then(|()| Ok(self.credits.received()?)) {
-            if why == Unserved::Overrun {
-                self.credits.dropped();
+        call.begin(
+            (xid, arrival.version, arrival.requested_credits),
+            arrival.buffer,
+            arrival.inline.clone(),
+        );
+        let taken = match (arrival.chunks, &arrival.inline) {
+            (Some(chunks), inline) => {
+                offered(chunks, inline.as_ref(), &self.limits, call).map_err(ServeError::from)
             }
-            self.slots.remove(key);
+            (None, Some(_)) => Ok(()),
+            (None, None) => Err(ChunkError::NoPayload.into()),
+        };
+        if let Err(why) = taken.and_then(|()| Ok(self.credits.on_call()?)) {
+            if why == ServeError::Overrun {
+                self.credits.on_dropped();
+            }
+            self.calls.remove(key);
             return Err(why);
         }
-        let reading = call.life == Service::Reading;
-        self.list(key, xid);
-        let (call, buffer, octets) = (Served(key), arrival.buffer, arrival.inline.clone().unwrap_or_default());
+        let reading = call.state == ServedState::Reading;
+        self.index_xid(key, xid);
+        let (call, buffer, octets) = (
+            ServedCallId(key),
+            arrival.buffer,
+            arrival.inline.clone().unwrap_or_default(),
+        );
         if reading {
-            out.act(Action::Read { call, buffer, inline: octets });
+            out.push_action(Action::Read {
+                call,
+                buffer,
+                inline: octets,
+            });
         } else {
-            out.tell_call(call, xid, buffer, &octets);
+            out.push_call(call, xid, buffer, &octets);
         }
         Ok(call)
     }
 
-    /// From now on a call is found by its XID.
-    fn list(&mut self, key: u32, xid: u32) {
-        self.open.insert(self.slots.index(key), key, xid);
+    /// Returns the most of these XIDs that are in one chain, if calls have them.
+    #[cfg(test)]
+    pub(super) fn longest_chain(&mut self, xids: &[u32]) -> usize {
+        xids.iter()
+            .enumerate()
+            .for_each(|(at, xid)| self.xids.insert(at, 1, *xid));
+        self.xids.longest_chain()
     }
 
-    /// How a call is put together.
-    pub(super) fn pieces(&self, served: Served) -> Option<Pieces<'_>> {
-        let call = self.slots.get(served.0)?;
+    /// Adds a call to the table of XIDs.
+    fn index_xid(&mut self, key: u32, xid: u32) {
+        self.xids.insert(self.calls.index(key), key, xid);
+    }
+
+    /// Returns the pieces of which a call is assembled.
+    pub(super) fn pieces(&self, served: ServedCallId) -> Option<Pieces<'_>> {
+        let call = self.calls.get(served.0)?;
         let reads = List::from(call.offered.reads()).into();
         let plan = match &call.inline {
             Some(inline) => ReadPlan::inline(reads, inline.len(), &self.limits),
@@ -218,57 +257,70 @@ impl Serving {
         plan.ok().map(|plan| plan.pieces())
     }
 
-    /// Octets of a call, put together.
-    pub(super) fn length(&self, served: Served) -> Option<u32> {
-        self.slots.get(served.0).map(|call| call.length)
+    /// Returns the length of a call in bytes, assembled.
+    pub(super) fn length(&self, served: ServedCallId) -> Option<u32> {
+        self.calls.get(served.0).map(|call| call.length)
     }
 
-    /// All of a call is here.
-    pub(super) fn moved(&mut self, served: Served, out: &mut Queues) {
-        let Some(call) = self.slots.get_mut(served.0) else { return };
-        if call.step(Step::Read) {
-            out.tell(Event::CallArrived { call: served, xid: call.xid, message: call.message() });
+    /// Handles the complete assembly of a call.
+    pub(super) fn read_done(&mut self, served: ServedCallId, out: &mut OutputQueues) {
+        let Some(call) = self.calls.get_mut(served.0) else {
+            return;
+        };
+        if call.advance(ServedEvent::Read) {
+            out.push_event(Event::CallArrived {
+                call: served,
+                xid: call.xid,
+                message: call.message(),
+            });
         }
     }
 
-    /// The consumer answers a call. None if the call has ended; an error, to be told to the peer, if the reply has no way.
-    /// Chunks are used where the call has offered them, and nowhere else.
+    /// Answers a call. Returns `None` if the call has ended, and an error, to report to the peer,
+    /// if no transfer method fits. A reply uses only chunks that the call offered.
     // spec: xc3-3.3-e, xc3-3.3-f, xc2-3.3-e, xc2-3.3-f
-    pub(super) fn reply(
+    #[inline]
+    pub(super) fn reply<'a>(
         &mut self,
-        served: Served,
+        served: ServedCallId,
         length: u32,
         results: &[ResultItem],
-        terms: Terms<'_>,
-    ) -> Option<Result<(), Cannot>> {
-        let call = self.slots.get_mut(served.0).filter(|call| call.life == Service::Given)?;
+        limits: impl Fn(Version) -> ReplyLimits<'a>,
+    ) -> Option<Result<(), TransferError>> {
+        let call = self
+            .calls
+            .get_mut(served.0)
+            .filter(|call| call.state == ServedState::Delivered)?;
+        let limits = limits(call.version);
         if call.reserve.is_some() {
-            return self.reply_grouped(served, length, results, terms);
+            return self.reply_grouped(served, length, results, limits);
         }
-        let mut capacities = ArrayVec::<Option<u32>, WRITES>::new();
+        let mut capacities = ArrayVec::<Option<u32>, MAX_WRITE_CHUNKS>::new();
         let mut reply_chunk = None;
         for (count, mine) in call.offered.chunks() {
-            let chunk = WriteChunk::v2(mine.into(), &self.limits).ok().map(|chunk| chunk.capacity());
+            let chunk = WriteChunk::v2(mine.into(), &self.limits)
+                .ok()
+                .map(|chunk| chunk.capacity());
             match count {
                 Some(_) => capacities.push(chunk.filter(|_| !mine.is_empty())),
                 None => reply_chunk = chunk,
             }
         }
-        call.answer.begin(length, results);
-        let answer = Answer {
+        call.reply.begin(length, results);
+        let answer = ReplySpec {
             length,
-            results: &call.answer.results,
-            writes: &capacities,
+            results: &call.reply.results,
+            write_chunks: &capacities,
             reply_chunk,
-            header: call.header(),
-            threshold: terms.threshold,
+            header: call.reply_header_len(),
+            threshold: limits.threshold,
         };
-        match travel::reply(&answer) {
-            Ok(way) => {
-                call.answer.way = way;
-                call.fill();
-                call.step(Step::Replied);
-                self.answering += call.parts;
+        match transfer::plan_reply(&answer) {
+            Ok(plan) => {
+                call.reply.plan = plan;
+                call.assign_chunks();
+                call.advance(ServedEvent::Replied);
+                self.replies_queued += call.parts;
                 self.replies.push_back(served.0);
                 Some(Ok(()))
             }
@@ -277,15 +329,25 @@ impl Serving {
     }
 
     /// Ends a call without a reply: its version, XID, and whether it was there.
-    pub(super) fn end(&mut self, served: Served, answered: bool, out: &mut Queues) -> Option<(u32, Version)> {
-        let open = |call: &&mut Call| matches!(call.life, Service::Given | Service::Replying);
-        let call = self.slots.get_mut(served.0).filter(open)?;
+    pub(super) fn end(
+        &mut self,
+        served: ServedCallId,
+        answered: bool,
+        out: &mut OutputQueues,
+    ) -> Option<(u32, Version)> {
+        let open = |call: &&mut ServedCall| {
+            matches!(call.state, ServedState::Delivered | ServedState::Replying)
+        };
+        let call = self.calls.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
-        if call.life == Service::Replying {
-            self.replies.retain(|key| *key != served.0);
-            self.answering -= if call.again { 0 } else { call.parts };
+        if call.state == ServedState::Replying {
+            // Of the replies that wait only the next one is found to have no way.
+            if self.replies.front() == Some(&served.0) {
+                self.replies.pop_front();
+            }
+            self.replies_queued -= if call.retransmitted { 0 } else { call.parts };
         }
-        call.step(Step::Dropped);
+        call.advance(ServedEvent::Dropped);
         let parts = call.parts;
         self.credits.drop_all(parts);
         self.forget(served.0);
@@ -295,115 +357,172 @@ impl Serving {
 
     /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
     ///
-    /// A reply in several transmissions goes on with what is left in `sending`, and is kept `until` then.
+    /// A reply in several transmissions goes on with what is left in `sending`, and is kept `until`
+    /// then.
     #[inline(always)]
     pub(super) fn transmit<'a>(
         &mut self,
         buffer: &mut [u8],
-        (until, sending): (u64, Option<&mut Option<Box<Sending>>>),
-        terms: impl Fn(Version) -> Terms<'a>,
+        (until, sending): (u64, Option<&mut Option<Box<GroupSender>>>),
+        limits: impl Fn(Version) -> ReplyLimits<'a>,
     ) -> Option<Transmit> {
         let key = *self.replies.front()?;
-        let with_sends = self.slots.len() - self.open.len();
-        let Some(call) = self.slots.get_mut(key).filter(|call| call.life == Service::Replying) else {
+        let with_sends = self.calls.len() - self.xids.len();
+        let Some(call) = self
+            .calls
+            .get_mut(key)
+            .filter(|call| call.state == ServedState::Replying)
+        else {
             self.replies.pop_front();
             return None;
         };
-        // One that goes again is counted already: it is the first of all, so that it holds up nothing.
-        if with_sends >= usize::from(self.most) && !call.again {
+        // One that goes again is counted already: it is the first of all, so that it holds up
+        // nothing.
+        if with_sends >= usize::from(self.max_calls) && !call.retransmitted {
             return None;
         }
-        if call.answer.group.is_some() {
-            let terms = terms(call.version);
-            return self.transmit_group(key, terms, (until, sending?), buffer);
+        if call.reply.group.is_some() {
+            let limits = limits(call.version);
+            return self.transmit_group(key, limits, (until, sending?), buffer);
         }
-        let credits = self.credits.next(call.asked);
+        let credits = self.credits.next(call.requested_credits);
         let header = write(call, credits, buffer)?;
-        let invalidate = call.keys.single().filter(|_| terms(call.version).invalidate);
-        let (asked, parts, again, inline) = (call.asked, call.parts, call.again, call.answer.inline());
-        call.step(Step::Transmitted);
+        let invalidate = call
+            .keys
+            .single()
+            .filter(|_| limits(call.version).invalidate);
+        let (asked, parts, again, inline) = (
+            call.requested_credits,
+            call.parts,
+            call.retransmitted,
+            call.reply.inline_len(),
+        );
+        call.advance(ServedEvent::Transmitted);
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
-        Some(Transmit { what: Sent::Reply { call: Served(key) }, header, inline, invalidate, share: None })
+        Some(Transmit {
+            owner: SendOwner::Reply {
+                call: ServedCallId(key),
+            },
+            header,
+            inline,
+            invalidate,
+            transmission: None,
+        })
     }
 
-    /// The reply to a call is transmitted: its credits are free, unless it goes again.
+    /// Returns the credits of a call whose reply is transmitted, unless the reply is a
+    /// retransmission.
     #[inline]
     fn answered(&mut self, key: u32, asked: u32, parts: u32, again: bool) {
         if !again {
-            self.answering -= parts;
+            self.replies_queued -= parts;
             self.credits.drop_all(parts - 1);
-            self.credits.reply(asked);
+            self.credits.grant_with_reply(asked);
             self.forget(key);
         }
     }
 
-    /// Octets of a reply that follow its header.
-    pub(super) fn parts(&self, served: Served) -> Parts<'_> {
-        self.slots.get(served.0).map_or_else(no_parts, |call| call.answer.parts())
+    /// Returns the ranges of a reply that follow its header.
+    pub(super) fn parts(&self, served: ServedCallId) -> InlineParts<'_> {
+        self.calls
+            .get(served.0)
+            .map_or_else(no_parts, |call| call.reply.parts())
     }
 
-    /// Whether its call has offered memory for a reply.
+    /// Returns whether the call has offered memory for its reply.
     #[inline]
-    pub(super) fn has_writes(&self, served: Served) -> bool {
-        self.slots.get(served.0).is_some_and(|call| call.offered.has_memory())
+    pub(super) fn has_writes(&self, served: ServedCallId) -> bool {
+        self.calls
+            .get(served.0)
+            .is_some_and(|call| call.offered.has_memory())
     }
 
-    /// What is written of a reply before it is sent.
-    pub(super) fn writes(&self, served: Served) -> impl Iterator<Item = Write> + use<'_> {
-        self.slots.get(served.0).into_iter().flat_map(Call::writes)
+    /// Returns the RDMA Writes of a reply.
+    pub(super) fn writes(&self, served: ServedCallId) -> impl Iterator<Item = RdmaWrite> + use<'_> {
+        self.calls
+            .get(served.0)
+            .into_iter()
+            .flat_map(ServedCall::writes)
     }
 
-    /// The Send of a reply has given back its memory: whether its call has ended with that.
+    /// Handles the end of the Send of a reply. Returns whether its call has ended with it.
     #[inline]
-    pub(super) fn released(&mut self, served: Served) -> bool {
-        let Some(call) = self.slots.get_mut(served.0) else { return false };
-        if call.answer.group.is_some() && call.life == Service::Sending && (call.keeps || call.again) {
-            self.keep(served.0);
+    pub(super) fn released(&mut self, served: ServedCallId) -> bool {
+        let Some(call) = self.calls.get_mut(served.0) else {
+            return false;
+        };
+        if call.reply.group.is_some()
+            && call.state == ServedState::Sending
+            && (call.retains_reply || call.retransmitted)
+        {
+            self.retain_reply(served.0);
             return false;
         }
-        call.step(Step::Released) && self.slots.remove(served.0)
+        call.advance(ServedEvent::Released) && self.vacate(served.0)
     }
 
-    /// The connection is gone: no reply will reach the peer, but for those that the Send has already.
-    pub(super) fn lost(&mut self, out: &mut Queues) {
+    /// Handles the loss of the connection: replies that are not with a Send are dropped.
+    pub(super) fn lost(&mut self, out: &mut OutputQueues) {
         self.replies.clear();
-        self.answering = 0;
-        self.forget_sending();
+        self.replies_queued = 0;
+        self.drop_sending();
         let mut from = 0;
-        while let Some((key, next)) = self.slots.find_from(from, |call| call.life != Service::Sending) {
+        while let Some((key, next)) = self
+            .calls
+            .find_from(from, |call| call.state != ServedState::Sending)
+        {
             from = next;
             let mut answered = false;
-            if let Some(call) = self.slots.get_mut(key) {
-                answered = call.life == Service::Kept || call.again;
-                call.step(Step::Lost);
+            if let Some(call) = self.calls.get_mut(key) {
+                answered = call.state == ServedState::Retained || call.retransmitted;
+                self.only_retained -= usize::from(call.state == ServedState::Retained);
+                call.advance(ServedEvent::Lost);
             }
             self.forget(key);
-            self.remove(Served(key), answered, out);
+            self.remove(ServedCallId(key), answered, out);
         }
-        self.credits = Responder::new(self.grant, self.reserve);
+        self.credits = ResponderCredits::new(self.grant, self.reserve);
     }
 
     fn forget(&mut self, key: u32) {
-        self.open.remove(self.slots.index(key), key);
+        self.xids.remove(self.calls.index(key), key);
+    }
+
+    /// Frees the slot of a call. Returns false if it was free.
+    #[inline]
+    fn vacate(&mut self, key: u32) -> bool {
+        if self.group_xids.len() > 0 {
+            self.group_xids.remove(self.calls.index(key), key);
+        }
+        self.calls.remove(key)
     }
 
     #[inline]
-    fn remove(&mut self, call: Served, answered: bool, out: &mut Queues) {
-        self.slots.remove(call.0);
-        out.tell(Event::CallEnded { call, answered });
+    fn remove(&mut self, call: ServedCallId, answered: bool, out: &mut OutputQueues) {
+        self.vacate(call.0);
+        out.push_event(Event::CallEnded { call, answered });
     }
 }
 
 /// Holds what a call offers against the rules, and keeps it.
-fn offered(chunks: &Chunks<'_>, inline: Option<&Range<u32>>, limits: &Limits, call: &mut Call) -> Result<(), Fault> {
+fn offered(
+    chunks: &Chunks<'_>,
+    inline: Option<&Range<u32>>,
+    limits: &Limits,
+    call: &mut ServedCall,
+) -> Result<(), ChunkError> {
     let reads = chunks.reads();
     let plan = match inline {
         Some(inline) => ReadPlan::inline(reads, inline.len(), limits)?,
         None => ReadPlan::long(reads, limits)?,
     };
     call.length = plan.len();
-    call.life = if plan.is_inline() { Service::Given } else { Service::Reading };
+    call.state = if plan.is_inline() {
+        ServedState::Delivered
+    } else {
+        ServedState::Reading
+    };
     let lists = call.offered.fill();
     for chunk in chunks.writes(limits) {
         let chunk = chunk?;
@@ -412,42 +531,56 @@ fn offered(chunks: &Chunks<'_>, inline: Option<&Range<u32>>, limits: &Limits, ca
     }
     if let Some(chunk) = chunks.reply(limits)? {
         // No more than the limit, which is checked.
-        lists.reply = Some(u16::try_from(chunk.len()).map_err(|_| Fault::TooManySegments)?);
+        lists.reply = Some(u16::try_from(chunk.len()).map_err(|_| ChunkError::TooManySegments)?);
         keep(&chunk, limits, lists)?;
     }
-    let read = |segment: ReadSegment| v2::ReadSegment { position: segment.position, target: segment.target.into() };
+    let read = |segment: ReadSegment| v2::ReadSegment {
+        position: segment.position,
+        target: segment.target.into(),
+    };
     lists.reads.extend(reads.iter().map(read));
-    call.keys.add(lists.segments.iter().map(|segment| segment.handle));
-    call.keys.add(lists.reads.iter().map(|segment| segment.target.handle));
+    call.keys
+        .add(lists.segments.iter().map(|segment| segment.handle));
+    call.keys
+        .add(lists.reads.iter().map(|segment| segment.target.handle));
     Ok(())
 }
 
 /// Keeps the segments of a chunk, unless they are too many together with those before.
-fn keep(chunk: &WriteChunk<'_>, limits: &Limits, lists: &mut Lists) -> Result<(), Fault> {
-    if lists.segments.len() + chunk.len() > limits.segments as usize {
-        return Err(Fault::TooManySegments);
+fn keep(
+    chunk: &WriteChunk<'_>,
+    limits: &Limits,
+    lists: &mut OfferedLists,
+) -> Result<(), ChunkError> {
+    if lists.segments.len() + chunk.len() > limits.max_segments as usize {
+        return Err(ChunkError::TooManySegments);
     }
-    lists.segments.extend(chunk.segments().map(v2::Segment::from));
+    lists
+        .segments
+        .extend(chunk.segments().map(v2::Segment::from));
     Ok(())
 }
 
 /// Writes the header of a reply, with the chunks that it returns; none if the buffer is too small.
-fn write(call: &Call, credits: u32, buffer: &mut [u8]) -> Option<usize> {
-    let mut header = Outgoing {
+// spec: rfc8166-3.4.6-b, rfc8166-4.3.1-a, rfc8166-4.3.3-c
+fn write(call: &ServedCall, credits: u32, buffer: &mut [u8]) -> Option<usize> {
+    let mut header = OutgoingHeader {
         xid: call.xid,
         version: call.version,
         credits,
         direction: MsgType::Reply,
-        long: call.answer.way.long,
-        ..Outgoing::EMPTY
+        long: call.reply.plan.long,
+        ..OutgoingHeader::EMPTY
     };
     if !call.offered.has_memory() || call.reserve.is_some() {
         return header.write(buffer).ok();
     }
-    let mut writes = ArrayVec::<v2::WriteChunk<'_>, WRITES>::new();
+    let mut writes = ArrayVec::<v2::WriteChunk<'_>, MAX_WRITE_CHUNKS>::new();
     for (number, mine) in call.offered.chunks() {
         match number {
-            Some(_) => writes.push(v2::WriteChunk { target: mine.into() }),
+            Some(_) => writes.push(v2::WriteChunk {
+                target: mine.into(),
+            }),
             None => header.reply = Some(mine),
         }
     }

@@ -1,38 +1,68 @@
 use super::*;
-use crate::error::Outcome;
+use crate::error::RefusalAction;
 use proptest::prelude::*;
 use std::vec::Vec;
 
 /// Words in hexadecimal, and what follows a `#` is a comment.
 fn message(text: &str) -> Vec<u8> {
-    let words = text.lines().flat_map(|line| line.split('#').next().unwrap().split_whitespace());
-    words.flat_map(|word| u32::from_str_radix(word, 16).unwrap().to_be_bytes()).collect()
+    let words = text
+        .lines()
+        .flat_map(|line| line.split('#').next().unwrap().split_whitespace());
+    words
+        .flat_map(|word| u32::from_str_radix(word, 16).unwrap().to_be_bytes())
+        .collect()
 }
 
 fn refused(message: &[u8]) -> Refusal {
     Header::parse(message, Version::Two).unwrap_err()
 }
 
-/// What becomes of a message: of one whose XID is nobody's, and of one whose XID is that of a call of ours.
-fn outcomes(message: &[u8]) -> (Outcome, Outcome) {
+/// What becomes of a message: of one whose XID is nobody's, and of one whose XID is that of a call
+/// of ours.
+fn outcomes(message: &[u8]) -> (RefusalAction, RefusalAction) {
     let refusal = refused(message);
-    (refusal.outcome(false, Version::One, Version::Two), refusal.outcome(true, Version::One, Version::Two))
+    (
+        refusal.action(false, Version::One, Version::Two),
+        refusal.action(true, Version::One, Version::Two),
+    )
 }
 
 const CALL: &str = "0000002a 00000000 00000002";
 const REPLY: &str = "0000002a 00000001 00000000";
 
+// spec: rfc8166-4.2.2-a, rfc8166-4.2.4-a
 #[test]
 fn messages_of_both_versions_are_parsed() {
-    let two = message(&std::format!("0000002a 00000002 00000020 00000000 00000000 0 0 0 {CALL}"));
+    let two = message(&std::format!(
+        "0000002a 00000002 00000020 00000000 00000000 0 0 0 {CALL}"
+    ));
     let header = Header::parse(&two, Version::Two).unwrap();
-    assert_eq!((header.xid, header.version, header.credits), (42, Version::Two, 32));
-    let Body::Message { direction: MsgType::Call, chunks, payload } = header.body else { panic!("{header:?}") };
+    assert_eq!(
+        (header.xid, header.version, header.credits),
+        (42, Version::Two, 32)
+    );
+    let Body::Message {
+        direction: MsgType::Call,
+        chunks,
+        payload,
+    } = header.body
+    else {
+        panic!("{header:?}")
+    };
     assert!(chunks.is_empty() && payload == message(CALL));
 
-    let one = message(&std::format!("0000002a 00000001 00000020 00000000 0 0 0 {REPLY}"));
+    let one = message(&std::format!(
+        "0000002a 00000001 00000020 00000000 0 0 0 {REPLY}"
+    ));
     let header = Header::parse(&one, Version::One).unwrap();
-    let Body::Message { direction: MsgType::Reply, chunks, payload } = header.body else { panic!("{header:?}") };
+    let Body::Message {
+        direction: MsgType::Reply,
+        chunks,
+        payload,
+    } = header.body
+    else {
+        panic!("{header:?}")
+    };
     assert!(chunks.is_empty() && payload == message(REPLY));
 
     // A long call, whose direction only Version Two tells.
@@ -43,12 +73,23 @@ fn messages_of_both_versions_are_parsed() {
         Body::Long { direction: Some(MsgType::Call), chunks } if !chunks.is_empty()
     ));
     let one = message(&std::format!("2a 1 20 1 {reads}"));
-    assert!(matches!(Header::parse(&one, Version::Two).unwrap().body, Body::Long { direction: None, .. }));
+    assert!(matches!(
+        Header::parse(&one, Version::Two).unwrap().body,
+        Body::Long {
+            direction: None,
+            ..
+        }
+    ));
 
     let operation = message("2a 2 20 5 1 9 4 01020304 ffffffff");
     assert!(matches!(
         Header::parse(&operation, Version::Two).unwrap().body,
-        Body::Operation { direction: MsgType::Reply, code: 9, info: [1, 2, 3, 4], payload: [0xff, 0xff, 0xff, 0xff] }
+        Body::Operation {
+            direction: MsgType::Reply,
+            code: 9,
+            info: [1, 2, 3, 4],
+            payload: [0xff, 0xff, 0xff, 0xff]
+        }
     ));
 }
 
@@ -64,83 +105,292 @@ fn errors_of_both_versions_are_parsed() {
     for (text, error) in cases {
         let octets = message(text);
         let header = Header::parse(&octets, Version::Two).unwrap();
-        assert!(matches!(header.body, Body::Error(found) if found == error), "{text}");
+        assert!(
+            matches!(header.body, Body::Error(found) if found == error),
+            "{text}"
+        );
     }
 }
 
 /// Every kind of message that breaks a rule, with what becomes of it.
+// spec: rfc8166-4.2.1-a, rfc8166-4.2.4-b, rfc8166-4.2.4-c, rfc8166-4.5-b, rfc8166-4.5-c
+// spec: rfc8166-4.6.1-b, rfc8166-4.6.2-b
 #[test]
 fn what_breaks_a_rule_has_its_outcome() {
-    let (drop, header) = (Outcome::Drop, Outcome::Answer(PeerError::Header));
-    let versions = Outcome::Answer(PeerError::Versions { low: 1, high: 2 });
-    // What it is; the words; the outcome if the XID is nobody's, and if it is that of a call of ours.
-    let cases: [(&str, &str, Why, Outcome, Outcome); 24] = [
-        ("nothing", "", Why::Short, drop, drop),
-        ("less than the fixed fields", "2a 1 20", Why::Short, drop, drop),
-        ("Version One, under 28 octets", "2a 1 20 0 0 0", Why::Short, drop, drop),
-        ("version zero", "2a 0 20 0 0 0 0", Why::Version, versions, drop),
-        ("a version to come", "2a 3 20 0 0 0 0", Why::Version, versions, drop),
-        ("an error of a version to come", "2a 3 20 4 1 3 3", Why::Version, drop, drop),
-        ("Version One, procedure 5", "2a 1 20 5 0 0 0 0", Why::Procedure, header, drop),
-        ("Version Two, procedure 6", "2a 2 20 6 0", Why::Procedure, header, drop),
-        ("Version Two, RDMA_MSGP", "2a 2 20 2 0 0 0 0 0", Why::Procedure, header, drop),
-        ("Version Two, RDMA_DONE", "2a 2 20 3", Why::Procedure, header, drop),
-        ("RDMA_MSGP", "2a 1 20 2 0 0 0 0 0 2a 0", Why::Padded, header, drop),
-        ("RDMA_DONE", "2a 1 20 3 0 0 0", Why::Done, drop, drop),
-        ("a call without an RPC message", "2a 2 20 0 0 0 0 0", Why::NoMessage, header, header),
-        ("a reply without an RPC message", "2a 2 20 0 1 0 0 0", Why::NoMessage, drop, drop),
-        ("half an RPC header", "2a 2 20 0 0 0 0 0 2a", Why::NoMessage, header, header),
-        ("a long call without chunks", "2a 2 20 1 0 0 0 0", Why::NoMessage, header, header),
-        ("Version One, the same", "2a 1 20 1 0 0 0", Why::NoMessage, header, drop),
-        ("a long call before a message", "2a 2 20 1 0 1 0 7 4 0 0 0 0 0 2a 0", Why::Payload, header, header),
-        ("an error before a message", "2a 2 20 4 2 2a 1", Why::Payload, drop, drop),
-        ("another XID in the RPC call", "2a 2 20 0 0 0 0 0 2b 0", Why::Xid, header, header),
-        ("another XID in the RPC reply", "2a 2 20 0 1 0 0 0 2b 1", Why::Xid, drop, drop),
-        ("a call that holds a reply", "2a 2 20 0 0 0 0 0 2a 1", Why::Direction, header, header),
-        ("a reply that holds a call", "2a 2 20 0 1 0 0 0 2a 0", Why::Direction, drop, drop),
-        ("neither call nor reply", "2a 1 20 0 0 0 0 2a 2", Why::Direction, header, drop),
+    let (drop, header) = (
+        RefusalAction::Drop,
+        RefusalAction::Answer(PeerError::Header),
+    );
+    let versions = RefusalAction::Answer(PeerError::Versions { low: 1, high: 2 });
+    // What it is; the words; the outcome if the XID is nobody's, and if it is that of a call of
+    // ours.
+    let cases: [(&str, &str, RefusalReason, RefusalAction, RefusalAction); 24] = [
+        ("nothing", "", RefusalReason::Short, drop, drop),
+        (
+            "less than the fixed fields",
+            "2a 1 20",
+            RefusalReason::Short,
+            drop,
+            drop,
+        ),
+        (
+            "Version One, under 28 octets",
+            "2a 1 20 0 0 0",
+            RefusalReason::Short,
+            drop,
+            drop,
+        ),
+        (
+            "version zero",
+            "2a 0 20 0 0 0 0",
+            RefusalReason::Version,
+            versions,
+            drop,
+        ),
+        (
+            "a version to come",
+            "2a 3 20 0 0 0 0",
+            RefusalReason::Version,
+            versions,
+            drop,
+        ),
+        (
+            "an error of a version to come",
+            "2a 3 20 4 1 3 3",
+            RefusalReason::Version,
+            drop,
+            drop,
+        ),
+        (
+            "Version One, procedure 5",
+            "2a 1 20 5 0 0 0 0",
+            RefusalReason::Procedure,
+            header,
+            drop,
+        ),
+        (
+            "Version Two, procedure 6",
+            "2a 2 20 6 0",
+            RefusalReason::Procedure,
+            header,
+            drop,
+        ),
+        (
+            "Version Two, RDMA_MSGP",
+            "2a 2 20 2 0 0 0 0 0",
+            RefusalReason::Procedure,
+            header,
+            drop,
+        ),
+        (
+            "Version Two, RDMA_DONE",
+            "2a 2 20 3",
+            RefusalReason::Procedure,
+            header,
+            drop,
+        ),
+        (
+            "RDMA_MSGP",
+            "2a 1 20 2 0 0 0 0 0 2a 0",
+            RefusalReason::Padded,
+            header,
+            drop,
+        ),
+        (
+            "RDMA_DONE",
+            "2a 1 20 3 0 0 0",
+            RefusalReason::Done,
+            drop,
+            drop,
+        ),
+        (
+            "a call without an RPC message",
+            "2a 2 20 0 0 0 0 0",
+            RefusalReason::NoMessage,
+            header,
+            header,
+        ),
+        (
+            "a reply without an RPC message",
+            "2a 2 20 0 1 0 0 0",
+            RefusalReason::NoMessage,
+            drop,
+            drop,
+        ),
+        (
+            "half an RPC header",
+            "2a 2 20 0 0 0 0 0 2a",
+            RefusalReason::NoMessage,
+            header,
+            header,
+        ),
+        (
+            "a long call without chunks",
+            "2a 2 20 1 0 0 0 0",
+            RefusalReason::NoMessage,
+            header,
+            header,
+        ),
+        (
+            "Version One, the same",
+            "2a 1 20 1 0 0 0",
+            RefusalReason::NoMessage,
+            header,
+            drop,
+        ),
+        (
+            "a long call before a message",
+            "2a 2 20 1 0 1 0 7 4 0 0 0 0 0 2a 0",
+            RefusalReason::Payload,
+            header,
+            header,
+        ),
+        (
+            "an error before a message",
+            "2a 2 20 4 2 2a 1",
+            RefusalReason::Payload,
+            drop,
+            drop,
+        ),
+        (
+            "another XID in the RPC call",
+            "2a 2 20 0 0 0 0 0 2b 0",
+            RefusalReason::Xid,
+            header,
+            header,
+        ),
+        (
+            "another XID in the RPC reply",
+            "2a 2 20 0 1 0 0 0 2b 1",
+            RefusalReason::Xid,
+            drop,
+            drop,
+        ),
+        (
+            "a call that holds a reply",
+            "2a 2 20 0 0 0 0 0 2a 1",
+            RefusalReason::Direction,
+            header,
+            header,
+        ),
+        (
+            "a reply that holds a call",
+            "2a 2 20 0 1 0 0 0 2a 0",
+            RefusalReason::Direction,
+            drop,
+            drop,
+        ),
+        (
+            "neither call nor reply",
+            "2a 1 20 0 0 0 0 2a 2",
+            RefusalReason::Direction,
+            header,
+            drop,
+        ),
     ];
     for (what, text, why, nobodys, ours) in cases {
         let octets = message(text);
-        assert_eq!((refused(&octets).why, outcomes(&octets)), (why, (nobodys, ours)), "{what}");
+        assert_eq!(
+            (refused(&octets).reason, outcomes(&octets)),
+            (why, (nobodys, ours)),
+            "{what}"
+        );
     }
 }
 
 /// Headers that are no XDR: answered if they are calls, dropped if they are replies or errors.
+// spec: rfc8166-4.5-a, rfc8166-4.5-g, rfc8166-4.5.2-a
 #[test]
 fn what_is_no_xdr_has_its_outcome() {
-    let (drop, header) = (Outcome::Drop, Outcome::Answer(PeerError::Header));
-    let cases: [(&str, &str, Outcome, Outcome); 10] = [
-        ("a list that ends too early", "2a 2 20 0 0 1 28 7 100 0", header, header),
-        ("the same in a reply", "2a 2 20 0 1 1 28 7 100 0", drop, drop),
-        ("Version One, the same", "2a 1 20 0 1 28 7 100 0", header, drop),
-        ("a list that neither ends nor goes on", "2a 2 20 0 0 2 0 0 0 2a 0", header, header),
-        ("more segments than could follow", "2a 2 20 0 0 0 1 ffffffff 0 0", header, header),
-        ("neither call nor reply", "2a 2 20 0 2 0 0 0 2a 0", header, drop),
-        ("an operation longer than the message", "2a 2 20 5 0 1 100 0", header, header),
+    let (drop, header) = (
+        RefusalAction::Drop,
+        RefusalAction::Answer(PeerError::Header),
+    );
+    let cases: [(&str, &str, RefusalAction, RefusalAction); 10] = [
+        (
+            "a list that ends too early",
+            "2a 2 20 0 0 1 28 7 100 0",
+            header,
+            header,
+        ),
+        (
+            "the same in a reply",
+            "2a 2 20 0 1 1 28 7 100 0",
+            drop,
+            drop,
+        ),
+        (
+            "Version One, the same",
+            "2a 1 20 0 1 28 7 100 0",
+            header,
+            drop,
+        ),
+        (
+            "a list that neither ends nor goes on",
+            "2a 2 20 0 0 2 0 0 0 2a 0",
+            header,
+            header,
+        ),
+        (
+            "more segments than could follow",
+            "2a 2 20 0 0 0 1 ffffffff 0 0",
+            header,
+            header,
+        ),
+        (
+            "neither call nor reply",
+            "2a 2 20 0 2 0 0 0 2a 0",
+            header,
+            drop,
+        ),
+        (
+            "an operation longer than the message",
+            "2a 2 20 5 0 1 100 0",
+            header,
+            header,
+        ),
         ("the same of a responder", "2a 2 20 5 1 1 100 0", drop, drop),
         ("an error without its code", "2a 2 20 4", drop, drop),
         ("an unknown error", "2a 2 20 4 9", drop, drop),
     ];
     for (what, text, nobodys, ours) in cases {
         let octets = message(text);
-        assert!(matches!(refused(&octets).why, Why::Xdr(_)), "{what}: {:?}", refused(&octets));
+        assert!(
+            matches!(refused(&octets).reason, RefusalReason::Xdr(_)),
+            "{what}: {:?}",
+            refused(&octets)
+        );
         assert_eq!(outcomes(&octets), (nobodys, ours), "{what}");
     }
 }
 
-/// Who speaks Version One alone says so.
+/// Who speaks Version One alone says so, and who speaks both.
+// spec: rfc8166-4.5.1-a
 #[test]
 fn versions_not_spoken_are_answered_with_those_that_are() {
     let octets = message("2a 2 20 0 0 0 0 0 2a 0");
     let refusal = Header::parse(&octets, Version::One).unwrap_err();
     let range = PeerError::Versions { low: 1, high: 1 };
-    assert_eq!(refusal.outcome(false, Version::One, Version::One), Outcome::Answer(range));
+    assert_eq!(
+        refusal.action(false, Version::One, Version::One),
+        RefusalAction::Answer(range)
+    );
     let mut buffer = [0; 64];
-    let used = refusal.answer(range, 32, &mut buffer).unwrap();
+    let used = refusal.write_error(range, 32, &mut buffer).unwrap();
     assert_eq!(buffer[..used], message("2a 2 20 4 1 1 1"));
+    // Of both versions the range has both.
+    let octets = message("2a 3 20 0 0 0 0 0 2a 0");
+    let refusal = Header::parse(&octets, Version::Two).unwrap_err();
+    let range = PeerError::Versions { low: 1, high: 2 };
+    assert_eq!(
+        refusal.action(false, Version::One, Version::Two),
+        RefusalAction::Answer(range)
+    );
+    let used = refusal.write_error(range, 32, &mut buffer).unwrap();
+    assert_eq!(buffer[..used], message("2a 3 20 4 1 1 2"));
 }
 
+// spec: rfc8166-4.5-d, rfc8166-4.5-e, rfc8166-4.5-f
 #[test]
 fn answers_have_the_layout_of_their_version() {
     let mut buffer = [0; 64];
@@ -148,22 +398,43 @@ fn answers_have_the_layout_of_their_version() {
         ("2a 1 20 5 0 0 0 0", PeerError::Header, "2a 1 7 4 2"),
         ("2a 2 20 6 0", PeerError::Header, "2a 2 7 4 2"),
         ("2a 2 20 6 0", PeerError::Operation, "2a 2 7 4 3"),
-        ("2a 63 20 0 0", PeerError::Versions { low: 1, high: 2 }, "2a 63 7 4 1 1 2"),
+        (
+            "2a 63 20 0 0",
+            PeerError::Versions { low: 1, high: 2 },
+            "2a 63 7 4 1 1 2",
+        ),
     ] {
-        let used = refused(&message(text)).answer(error, 7, &mut buffer).unwrap();
+        let used = refused(&message(text))
+            .write_error(error, 7, &mut buffer)
+            .unwrap();
         assert_eq!(buffer[..used], message(answer), "{text}");
     }
-    assert!(refused(&message("2a 2 20 6 0")).answer(PeerError::Header, 7, &mut buffer[..19]).is_err());
+    assert!(
+        refused(&message("2a 2 20 6 0"))
+            .write_error(PeerError::Header, 7, &mut buffer[..19])
+            .is_err()
+    );
 }
 
-/// What is written without the encoder is what it writes, and so is what becomes of it in too small a buffer.
+/// What is written without the encoder is what it writes, and so is what becomes of it in too small
+/// a buffer.
+// spec: rfc8166-4-a
+// spec: rfc8166-4.6.1-a, rfc8166-4.6.2-a
 #[test]
 fn what_is_plain_is_written_as_it_is_encoded() {
     for direction in [MsgType::Call, MsgType::Reply] {
-        let header = Outgoing { xid: 0x0102_0304, credits: 32, direction, ..Outgoing::EMPTY };
+        let header = OutgoingHeader {
+            xid: 0x0102_0304,
+            credits: 32,
+            direction,
+            ..OutgoingHeader::EMPTY
+        };
         for room in [0, 31, 32, 64] {
             let (mut written, mut encoded) = ([0xff; 64], [0xff; 64]);
-            let lengths = (header.write(&mut written[..room]), header.encode(&mut encoded[..room]));
+            let lengths = (
+                header.write(&mut written[..room]),
+                header.encode(&mut encoded[..room]),
+            );
             assert_eq!(lengths.0, lengths.1);
             assert_eq!((lengths.0.is_ok(), written), (room >= 32, encoded));
         }
@@ -171,7 +442,8 @@ fn what_is_plain_is_written_as_it_is_encoded() {
 }
 
 proptest! {
-    /// What is read without the decoder is what it reads: of a plain message with one word changed, or cut off.
+    /// What is read without the decoder is what it reads: of a plain message with one word changed,
+    /// or cut off.
     #[test]
     fn what_is_plain_is_parsed_as_it_is_decoded(at in 0usize..12, word in 0u32..7, length in 24usize..=48, reply: bool) {
         let mut octets = message(&std::format!("5 2 20 0 {0} 0 0 0 5 {0} 2 3", u32::from(reply)));
@@ -189,16 +461,16 @@ proptest! {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         for message in [words, octets] {
             let Err(refusal) = Header::parse(&message, Version::Two) else { continue };
-            let Outcome::Answer(error) = refusal.outcome(ours, Version::One, Version::Two) else { continue };
+            let RefusalAction::Answer(error) = refusal.action(ours, Version::One, Version::Two) else { continue };
             let mut buffer = [0; 28];
-            let used = refusal.answer(error, 1, &mut buffer).unwrap();
+            let used = refusal.write_error(error, 1, &mut buffer).unwrap();
             match Header::parse(&buffer[..used], Version::Two) {
                 Ok(header) => {
                     prop_assert!(matches!(header.body, Body::Error(found) if found == error));
                     prop_assert_eq!(header.xid, refusal.xid);
                 }
                 // A version that is not spoken here is answered in that version.
-                Err(again) => prop_assert_eq!(again.outcome(ours, Version::One, Version::Two), Outcome::Drop),
+                Err(again) => prop_assert_eq!(again.action(ours, Version::One, Version::Two), RefusalAction::Drop),
             }
         }
     }

@@ -4,22 +4,22 @@ use crate::v2::{self, ChunkLists, MsgType};
 use crate::version::Version;
 use crate::xdr::{self, Encode};
 
-/// The transport header of an RPC message that is to be sent.
+/// The transport header of an outgoing RPC message.
 ///
 /// ```
-/// use rpcrdma_proto::header::{Body, Header, Outgoing};
+/// use rpcrdma_proto::header::{Body, Header, OutgoingHeader};
 /// use rpcrdma_proto::v2::MsgType;
 /// use rpcrdma_proto::version::Version;
 ///
 /// let mut buffer = [0; 64];
-/// for (version, octets) in [(Version::One, 28), (Version::Two, 32)] {
-///     let header = Outgoing { xid: 7, version, credits: 32, direction: MsgType::Call, ..Outgoing::EMPTY };
-///     assert_eq!(header.write(&mut buffer)?, octets);
+/// for (version, bytes) in [(Version::One, 28), (Version::Two, 32)] {
+///     let header = OutgoingHeader { xid: 7, version, credits: 32, direction: MsgType::Call, ..OutgoingHeader::EMPTY };
+///     assert_eq!(header.write(&mut buffer)?, bytes);
 /// }
 /// # Ok::<(), rpcrdma_proto::xdr::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
+pub struct OutgoingHeader<'a> {
     /// The transaction.
     pub xid: u32,
     /// The version spoken.
@@ -38,7 +38,7 @@ pub struct Outgoing<'a> {
     pub reply: Option<&'a [v2::Segment]>,
 }
 
-impl Outgoing<'_> {
+impl OutgoingHeader<'_> {
     /// A call without chunks, to begin with.
     pub const EMPTY: Self = Self {
         xid: 0,
@@ -51,7 +51,7 @@ impl Outgoing<'_> {
         reply: None,
     };
 
-    /// Writes the header to the beginning of `buffer` and returns its octets.
+    /// Writes the header to the beginning of `buffer` and returns its length in bytes.
     ///
     /// # Errors
     /// `BufferFull`.
@@ -64,8 +64,9 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Writes a `RDMA2_MSG` without chunks, as most messages are: eight words, whose last three are empty lists. Whatever else
-    /// a message is, it is for the encoder; and so is a buffer that is too small.
+    /// Writes a `RDMA2_MSG` without chunks, as most messages are: eight words, whose last three are
+    /// empty lists. Whatever else a message is, it is for the encoder; and so is a buffer that is
+    /// too small.
     fn plain(&self, buffer: &mut [u8]) -> Option<usize> {
         let has_chunks = !self.reads.is_empty() || !self.writes.is_empty() || self.reply.is_some();
         if self.version != Version::Two || self.long || has_chunks {
@@ -73,26 +74,48 @@ impl Outgoing<'_> {
         }
         let place = buffer.first_chunk_mut::<32>()?;
         let direction = self.direction.value().cast_unsigned();
-        let words = [self.xid, self.version.number(), self.credits, 0, direction, 0, 0, 0];
+        let words = [
+            self.xid,
+            self.version.number(),
+            self.credits,
+            0,
+            direction,
+            0,
+            0,
+            0,
+        ];
         for (octets, word) in place.as_chunks_mut().0.iter_mut().zip(words) {
             *octets = word.to_be_bytes();
         }
         Some(place.len())
     }
 
+    // spec: rfc8166-4-a, rfc8166-4.2.2-a, rfc8166-4.6.1-a, rfc8166-4.6.2-a
     pub(super) fn encode(&self, buffer: &mut [u8]) -> xdr::Result<usize> {
         let lists = ChunkLists {
             direction: self.direction,
             reads: self.reads.into(),
             writes: self.writes.into(),
-            reply: self.reply.map(|target| v2::WriteChunk { target: target.into() }),
+            reply: self.reply.map(|target| v2::WriteChunk {
+                target: target.into(),
+            }),
         };
-        let body = if self.long { v2::Body::Nomsg(lists) } else { v2::Body::Msg(lists) };
-        let header = v2::XprtHdr { xid: self.xid, vers: self.version.number(), credit: self.credits, body };
+        let body = if self.long {
+            v2::Body::Nomsg(lists)
+        } else {
+            v2::Body::Msg(lists)
+        };
+        let header = v2::XprtHdr {
+            xid: self.xid,
+            vers: self.version.number(),
+            credit: self.credits,
+            body,
+        };
         let length = header.encode_to_slice(buffer)?;
         Ok(match self.version {
             Version::Two => length,
-            // The same but for the direction, which Version One has not, and which is the fifth word.
+            // The same but for the direction, which Version One has not, and which is the fifth
+            // word.
             Version::One => {
                 buffer.copy_within(20..length, 16);
                 length - 4

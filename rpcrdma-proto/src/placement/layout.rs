@@ -4,31 +4,35 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::{SEGMENTS, Structure};
+use super::{BufferStructure, MAX_BUFFER_SEGMENTS};
 
-/// Octets between two pieces of data that are better sent as zeros than saved by another transmission.
-const GAP: u32 = 4096;
+/// Bytes between two pieces of data that are better sent as zeros than saved by another
+/// transmission.
+const MAX_GAP: u32 = 4096;
 
-/// Pieces of data, with a gap or another item between them, in one transmission: each takes slices of its Send.
-const RUNS: usize = 3;
+/// Pieces of data, with a gap or another item between them, in one transmission: each takes slices
+/// of its Send.
+const MAX_RUNS: usize = 3;
 
-/// A message, to be laid into receive buffers of one structure: its Payload stream, and the items that are placed apart.
+/// A message, to be laid into receive buffers of one structure: its Payload stream, and the items
+/// that are placed apart.
 ///
-/// The stream goes behind the header of each transmission, up to the first target that data are placed into. Data begin at
-/// a target's beginning, go on through the targets that follow, and are preceded by zeros. What is left of the stream when all
-/// data are placed has the buffers to itself.
+/// The stream goes behind the header of each transmission, up to the first target that data are
+/// placed into. Data begin at a target's beginning, go on through the targets that follow, and are
+/// preceded by zeros. What is left of the stream when all data are placed has the buffers to
+/// itself.
 ///
 /// ```
-/// use rpcrdma_proto::placement::{Layout, Segment, Structure};
+/// use rpcrdma_proto::placement::{Layout, BufferSegment, BufferStructure};
 ///
-/// let head = Segment { length: 4096, align: 8, target: false };
-/// let bulk = Segment { length: 65536, align: 4096, target: true };
-/// let structure = Structure::new(&[head, bulk])?;
-/// // A header of 100 octets, a stream of 200, and an item that takes two buffers.
-/// let layout = Layout { structure: &structure, opener: 100, header: 40, stream: 200, items: &[100_000] };
+/// let head = BufferSegment { length: 4096, align: 8, target: false };
+/// let bulk = BufferSegment { length: 65536, align: 4096, target: true };
+/// let structure = BufferStructure::new(&[head, bulk])?;
+/// // A header of 100 bytes, a stream of 200, and an item that takes two buffers.
+/// let layout = Layout { structure: &structure, first_header: 100, header: 40, stream: 200, items: &[100_000] };
 /// let all: Vec<_> = layout.transmissions().collect();
-/// assert_eq!((all[0].section.clone(), all[0].placed[0].octets.clone()), (0..200, 0..65536));
-/// assert_eq!((all[1].section.clone(), all[1].placed[0].octets.clone()), (200..200, 65536..100_000));
+/// assert_eq!((all[0].section.clone(), all[0].placed[0].range.clone()), (0..200, 0..65536));
+/// assert_eq!((all[1].section.clone(), all[1].placed[0].range.clone()), (200..200, 65536..100_000));
 /// assert_eq!((all[1].placed[0].target, all[1].placed[0].at, all.len()), (1, 4096, 2));
 /// # Ok::<(), rpcrdma_proto::placement::StructureError>(())
 /// ```
@@ -36,39 +40,39 @@ const RUNS: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
     /// The receiver's buffers.
-    pub structure: &'a Structure,
-    /// Octets of the first header.
-    pub opener: u32,
-    /// Octets of each that follows.
+    pub structure: &'a BufferStructure,
+    /// Bytes of the first header.
+    pub first_header: u32,
+    /// Bytes of each that follows.
     pub header: u32,
-    /// Octets of the Payload stream: a multiple of four.
+    /// Bytes of the Payload stream: a multiple of four.
     pub stream: u32,
-    /// Octets of each item that is placed, in their order.
+    /// Bytes of each item that is placed, in their order.
     pub items: &'a [u32],
 }
 
 /// One transmission of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmission {
-    /// Octets of its header.
+    /// Bytes of its header.
     pub header: u32,
-    /// Which octets of the Payload stream follow it.
+    /// Which bytes of the Payload stream follow it.
     pub section: Range<u32>,
     /// The data that are placed, in the order of the buffer.
-    pub placed: ArrayVec<Placed, SEGMENTS>,
+    pub placed: ArrayVec<PlacedData, MAX_BUFFER_SEGMENTS>,
 }
 
 /// Data in one target.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placed {
+pub struct PlacedData {
     /// The target's number in the group.
     pub target: u32,
-    /// Where it begins, in octets of the transmission.
+    /// Where it begins, in bytes of the transmission.
     pub at: u32,
     /// Which item.
     pub item: usize,
-    /// Which octets of it.
-    pub octets: Range<u32>,
+    /// Which bytes of it.
+    pub range: Range<u32>,
 }
 
 /// The transmissions of a [`Layout`]: endless if it makes no progress, so it is to be bounded.
@@ -82,25 +86,31 @@ pub struct Transmissions<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The transmissions, one after the other. It goes on for ever if the headers leave no room.
+    /// Returns the transmissions in order. The iterator is infinite if the headers leave no room.
     #[must_use]
     pub fn transmissions(self) -> Transmissions<'a> {
-        Transmissions { layout: self, number: 0, stream: 0, item: 0, octet: 0 }
+        Transmissions {
+            layout: self,
+            number: 0,
+            stream: 0,
+            item: 0,
+            octet: 0,
+        }
     }
 
-    /// How many transmissions there are; none if they are more than `most`.
+    /// Returns the number of transmissions; `None` if there are more than `most`.
     #[must_use]
     pub fn count(self, most: u32) -> Option<u32> {
         let length = self.structure.length();
         let mut all = self.transmissions();
         let count = (1..=most).find(|_| all.next().is_some_and(|_| all.is_done()))?;
-        let fits = self.opener <= length && (count == 1 || self.header <= length);
+        let fits = self.first_header <= length && (count == 1 || self.header <= length);
         fits.then_some(count)
     }
 }
 
 impl Transmissions<'_> {
-    /// Whether all of the message is in the transmissions so far.
+    /// Returns whether the whole message is in the transmissions so far.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.number > 0 && self.stream == self.layout.stream && !self.has_data()
@@ -113,30 +123,48 @@ impl Transmissions<'_> {
 
     /// Places as much data as the targets from `at` on take.
     // spec: rtr-7.2-b, rtr-7.2-c
-    fn place(&mut self, at: u32) -> ArrayVec<Placed, SEGMENTS> {
+    fn place(&mut self, at: u32) -> ArrayVec<PlacedData, MAX_BUFFER_SEGMENTS> {
         let targets = self.layout.structure.targets();
         let base = self.number * self.layout.structure.target_count();
-        let (mut placed, mut at, mut runs) = (ArrayVec::<Placed, SEGMENTS>::new(), at, 0);
+        let (mut placed, mut at, mut runs) =
+            (ArrayVec::<PlacedData, MAX_BUFFER_SEGMENTS>::new(), at, 0);
         for (number, range) in (base..).zip(targets) {
-            while self.layout.items.get(self.item).is_some_and(|length| *length == self.octet) {
+            while self
+                .layout
+                .items
+                .get(self.item)
+                .is_some_and(|length| *length == self.octet)
+            {
                 (self.item, self.octet) = (self.item + 1, 0);
             }
-            let Some(length) = self.layout.items.get(self.item) else { break };
+            let Some(length) = self.layout.items.get(self.item) else {
+                break;
+            };
             if range.start < at {
                 continue;
             }
             let gap = range.start - at;
             let joins = gap == 0 && self.octet > 0 && runs > 0;
             runs += usize::from(!joins);
-            if runs > RUNS || (!placed.is_empty() && gap > GAP) {
+            if runs > MAX_RUNS || (!placed.is_empty() && gap > MAX_GAP) {
                 break;
             }
             let count = (range.end - range.start).min(length - self.octet);
             let octets = self.octet..self.octet + count;
-            placed.push(Placed { target: number, at: range.start, item: self.item, octets });
+            placed.push(PlacedData {
+                target: number,
+                at: range.start,
+                item: self.item,
+                range: octets,
+            });
             (self.octet, at) = (self.octet + count, range.start + count);
         }
-        while self.layout.items.get(self.item).is_some_and(|length| *length == self.octet) {
+        while self
+            .layout
+            .items
+            .get(self.item)
+            .is_some_and(|length| *length == self.octet)
+        {
             (self.item, self.octet) = (self.item + 1, 0);
         }
         placed
@@ -150,9 +178,18 @@ impl Iterator for Transmissions<'_> {
         if self.is_done() {
             return None;
         }
-        let Layout { structure, opener, header, stream, .. } = self.layout;
+        let Layout {
+            structure,
+            first_header: opener,
+            header,
+            stream,
+            ..
+        } = self.layout;
         let header = if self.number == 0 { opener } else { header };
-        let first = structure.targets().find(|range| range.start >= header).filter(|_| self.has_data());
+        let first = structure
+            .targets()
+            .find(|range| range.start >= header)
+            .filter(|_| self.has_data());
         let end = first.map_or(structure.length(), |range| range.start);
         // The sections of an XDR stream are whole words.
         let room = end.saturating_sub(header) & !3;
@@ -160,6 +197,10 @@ impl Iterator for Transmissions<'_> {
         self.stream = section.end;
         let placed = self.place(header + (section.end - section.start));
         self.number += 1;
-        Some(Transmission { header, section, placed })
+        Some(Transmission {
+            header,
+            section,
+            placed,
+        })
     }
 }

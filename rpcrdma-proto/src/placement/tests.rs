@@ -1,34 +1,57 @@
 use std::vec::Vec;
 
-use super::{Layout, Placed, Segment, Structure, StructureError};
+use super::{BufferSegment, BufferStructure, Layout, PlacedData, StructureError};
 use crate::v2::rtr::{Buf, Group, Seg};
 
-fn plain(length: u32) -> Segment {
-    Segment { length, align: 0, target: false }
+fn plain(length: u32) -> BufferSegment {
+    BufferSegment {
+        length,
+        align: 0,
+        target: false,
+    }
 }
 
-fn target(length: u32) -> Segment {
-    Segment { length, align: 4096, target: true }
+fn target(length: u32) -> BufferSegment {
+    BufferSegment {
+        length,
+        align: 4096,
+        target: true,
+    }
 }
 
 // spec: rtr-3.3-a, rtr-7.2-d, rtr-7.2-j
 #[test]
 fn what_is_told_is_what_was_made() {
-    let made = Structure::new(&[plain(4096), target(8192), target(8192), plain(64)]).unwrap();
-    made.tell(|told| {
+    let made = BufferStructure::new(&[plain(4096), target(8192), target(8192), plain(64)]).unwrap();
+    made.with_xdr(|told| {
         assert_eq!((told.length, told.groups.len()), (4096 + 2 * 8192 + 64, 3));
-        assert_eq!(told.groups.get(1).map(|group| (group.count, group.info.flags)), Some((2, 1)));
-        assert_eq!(Structure::told(&told), Ok(made));
+        assert_eq!(
+            told.groups
+                .get(1)
+                .map(|group| (group.count, group.info.flags)),
+            Some((2, 1))
+        );
+        assert_eq!(BufferStructure::from_xdr(&told), Ok(made));
     });
-    assert_eq!((made.target_count(), made.targets().collect::<Vec<_>>().len()), (2, 2));
+    assert_eq!(
+        (
+            made.target_count(),
+            made.targets().collect::<Vec<_>>().len()
+        ),
+        (2, 2)
+    );
 }
 
 // spec: rtr-8.1-i, rtr-8.3-d
 #[test]
 fn of_a_size_alone_there_is_one_segment_without_targets() {
-    let structure = Structure::plain(4096);
+    let structure = BufferStructure::plain(4096);
     assert_eq!(
-        (structure.length(), structure.segments(), structure.target_count()),
+        (
+            structure.length(),
+            structure.segments(),
+            structure.target_count()
+        ),
         (4096, [plain(4096)].as_slice(), 0)
     );
 }
@@ -36,59 +59,134 @@ fn of_a_size_alone_there_is_one_segment_without_targets() {
 // spec: rtr-7.2-l
 #[test]
 fn what_a_peer_tells_is_held_against_its_sum() {
-    let info = Seg { length: 4096, align: 0, flags: 1 };
-    let told = |length, count, info| Structure::told(&Buf { length, groups: (&[Group { count, info }]).into() });
+    let info = Seg {
+        length: 4096,
+        align: 0,
+        flags: 1,
+    };
+    let told = |length, count, info| {
+        BufferStructure::from_xdr(&Buf {
+            length,
+            groups: (&[Group { count, info }]).into(),
+        })
+    };
     assert_eq!(told(4096, 2, info), Err(StructureError::Sum));
     assert_eq!(told(0, u32::MAX, info), Err(StructureError::Sum));
     // More segments than are told apart, and odd ones: their length alone is known.
-    assert_eq!(told(4096 * 100, 100, info), Ok(Structure::plain(4096 * 100)));
-    assert_eq!(told(6, 2, Seg { length: 3, ..info }), Ok(Structure::plain(6)));
-    assert_eq!(Structure::new(&[]), Err(StructureError::Count));
-    assert_eq!(Structure::new(&[plain(3)]), Err(StructureError::Length));
-    assert_eq!(Structure::new(&[plain(1 << 31), plain(1 << 31)]), Err(StructureError::Length));
+    assert_eq!(
+        told(4096 * 100, 100, info),
+        Ok(BufferStructure::plain(4096 * 100))
+    );
+    assert_eq!(
+        told(6, 2, Seg { length: 3, ..info }),
+        Ok(BufferStructure::plain(6))
+    );
+    assert_eq!(BufferStructure::new(&[]), Err(StructureError::Count));
+    assert_eq!(
+        BufferStructure::new(&[plain(3)]),
+        Err(StructureError::Length)
+    );
+    assert_eq!(
+        BufferStructure::new(&[plain(1 << 31), plain(1 << 31)]),
+        Err(StructureError::Length)
+    );
 }
 
 // spec: rtr-6.2-g, rtr-6.2-h
 #[test]
 fn targets_are_counted_over_the_group() {
-    let structure = Structure::new(&[plain(4096), target(8192), target(8192)]).unwrap();
+    let structure = BufferStructure::new(&[plain(4096), target(8192), target(8192)]).unwrap();
     assert_eq!(structure.find(0), Some((0, 4096..12288)));
     assert_eq!(structure.find(1), Some((0, 12288..20480)));
     assert_eq!(structure.find(4), Some((2, 4096..12288)));
-    assert_eq!(Structure::plain(4096).find(0), None);
+    assert_eq!(BufferStructure::plain(4096).find(0), None);
 }
 
-/// What one end tells of each segment: its length, what its address is a multiple of, and whether data may be placed there.
+/// What one end tells of each segment: its length, what its address is a multiple of, and whether
+/// data may be placed there.
 // spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h, rtr-7.2-i, rtr-7.2-j, rtr-7.2-k, rtr-7.2-l
 #[test]
 fn segments_are_told_with_their_properties() {
-    let info = |length, align, flags| Seg { length, align, flags };
-    let groups = [(1, info(64, 8, 0)), (3, info(4096, 4096, 1)), (1, info(512, 0, 0xfffe))];
+    let info = |length, align, flags| Seg {
+        length,
+        align,
+        flags,
+    };
+    let groups = [
+        (1, info(64, 8, 0)),
+        (3, info(4096, 4096, 1)),
+        (1, info(512, 0, 0xfffe)),
+    ];
     let groups = groups.map(|(count, info)| Group { count, info });
-    let told = Structure::told(&Buf { length: 64 + 3 * 4096 + 512, groups: (&groups).into() }).unwrap();
-    let odd = Segment { length: 512, align: 0, target: false };
-    let expected = [Segment { length: 64, align: 8, target: false }, target(4096), target(4096), target(4096), odd];
+    let told = BufferStructure::from_xdr(&Buf {
+        length: 64 + 3 * 4096 + 512,
+        groups: (&groups).into(),
+    })
+    .unwrap();
+    let odd = BufferSegment {
+        length: 512,
+        align: 0,
+        target: false,
+    };
+    let expected = [
+        BufferSegment {
+            length: 64,
+            align: 8,
+            target: false,
+        },
+        target(4096),
+        target(4096),
+        target(4096),
+        odd,
+    ];
     assert_eq!(told.segments(), expected);
     // One behind the other, and numbered where data may be placed.
-    assert_eq!(told.targets().collect::<Vec<_>>(), [64..4160, 4160..8256, 8256..12_352]);
+    assert_eq!(
+        told.targets().collect::<Vec<_>>(),
+        [64..4160, 4160..8256, 8256..12_352]
+    );
 }
 
-/// A target counts whether it is used or not: where a transmission is short, and where the stream has taken it.
+/// A target counts whether it is used or not: where a transmission is short, and where the stream
+/// has taken it.
 // spec: rtr-6.2-i
 #[test]
 fn targets_that_hold_no_data_count() {
-    let structure = Structure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
-    let layout = Layout { structure: &structure, opener: 1100, header: 40, stream: 8_000, items: &[5_000] };
-    let placed: Vec<_> = layout.transmissions().map(|one| (one.section, one.placed.first().cloned())).collect();
-    let data = |target, at, octets| Some(Placed { target, at, item: 0, octets });
-    // The header goes into the first target, and the stream behind it; the data have the second, and those of the next buffer.
+    let structure = BufferStructure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
+    let layout = Layout {
+        structure: &structure,
+        first_header: 1100,
+        header: 40,
+        stream: 8_000,
+        items: &[5_000],
+    };
+    let placed: Vec<_> = layout
+        .transmissions()
+        .map(|one| (one.section, one.placed.first().cloned()))
+        .collect();
+    let data = |target, at, octets| {
+        Some(PlacedData {
+            target,
+            at,
+            item: 0,
+            range: octets,
+        })
+    };
+    // The header goes into the first target, and the stream behind it; the data have the second,
+    // and those of the next buffer.
     let first = (0..4020, data(1, 5120, 0..4096));
-    assert_eq!(placed[..2], [first, (4020..5004, data(2, 1024, 4096..5_000))]);
+    assert_eq!(
+        placed[..2],
+        [first, (4020..5004, data(2, 1024, 4096..5_000))]
+    );
     assert_eq!(placed[2], (5004..8_000, None));
-    assert_eq!((structure.find(2), structure.find(3)), (Some((1, 1024..5120)), Some((1, 5120..9216))));
+    assert_eq!(
+        (structure.find(2), structure.find(3)),
+        (Some((1, 1024..5120)), Some((1, 5120..9216)))
+    );
 }
 
-/// Every octet of the stream and of the items is in one place, in order, and nothing overlaps.
+/// Every byte of the stream and of the items is in one place, in order, and nothing overlaps.
 fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
     let count = layout.count(most)?;
     let (mut stream, mut item, mut octet) = (0, 0, 0);
@@ -99,9 +197,18 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
         assert!(one.section.start.is_multiple_of(4) && one.section.end.is_multiple_of(4));
         stream = one.section.end;
         let mut end = one.header + one.section.end - one.section.start;
-        for Placed { target, at, item: which, octets } in &one.placed {
+        for PlacedData {
+            target,
+            at,
+            item: which,
+            range: octets,
+        } in &one.placed
+        {
             while item < *which {
-                assert_eq!(octet, layout.items[item], "an item is whole before the next begins");
+                assert_eq!(
+                    octet, layout.items[item],
+                    "an item is whole before the next begins"
+                );
                 (item, octet) = (item + 1, 0);
             }
             assert_eq!((*which, octets.start), (item, octet));
@@ -114,7 +221,14 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
         assert!(end <= layout.structure.length());
     }
     assert_eq!(stream, layout.stream);
-    assert!(layout.items.iter().skip(item).enumerate().all(|(at, length)| *length == if at == 0 { octet } else { 0 }));
+    assert!(
+        layout
+            .items
+            .iter()
+            .skip(item)
+            .enumerate()
+            .all(|(at, length)| *length == if at == 0 { octet } else { 0 })
+    );
     assert!(targets.is_sorted_by(|a, b| a < b));
     Some(count)
 }
@@ -122,20 +236,40 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
 // spec: rtr-7.2-a, rtr-7.2-b, rtr-7.2-c
 #[test]
 fn messages_of_all_sizes_are_laid_out_whole() {
-    let structures: [&[Segment]; 5] = [
+    let structures: [&[BufferSegment]; 5] = [
         &[plain(4096)],
         &[plain(4096), target(65536)],
-        &[plain(1024), target(4096), target(4096), plain(512), target(4096)],
+        &[
+            plain(1024),
+            target(4096),
+            target(4096),
+            plain(512),
+            target(4096),
+        ],
         &[target(512), plain(1024), target(8192)],
         &[plain(1024), target(4), target(8), target(12)],
     ];
     let mut possible = 0;
     for segments in structures {
-        let structure = Structure::new(segments).unwrap();
+        let structure = BufferStructure::new(segments).unwrap();
         for stream in (0..12_000).step_by(1012) {
-            for items in [&[][..], &[0], &[1], &[5000], &[100_000], &[3, 0, 4097], &[4096, 4096, 1]] {
+            for items in [
+                &[][..],
+                &[0],
+                &[1],
+                &[5000],
+                &[100_000],
+                &[3, 0, 4097],
+                &[4096, 4096, 1],
+            ] {
                 for opener in [60, 1020, 1100, 4096] {
-                    let layout = Layout { structure: &structure, opener, header: 40, stream, items };
+                    let layout = Layout {
+                        structure: &structure,
+                        first_header: opener,
+                        header: 40,
+                        stream,
+                        items,
+                    };
                     possible += u32::from(check(layout, 64).is_some());
                 }
             }
@@ -146,10 +280,40 @@ fn messages_of_all_sizes_are_laid_out_whole() {
 
 #[test]
 fn without_room_there_is_no_count() {
-    let structure = Structure::new(&[plain(40)]).unwrap();
-    assert_eq!(Layout { structure: &structure, opener: 40, header: 40, stream: 4, items: &[] }.count(100), None);
-    assert_eq!(Layout { structure: &structure, opener: 36, header: 40, stream: 4, items: &[] }.count(100), Some(1));
+    let structure = BufferStructure::new(&[plain(40)]).unwrap();
+    assert_eq!(
+        Layout {
+            structure: &structure,
+            first_header: 40,
+            header: 40,
+            stream: 4,
+            items: &[]
+        }
+        .count(100),
+        None
+    );
+    assert_eq!(
+        Layout {
+            structure: &structure,
+            first_header: 36,
+            header: 40,
+            stream: 4,
+            items: &[]
+        }
+        .count(100),
+        Some(1)
+    );
     // Nothing can be placed where there are no targets.
-    let structure = Structure::plain(4096);
-    assert_eq!(Layout { structure: &structure, opener: 40, header: 40, stream: 4, items: &[4] }.count(100), None);
+    let structure = BufferStructure::plain(4096);
+    assert_eq!(
+        Layout {
+            structure: &structure,
+            first_header: 40,
+            header: 40,
+            stream: 4,
+            items: &[4]
+        }
+        .count(100),
+        None
+    );
 }

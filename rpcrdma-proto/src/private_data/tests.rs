@@ -4,20 +4,39 @@ use std::vec::Vec;
 
 #[test]
 fn sizes_are_kibioctets_beyond_the_first() {
-    for (octets, told) in
-        [(0, 1024), (1023, 1024), (1024, 1024), (2047, 1024), (2048, 2048), (262_144, 262_144), (u32::MAX, 262_144)]
-    {
-        let data = PrivateData::of_sizes(octets, octets);
-        assert_eq!((data.send_size(), data.receive_size()), (told, told), "{octets}");
+    for (octets, told) in [
+        (0, 1024),
+        (1023, 1024),
+        (1024, 1024),
+        (2047, 1024),
+        (2048, 2048),
+        (262_144, 262_144),
+        (u32::MAX, 262_144),
+    ] {
+        let data = PrivateData::from_sizes(octets, octets);
+        assert_eq!(
+            (data.send_size(), data.receive_size()),
+            (told, told),
+            "{octets}"
+        );
     }
-    assert_eq!(PrivateData::of_sizes(1024, 262_144).encode()[6..], [0, 255]);
+    assert_eq!(
+        PrivateData::from_sizes(1024, 262_144).encode()[6..],
+        [0, 255]
+    );
 }
 
 /// Section 4.2: the smaller of what one end sends and the other takes, each way by itself.
 #[test]
 fn thresholds_are_what_both_can() {
-    let (client, server) = (PrivateData::of_sizes(4096, 1024), PrivateData::of_sizes(8192, 2048));
-    assert_eq!((client.threshold_to(&server), server.threshold_to(&client)), (2048, 1024));
+    let (client, server) = (
+        PrivateData::from_sizes(4096, 1024),
+        PrivateData::from_sizes(8192, 2048),
+    );
+    assert_eq!(
+        (client.threshold_to(&server), server.threshold_to(&client)),
+        (2048, 1024)
+    );
     assert_eq!(client.threshold_to(&PrivateData::DEFAULT), 1024);
 }
 
@@ -26,13 +45,18 @@ fn thresholds_are_what_both_can() {
 fn invalidation_takes_two() {
     let with = PrivateData::DEFAULT.with_remote_invalidation(true);
     assert!(with.invalidates_with(&with));
-    assert!(!with.invalidates_with(&PrivateData::DEFAULT) && !PrivateData::DEFAULT.invalidates_with(&with));
+    assert!(
+        !with.invalidates_with(&PrivateData::DEFAULT)
+            && !PrivateData::DEFAULT.invalidates_with(&with)
+    );
 }
 
-/// Sections 5.1 and 5.2: what can't be read is as if it were not there, and reserved bits are nobody's.
+/// Sections 5.1 and 5.2: what can't be read is as if it were not there, and reserved bits are
+/// nobody's.
+// spec: rfc8166-3.3.3-c
 #[test]
 fn what_is_not_there_is_the_default() {
-    let known = PrivateData::of_sizes(4096, 4096).with_remote_invalidation(true);
+    let known = PrivateData::from_sizes(4096, 4096).with_remote_invalidation(true);
     let cases: [(&[u8], PrivateData); 7] = [
         (b"", PrivateData::DEFAULT),
         (b"\xf6\xab\x0e\x18\x01\x01\x03", PrivateData::DEFAULT),
@@ -40,10 +64,13 @@ fn what_is_not_there_is_the_default() {
         (b"\x18\x0e\xab\xf6\x01\x01\x03\x03", PrivateData::DEFAULT),
         (b"\xf6\xab\x0e\x18\x01\xff\x03\x03", known),
         (b"\xf6\xab\x0e\xf6\xab\x0e\x18\x01\x01\x03\x03", known),
-        (b"\xf6\xab\x0e\x18\x09\0\0\0\xf6\xab\x0e\x18\x01\x01\x03\x03", known),
+        (
+            b"\xf6\xab\x0e\x18\x09\0\0\0\xf6\xab\x0e\x18\x01\x01\x03\x03",
+            known,
+        ),
     ];
     for (octets, expected) in cases {
-        assert_eq!(PrivateData::find(octets), expected, "{octets:?}");
+        assert_eq!(PrivateData::parse(octets), expected, "{octets:?}");
     }
 }
 
@@ -53,14 +80,14 @@ proptest! {
     fn settings_are_found_at_any_offset(
         before in proptest::collection::vec(0u8..0xf0, 0..40), zeros in 0usize..40, send: u32, receive: u32, on: bool,
     ) {
-        let data = PrivateData::of_sizes(send, receive).with_remote_invalidation(on);
+        let data = PrivateData::from_sizes(send, receive).with_remote_invalidation(on);
         let octets: Vec<u8> = before.into_iter().chain(data.encode()).chain(std::iter::repeat_n(0, zeros)).collect();
-        prop_assert_eq!(PrivateData::find(&octets), data);
+        prop_assert_eq!(PrivateData::parse(&octets), data);
     }
 
     #[test]
     fn any_octets_are_some_settings(octets: Vec<u8>) {
-        let data = PrivateData::find(&octets);
+        let data = PrivateData::parse(&octets);
         prop_assert!((1024..=262_144).contains(&data.send_size()));
     }
 }

@@ -1,7 +1,7 @@
 //! The answer to a peer's request to change our properties.
 
-use super::Basic;
-use super::knowledge::{Knowledge, Known, bit};
+use super::BasicProperty;
+use super::support::{KnownProperty, PropertySupport, bit};
 use crate::v2::characteristics::Respxch;
 use crate::v2::properties::{Propval, Reqprop, Resprop};
 use crate::xdr;
@@ -13,98 +13,119 @@ pub enum Decision {
     Accept,
     /// It is not made.
     Reject,
-    /// This value of the same property is set instead. Characteristics have no such answer: there it is rejected.
-    Instead(Basic),
-    /// It is to be made later (xcharext-02, section 4.3). Properties have no such answer: there it is rejected.
-    Pend,
+    /// This value of the same property is set instead. Characteristics have no such answer: there
+    /// it is rejected.
+    Substitute(BasicProperty),
+    /// It is to be made later (xcharext-02, section 4.3). Properties have no such answer: there it
+    /// is rejected.
+    Defer,
 }
 
-/// Words of a subset: enough for 256 properties. Of a longer request the rest is left out, which is to reject it.
+/// Words of a subset: enough for 256 properties. Of a longer request the rest is left out, which is
+/// to reject it.
 const WORDS: usize = 8;
 
 /// The answer to a REQPROP or a REQXCH, without any memory but its own.
 ///
 /// ```
-/// use rpcrdma_proto::property::{Answer, Basic, Decision, Knowledge};
+/// use rpcrdma_proto::property::{PropertyResponse, BasicProperty, Decision, PropertySupport};
 /// use rpcrdma_proto::v2::properties::{PROP_RBSIZ, Propval, Reqprop};
 ///
 /// let want = [Propval { which: 77, data: b"???" }, Propval { which: PROP_RBSIZ, data: &[0, 1, 0, 0] }];
 /// let request = Reqprop { want: (&want).into() };
-/// let answer = Answer::to(&request, Knowledge::PROPERTIES, |wanted| match wanted {
-///     Basic::ReceiveBufferSize(8193..) => Decision::Instead(Basic::ReceiveBufferSize(8192)),
+/// let answer = PropertyResponse::to_request(&request, PropertySupport::PROPERTIES, |wanted| match wanted {
+///     BasicProperty::ReceiveBufferSize(8193..) => Decision::Substitute(BasicProperty::ReceiveBufferSize(8192)),
 ///     _ => Decision::Accept,
 /// })?;
-/// answer.with(|response| {
+/// answer.with_properties(|response| {
 ///     assert_eq!((response.done.first(), response.rej.first()), (None, Some(0b01)));
 ///     assert_eq!(response.other.first(), Some(Propval { which: PROP_RBSIZ, data: &[0, 0, 32, 0] }));
 /// });
 /// # Ok::<(), rpcrdma_proto::xdr::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct PropertyResponse {
     done: [u32; WORDS],
     rejected: [u32; WORDS],
     pending: [u32; WORDS],
     /// Where another value is set.
     instead: [u32; WORDS],
     /// Other values, with what they are in XDR.
-    others: [Option<(Basic, [u8; 4])>; 3],
+    others: [Option<(BasicProperty, [u8; 4])>; 3],
 }
 
-impl Answer {
-    /// The answer to a request: `decide` is asked about each basic property once. Properties that are not known, and a
-    /// property that is asked for again, are rejected (xcharext-03, section 4.3).
+impl PropertyResponse {
+    /// Answers a request. `decide` is called once for each basic property. Unknown properties, and
+    /// a property that is requested again, are rejected (xcharext-03, section 4.3).
     ///
     /// # Errors
-    /// A value is malformed; then `decide` may have been asked about those before it, and nothing is to be done
-    /// (decision D15 says what becomes of the message).
-    // spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h, xc3-4.3-k, xc3-4.3-m
-    // spec: xc2-3-f, xc2-3-g, xc2-3-h, xc2-4.2-b, xc2-4.2-c, xc2-4.3-f, xc2-4.3-g, xc2-4.3-h, xc2-4.3-i, xc2-4.3-l
-    pub fn to(
+    /// A value is malformed; then `decide` may have been asked about those before it, and nothing
+    /// is to be done (decision D15 says what becomes of the message).
+    // spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h
+    // spec: xc3-4.3-k, xc3-4.3-m
+    // spec: xc2-3-f, xc2-3-g, xc2-3-h, xc2-4.2-b, xc2-4.2-c, xc2-4.3-f, xc2-4.3-g, xc2-4.3-h
+    // spec: xc2-4.3-i, xc2-4.3-l
+    pub fn to_request(
         request: &Reqprop<'_>,
-        knowledge: Knowledge,
-        mut decide: impl FnMut(Basic) -> Decision,
+        knowledge: PropertySupport,
+        mut decide: impl FnMut(BasicProperty) -> Decision,
     ) -> xdr::Result<Self> {
         let [done, rejected, pending, instead] = [[0; WORDS]; 4];
-        let mut answer = Self { done, rejected, pending, instead, others: [None; 3] };
+        let mut answer = Self {
+            done,
+            rejected,
+            pending,
+            instead,
+            others: [None; 3],
+        };
         let mut asked = 0u8;
         for (position, wanted) in request.want.iter().enumerate() {
             let decision = match knowledge.read(&wanted)? {
                 // What there is no bit for can't be told to have been made.
-                Some(Known::Basic(value)) if asked & bit(value.code()) == 0 && position < 32 * WORDS => {
+                Some(KnownProperty::Basic(value))
+                    if asked & bit(value.code()) == 0 && position < 32 * WORDS =>
+                {
                     asked |= bit(value.code());
                     decide(value)
                 }
                 // What we are able to do stays as it is.
-                Some(Known::Basic(_) | Known::Ability(_)) | None => Decision::Reject,
+                Some(KnownProperty::Basic(_) | KnownProperty::Ability(_)) | None => {
+                    Decision::Reject
+                }
             };
             match decision {
                 Decision::Accept => set(&mut answer.done, position),
                 // Another property's value would be an answer to nothing.
-                Decision::Instead(value) if value.code() == wanted.which => {
+                Decision::Substitute(value) if value.code() == wanted.which => {
                     set(&mut answer.instead, position);
                     answer.instead(value);
                 }
-                Decision::Pend => set(&mut answer.pending, position),
-                Decision::Reject | Decision::Instead(_) => set(&mut answer.rejected, position),
+                Decision::Defer => set(&mut answer.pending, position),
+                Decision::Reject | Decision::Substitute(_) => set(&mut answer.rejected, position),
             }
         }
         Ok(answer)
     }
 
-    fn instead(&mut self, value: Basic) {
+    fn instead(&mut self, value: BasicProperty) {
         if let Some(place) = self.others.iter_mut().find(|place| place.is_none()) {
             *place = Some((value, value.word().to_be_bytes()));
         }
     }
 
     /// Hands the answer as a RESPPROP to `f`, to be encoded.
-    pub fn with<R>(&self, f: impl FnOnce(Resprop<'_>) -> R) -> R {
-        let none = Propval { which: 0, data: &[] };
+    pub fn with_properties<R>(&self, f: impl FnOnce(Resprop<'_>) -> R) -> R {
+        let none = Propval {
+            which: 0,
+            data: &[],
+        };
         let mut others = [none; 3];
         let mut count = 0;
         for ((value, data), place) in self.others.iter().flatten().zip(&mut others) {
-            *place = Propval { which: value.code(), data };
+            *place = Propval {
+                which: value.code(),
+                data,
+            };
             count += 1;
         }
         f(Resprop {
@@ -125,8 +146,8 @@ impl Answer {
     }
 }
 
-impl Basic {
-    /// The value as it travels: each basic property is one word.
+impl BasicProperty {
+    /// Returns the value on the wire: each basic property is one word.
     pub(crate) fn word(self) -> u32 {
         match self {
             Self::ReceiveBufferSize(size) => size,
@@ -143,11 +164,16 @@ fn set(subset: &mut [u32; WORDS], position: usize) {
 }
 
 fn both(one: &[u32; WORDS], other: &[u32; WORDS]) -> [u32; WORDS] {
-    core::array::from_fn(|at| one.get(at).copied().unwrap_or_default() | other.get(at).copied().unwrap_or_default())
+    core::array::from_fn(|at| {
+        one.get(at).copied().unwrap_or_default() | other.get(at).copied().unwrap_or_default()
+    })
 }
 
-/// Without the words that are zero at the end: they go without saying (xcharext-03, section 2.1).
+/// Returns the words without the zeros at the end (xcharext-03, section 2.1).
 fn trimmed(subset: &[u32; WORDS]) -> &[u32] {
-    let used = subset.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    let used = subset
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |last| last + 1);
     subset.get(..used).unwrap_or_default()
 }

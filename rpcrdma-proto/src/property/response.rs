@@ -17,10 +17,10 @@ pub enum Disposition<'a> {
     Pending(Propval<'a>),
 }
 
-/// What a RESPPROP says of each change that the REQPROP asked for, in the order of the request.
+/// Returns the disposition of each change that the REQPROP requested, in the order of the request.
 ///
-/// A change of which it says nothing, or two things, was rejected; values of properties that nobody asked to change are passed
-/// over (xcharext-03, section 4.3).
+/// A change of which it says nothing, or two things, was rejected; values of properties that nobody
+/// asked to change are passed over (xcharext-03, section 4.3).
 ///
 /// ```
 /// use rpcrdma_proto::property::{Disposition, dispositions};
@@ -40,18 +40,28 @@ pub fn dispositions<'a>(
     response: &Resprop<'a>,
 ) -> impl Iterator<Item = Disposition<'a>> + use<'a> {
     let Resprop { done, rej, other } = *response;
-    request.want.iter().enumerate().map(move |(position, wanted)| {
-        let mut others = other.iter().filter(|value| value.which == wanted.which);
-        let (set, again) = (others.next(), others.next());
-        match (in_subset(&done, position), in_subset(&rej, position), set, again) {
-            (true, false, None, None) => Disposition::Done(wanted),
-            (false, false, Some(set), None) => Disposition::Other(set),
-            _ => Disposition::Rejected(wanted),
-        }
-    })
+    request
+        .want
+        .iter()
+        .enumerate()
+        .map(move |(position, wanted)| {
+            let mut others = other.iter().filter(|value| value.which == wanted.which);
+            let (set, again) = (others.next(), others.next());
+            match (
+                in_subset(&done, position),
+                in_subset(&rej, position),
+                set,
+                again,
+            ) {
+                (true, false, None, None) => Disposition::Done(wanted),
+                (false, false, Some(set), None) => Disposition::Other(set),
+                _ => Disposition::Rejected(wanted),
+            }
+        })
 }
 
-/// What a RESPXCH says of each change that the REQXCH asked for, in the order of the request (xcharext-02, section 4.3).
+/// Returns the disposition of each change that the REQXCH requested, in the order of the request
+/// (xcharext-02, section 4.3).
 ///
 /// A change of which it says nothing, or two things, was rejected.
 ///
@@ -73,11 +83,15 @@ pub fn characteristic_dispositions<'a>(
     response: &Respxch<'a>,
 ) -> impl Iterator<Item = Disposition<'a>> + use<'a> {
     let Respxch { done, rej, pend } = *response;
-    request.want.iter().enumerate().map(move |(position, wanted)| {
-        match [done, rej, pend].map(|subset| in_subset(&subset, position)) {
-            [true, false, false] => Disposition::Done(wanted),
-            [false, false, true] => Disposition::Pending(wanted),
-            _ => Disposition::Rejected(wanted),
-        }
-    })
+    request
+        .want
+        .iter()
+        .enumerate()
+        .map(move |(position, wanted)| {
+            match [done, rej, pend].map(|subset| in_subset(&subset, position)) {
+                [true, false, false] => Disposition::Done(wanted),
+                [false, false, true] => Disposition::Pending(wanted),
+                _ => Disposition::Rejected(wanted),
+            }
+        })
 }

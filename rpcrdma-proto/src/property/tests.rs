@@ -1,43 +1,68 @@
-use super::knowledge::CODES;
+use super::support::CODES;
 use super::*;
 use crate::v2::properties::{Reqprop, Resprop};
 use crate::xdr::ErrorKind;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-const LARGE: Propval<'_> = Propval { which: PROP_RBSIZ, data: &[0, 0, 0x20, 0] };
-const INVALIDATE: Propval<'_> = Propval { which: PROP_REQREMINV, data: &[0, 0, 0, 1] };
-const GENERAL: Propval<'_> = Propval { which: PROP_BRS, data: &[0, 0, 0, 2] };
-const UNKNOWN: Propval<'_> = Propval { which: 0xffff_ff77, data: &[1, 2, 3] };
+const LARGE: Propval<'_> = Propval {
+    which: PROP_RBSIZ,
+    data: &[0, 0, 0x20, 0],
+};
+const INVALIDATE: Propval<'_> = Propval {
+    which: PROP_REQREMINV,
+    data: &[0, 0, 0, 1],
+};
+const GENERAL: Propval<'_> = Propval {
+    which: PROP_BRS,
+    data: &[0, 0, 0, 2],
+};
+const UNKNOWN: Propval<'_> = Propval {
+    which: 0xffff_ff77,
+    data: &[1, 2, 3],
+};
 
-fn connected(start: &[Propval<'_>], nochg: &[u32]) -> (Peer, xdr::Result<()>) {
-    let mut peer = Peer::new();
-    let verdict = peer.connected(&Connprop { start: start.into(), nochg: nochg.into() });
+fn connected(start: &[Propval<'_>], nochg: &[u32]) -> (PeerProperties, xdr::Result<()>) {
+    let mut peer = PeerProperties::new();
+    let verdict = peer.connected(&Connprop {
+        start: start.into(),
+        nochg: nochg.into(),
+    });
     (peer, verdict)
 }
 
-fn updated(peer: &mut Peer, now: &[Propval<'_>]) -> xdr::Result<()> {
-    peer.updated(&Updprop { now: now.into() })
+fn updated(peer: &mut PeerProperties, now: &[Propval<'_>]) -> xdr::Result<()> {
+    peer.on_updprop(&Updprop { now: now.into() })
 }
 
 // spec: xc3-3-d, xc3-3-e, xc3-3-f, xc3-3-g, xc3-4.1-h
 #[test]
 fn who_tells_nothing_has_the_defaults() {
-    let peer = Peer::new();
+    let peer = PeerProperties::new();
     let values = *peer.values();
-    assert_eq!((values.receive_buffer_size, values.remote_invalidation), (4096, false));
+    assert_eq!(
+        (values.receive_buffer_size, values.remote_invalidation),
+        (4096, false)
+    );
     assert_eq!(values.backward_support, Bkreqsup::Inline);
     assert!(CODES.iter().all(|code| !peer.may_change(*code)));
 }
 
-// spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-f, xc3-2.1-j, xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-4.1-j, xc3-4.1-k
+// spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-f, xc3-2.1-j, xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-4.1-j
+// spec: xc3-4.1-k
 #[test]
 fn a_set_is_taken_over_in_any_order_and_unknown_ones_are_passed_over() {
-    for start in [[UNKNOWN, LARGE, GENERAL, INVALIDATE], [INVALIDATE, GENERAL, LARGE, UNKNOWN]] {
+    for start in [
+        [UNKNOWN, LARGE, GENERAL, INVALIDATE],
+        [INVALIDATE, GENERAL, LARGE, UNKNOWN],
+    ] {
         let (peer, verdict) = connected(&start, &[]);
         assert_eq!(verdict, Ok(()));
-        let expected =
-            Values { receive_buffer_size: 8192, remote_invalidation: true, backward_support: Bkreqsup::Genl };
+        let expected = PropertyValues {
+            receive_buffer_size: 8192,
+            remote_invalidation: true,
+            backward_support: Bkreqsup::Genl,
+        };
         assert_eq!((*peer.values(), peer.ignored()), (expected, 0));
     }
 }
@@ -48,14 +73,18 @@ fn no_octets_are_the_default() {
     let (mut peer, _) = connected(&[LARGE, INVALIDATE, GENERAL], &[]);
     let empty = [LARGE, INVALIDATE, GENERAL].map(|value| Propval { data: &[], ..value });
     updated(&mut peer, &empty).unwrap();
-    assert_eq!(*peer.values(), Values::DEFAULT);
+    assert_eq!(*peer.values(), PropertyValues::DEFAULT);
 }
 
 #[test]
 fn a_malformed_value_of_a_known_property_spoils_the_message() {
     let cases: [(Propid, &[u8], ErrorKind); 5] = [
         (PROP_RBSIZ, &[0, 0, 1], ErrorKind::UnexpectedEnd),
-        (PROP_RBSIZ, &[0, 0, 1, 0, 0, 0, 0, 0], ErrorKind::TrailingBytes),
+        (
+            PROP_RBSIZ,
+            &[0, 0, 1, 0, 0, 0, 0, 0],
+            ErrorKind::TrailingBytes,
+        ),
         (PROP_REQREMINV, &[0, 0, 0, 2], ErrorKind::InvalidBool),
         (PROP_BRS, &[0, 0, 0, 3], ErrorKind::InvalidEnum),
         (PROP_BRS, &[0], ErrorKind::UnexpectedEnd),
@@ -63,10 +92,17 @@ fn a_malformed_value_of_a_known_property_spoils_the_message() {
     for (which, data, kind) in cases {
         let wrong = Propval { which, data };
         let (peer, verdict) = connected(&[LARGE, wrong], &[]);
-        assert_eq!((verdict.unwrap_err().kind(), peer), (kind, Peer::new()), "nothing is taken over");
+        assert_eq!(
+            (verdict.unwrap_err().kind(), peer),
+            (kind, PeerProperties::new()),
+            "nothing is taken over"
+        );
         let (mut peer, _) = connected(&[LARGE, INVALIDATE, GENERAL], &[]);
         let before = peer.clone();
-        assert_eq!(updated(&mut peer, &[GENERAL, wrong]).unwrap_err().kind(), kind);
+        assert_eq!(
+            updated(&mut peer, &[GENERAL, wrong]).unwrap_err().kind(),
+            kind
+        );
         assert_eq!(peer, before);
     }
 }
@@ -78,9 +114,28 @@ fn what_was_named_as_staying_stays() {
     assert!(!peer.may_change(PROP_RBSIZ) && peer.may_change(PROP_BRS));
     assert!(!peer.may_change(PROP_REQREMINV), "it was not named");
     assert!(!peer.may_change(UNKNOWN.which));
-    let other = Propval { data: &[0, 0, 0x10, 0], ..LARGE };
-    updated(&mut peer, &[other, INVALIDATE, Propval { data: &[0, 0, 0, 0], ..GENERAL }, UNKNOWN]).unwrap();
-    let expected = Values { receive_buffer_size: 8192, remote_invalidation: false, backward_support: Bkreqsup::None };
+    let other = Propval {
+        data: &[0, 0, 0x10, 0],
+        ..LARGE
+    };
+    updated(
+        &mut peer,
+        &[
+            other,
+            INVALIDATE,
+            Propval {
+                data: &[0, 0, 0, 0],
+                ..GENERAL
+            },
+            UNKNOWN,
+        ],
+    )
+    .unwrap();
+    let expected = PropertyValues {
+        receive_buffer_size: 8192,
+        remote_invalidation: false,
+        backward_support: Bkreqsup::None,
+    };
     assert_eq!((*peer.values(), peer.ignored()), (expected, 2));
 }
 
@@ -88,18 +143,41 @@ fn what_was_named_as_staying_stays() {
 #[test]
 fn updates_change_what_may_change() {
     let (mut peer, _) = connected(&[LARGE, INVALIDATE], &[]);
-    updated(&mut peer, &[Propval { data: &[0, 1, 0, 0], ..LARGE }]).unwrap();
+    updated(
+        &mut peer,
+        &[Propval {
+            data: &[0, 1, 0, 0],
+            ..LARGE
+        }],
+    )
+    .unwrap();
     assert_eq!(peer.values().receive_buffer_size, 65536);
-    peer.changed(Basic::ReceiveBufferSize(5000));
+    peer.on_changed(BasicProperty::ReceiveBufferSize(5000));
     assert_eq!(peer.values().receive_buffer_size, 5000);
 }
 
 #[test]
 fn only_the_first_is_taken_over() {
-    let (mut peer, _) = connected(&[LARGE, Propval { data: &[0, 1, 0, 0], ..LARGE }], &[]);
+    let (mut peer, _) = connected(
+        &[
+            LARGE,
+            Propval {
+                data: &[0, 1, 0, 0],
+                ..LARGE
+            },
+        ],
+        &[],
+    );
     assert_eq!(peer.values().receive_buffer_size, 8192);
-    peer.connected(&Connprop { start: (&[GENERAL]).into(), nochg: (&[]).into() }).unwrap();
-    assert_eq!((peer.values().backward_support, peer.ignored()), (Bkreqsup::Inline, 1));
+    peer.connected(&Connprop {
+        start: (&[GENERAL]).into(),
+        nochg: (&[]).into(),
+    })
+    .unwrap();
+    assert_eq!(
+        (peer.values().backward_support, peer.ignored()),
+        (Bkreqsup::Inline, 1)
+    );
 }
 
 // spec: xc3-2.1-s, xc3-4.3-c, xc3-4.3-d, xc3-4.3-e, xc3-4.3-i, xc3-4.3-j, xc3-4.3-l, xc3-4.3-n
@@ -107,29 +185,62 @@ fn only_the_first_is_taken_over() {
 fn what_a_response_leaves_out_or_says_twice_was_rejected() {
     use Disposition::{Done, Other, Pending, Rejected};
     let want = [LARGE, INVALIDATE, GENERAL];
-    let less = Propval { data: &[0, 0, 0x10, 0], ..LARGE };
+    let less = Propval {
+        data: &[0, 0, 0x10, 0],
+        ..LARGE
+    };
     let of = |done: u32, rej: u32, other: &[Propval<'static>]| -> Vec<Disposition<'static>> {
         let (done, rej) = ([done], [rej]);
-        let response = Resprop { done: (&done).into(), rej: (&rej).into(), other: other.into() };
-        let request = Reqprop { want: (&want).into() };
+        let response = Resprop {
+            done: (&done).into(),
+            rej: (&rej).into(),
+            other: other.into(),
+        };
+        let request = Reqprop {
+            want: (&want).into(),
+        };
         // The response's slices end here, and what is told of them must not: by what they hold.
         dispositions(&request, &response)
             .map(|found| match found {
                 Done(value) => Done(want.into_iter().find(|wanted| *wanted == value).unwrap()),
-                Rejected(value) => Rejected(want.into_iter().find(|wanted| *wanted == value).unwrap()),
+                Rejected(value) => {
+                    Rejected(want.into_iter().find(|wanted| *wanted == value).unwrap())
+                }
                 Other(value) => Other(if value == less { less } else { UNKNOWN }),
                 Pending(_) => panic!("there is no such answer"),
             })
             .collect()
     };
     assert_eq!(of(0b111, 0, &[]), want.map(Done));
-    assert_eq!(of(0b001, 0b110, &[]), [Done(LARGE), Rejected(INVALIDATE), Rejected(GENERAL)]);
-    assert_eq!(of(0b010, 0b100, &[less]), [Other(less), Done(INVALIDATE), Rejected(GENERAL)]);
-    assert_eq!(of(0b001, 0, &[]), [Done(LARGE), Rejected(INVALIDATE), Rejected(GENERAL)], "left out");
-    assert_eq!(of(0b011, 0b001, &[])[0], Rejected(LARGE), "done and rejected");
-    assert_eq!(of(0b001, 0, &[less])[0], Rejected(LARGE), "done and another value");
+    assert_eq!(
+        of(0b001, 0b110, &[]),
+        [Done(LARGE), Rejected(INVALIDATE), Rejected(GENERAL)]
+    );
+    assert_eq!(
+        of(0b010, 0b100, &[less]),
+        [Other(less), Done(INVALIDATE), Rejected(GENERAL)]
+    );
+    assert_eq!(
+        of(0b001, 0, &[]),
+        [Done(LARGE), Rejected(INVALIDATE), Rejected(GENERAL)],
+        "left out"
+    );
+    assert_eq!(
+        of(0b011, 0b001, &[])[0],
+        Rejected(LARGE),
+        "done and rejected"
+    );
+    assert_eq!(
+        of(0b001, 0, &[less])[0],
+        Rejected(LARGE),
+        "done and another value"
+    );
     assert_eq!(of(0, 0, &[less, less])[0], Rejected(LARGE), "two values");
-    assert_eq!(of(0b111, 0, &[UNKNOWN]), want.map(Done), "a value that nobody asked for");
+    assert_eq!(
+        of(0b111, 0, &[UNKNOWN]),
+        want.map(Done),
+        "a value that nobody asked for"
+    );
 }
 
 proptest! {
@@ -146,7 +257,7 @@ proptest! {
     fn any_set_is_taken_or_refused(values in proptest::collection::vec((0u32..6, proptest::collection::vec(0u8..3, 0..9)), 0..6), nochg: u32) {
         let start: Vec<_> = values.iter().map(|(which, data)| Propval { which: *which, data }).collect();
         let (mut peer, verdict) = connected(&start, &[nochg]);
-        prop_assert_eq!(verdict.is_ok(), start.iter().all(|value| Basic::of(value).is_ok()));
+        prop_assert_eq!(verdict.is_ok(), start.iter().all(|value| BasicProperty::from_propval(value).is_ok()));
         let before = peer.clone();
         if updated(&mut peer, &start).is_err() {
             prop_assert_eq!(peer, before);
@@ -155,10 +266,14 @@ proptest! {
 }
 
 /// What we answer, as the peer reads it.
-fn answered(want: &[Propval<'_>], decide: impl FnMut(Basic) -> Decision) -> Vec<&'static str> {
+fn answered(
+    want: &[Propval<'_>],
+    decide: impl FnMut(BasicProperty) -> Decision,
+) -> Vec<&'static str> {
     let request = Reqprop { want: want.into() };
-    let answer = Answer::to(&request, Knowledge::PROPERTIES, decide).unwrap();
-    answer.with(|response| {
+    let answer =
+        PropertyResponse::to_request(&request, PropertySupport::PROPERTIES, decide).unwrap();
+    answer.with_properties(|response| {
         let found = dispositions(&request, &response).map(|found| match found {
             Disposition::Done(_) => "done",
             Disposition::Rejected(_) => "rejected",
@@ -173,15 +288,27 @@ fn answered(want: &[Propval<'_>], decide: impl FnMut(Basic) -> Decision) -> Vec<
 #[test]
 fn every_change_that_is_asked_for_is_answered() {
     let want = [UNKNOWN, LARGE, INVALIDATE, GENERAL];
-    assert_eq!(answered(&want, |_| Decision::Accept), ["rejected", "done", "done", "done"]);
+    assert_eq!(
+        answered(&want, |_| Decision::Accept),
+        ["rejected", "done", "done", "done"]
+    );
     assert_eq!(answered(&want, |_| Decision::Reject), ["rejected"; 4]);
-    assert_eq!(answered(&want, |_| Decision::Pend), ["rejected"; 4], "there is no other word for it");
+    assert_eq!(
+        answered(&want, |_| Decision::Defer),
+        ["rejected"; 4],
+        "there is no other word for it"
+    );
     let mixed = |wanted| match wanted {
-        Basic::ReceiveBufferSize(_) => Decision::Instead(Basic::ReceiveBufferSize(5000)),
-        Basic::RemoteInvalidation(_) => Decision::Reject,
-        Basic::BackwardSupport(_) => Decision::Accept,
+        BasicProperty::ReceiveBufferSize(_) => {
+            Decision::Substitute(BasicProperty::ReceiveBufferSize(5000))
+        }
+        BasicProperty::RemoteInvalidation(_) => Decision::Reject,
+        BasicProperty::BackwardSupport(_) => Decision::Accept,
     };
-    assert_eq!(answered(&want, mixed), ["rejected", "other", "rejected", "done"]);
+    assert_eq!(
+        answered(&want, mixed),
+        ["rejected", "other", "rejected", "done"]
+    );
     assert!(answered(&[], |_| Decision::Accept).is_empty());
 }
 
@@ -192,15 +319,31 @@ fn nothing_is_answered_twice_or_unasked() {
     let mut asked = 0;
     let decide = |_| {
         asked += 1;
-        Decision::Instead(Basic::ReceiveBufferSize(5000))
+        Decision::Substitute(BasicProperty::ReceiveBufferSize(5000))
     };
-    assert_eq!(answered(&[LARGE, LARGE, INVALIDATE], decide), ["other", "rejected", "rejected"]);
+    assert_eq!(
+        answered(&[LARGE, LARGE, INVALIDATE], decide),
+        ["other", "rejected", "rejected"]
+    );
     assert_eq!(asked, 2);
-    let wrong = Propval { data: &[1], ..LARGE };
+    let wrong = Propval {
+        data: &[1],
+        ..LARGE
+    };
     assert!(
-        Answer::to(&Reqprop { want: (&[GENERAL, wrong]).into() }, Knowledge::PROPERTIES, |_| Decision::Accept).is_err()
+        PropertyResponse::to_request(
+            &Reqprop {
+                want: (&[GENERAL, wrong]).into()
+            },
+            PropertySupport::PROPERTIES,
+            |_| { Decision::Accept }
+        )
+        .is_err()
     );
     // More than there are bits for are rejected, the last of them without a word.
     let many: Vec<_> = std::iter::repeat_n(UNKNOWN, 300).chain([LARGE]).collect();
-    assert_eq!(answered(&many, |_| panic!("nobody could be told")), std::vec!["rejected"; 301]);
+    assert_eq!(
+        answered(&many, |_| panic!("nobody could be told")),
+        std::vec!["rejected"; 301]
+    );
 }

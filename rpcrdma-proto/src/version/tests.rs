@@ -1,8 +1,14 @@
 use super::*;
 use std::{format, string::String};
 
-const EVENTS: [Event; 6] =
-    [Event::Sent, Event::Spoken, Event::UnknownOperation, Event::OneOnly, Event::Neither, Event::Lost];
+const EVENTS: [NegotiationEvent; 6] = [
+    NegotiationEvent::Sent,
+    NegotiationEvent::Answered,
+    NegotiationEvent::UnknownOperation,
+    NegotiationEvent::VersionOneOnly,
+    NegotiationEvent::NoCommonVersion,
+    NegotiationEvent::Lost,
+];
 
 /// All transitions that do something, as the table of the documentation.
 fn table() -> String {
@@ -10,8 +16,12 @@ fn table() -> String {
     for state in Negotiation::ALL {
         for event in EVENTS {
             let (next, action) = state.next(event);
-            if (next, action) != (state, Action::Nothing) {
-                let action = if action == Action::Nothing { String::new() } else { format!(" `{action:?}`") };
+            if (next, action) != (state, NegotiationAction::Nothing) {
+                let action = if action == NegotiationAction::Nothing {
+                    String::new()
+                } else {
+                    format!(" `{action:?}`")
+                };
                 text += &format!("| `{state:?}` | `{event:?}` | `{next:?}` |{action} |\n");
             }
         }
@@ -22,10 +32,8 @@ fn table() -> String {
 /// What the documentation shows is what the machine does.
 #[test]
 fn the_table_is_that_of_the_documentation() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
-    // The published crate has no documentation folder beside it.
-    let Ok(text) = std::fs::read_to_string(path) else { return };
-    assert!(text.contains(&table()), "docs/architecture.md should have this table:\n{}", table());
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/state-machines.md");
+    crate::testing::check_table(page, "negotiation", &table());
 }
 
 /// version-two-01, section 5.1.
@@ -33,13 +41,28 @@ fn the_table_is_that_of_the_documentation() {
 #[test]
 fn a_responder_of_version_two_is_spoken_to_in_it() {
     let state = Negotiation::new(Version::Two, false);
-    assert_eq!((state.version(), state.threshold(1024), state.is_settled()), (Some(Version::Two), 1024, false));
-    let (state, _) = state.next(Event::Sent);
-    assert_eq!((state.version(), state.threshold(8192), state.is_settled()), (Some(Version::Two), 1024, false));
-    for proof in [Event::Spoken, Event::UnknownOperation] {
+    assert_eq!(
+        (state.version(), state.threshold(1024), state.is_settled()),
+        (Some(Version::Two), 1024, false)
+    );
+    let (state, _) = state.next(NegotiationEvent::Sent);
+    assert_eq!(
+        (state.version(), state.threshold(8192), state.is_settled()),
+        (Some(Version::Two), 1024, false)
+    );
+    for proof in [
+        NegotiationEvent::Answered,
+        NegotiationEvent::UnknownOperation,
+    ] {
         let (state, action) = state.next(proof);
-        assert_eq!((state, action), (Negotiation::Two, Action::Nothing));
-        assert_eq!((state.version(), state.threshold(1024), state.is_settled()), (Some(Version::Two), 4096, true));
+        assert_eq!(
+            (state, action),
+            (Negotiation::Two, NegotiationAction::Nothing)
+        );
+        assert_eq!(
+            (state.version(), state.threshold(1024), state.is_settled()),
+            (Some(Version::Two), 4096, true)
+        );
     }
 }
 
@@ -47,12 +70,33 @@ fn a_responder_of_version_two_is_spoken_to_in_it() {
 // spec: v2-5.2-b, v2-5.2-c, v2-5.2-f
 #[test]
 fn a_responder_of_version_one_is_spoken_to_in_that() {
-    let (asked, _) = Negotiation::new(Version::Two, false).next(Event::Sent);
-    let (state, action) = asked.next(Event::of_range(1, 1));
-    assert_eq!((state, action), (Negotiation::One, Action::SendAgain));
-    assert_eq!((state.version(), state.threshold(1024), state.threshold(4096)), (Some(Version::One), 1024, 4096));
-    for (low, high) in [(1, 2), (2, 2), (2, 1), (0, 0), (3, 9), (0, u32::MAX)] {
-        assert_eq!(asked.next(Event::of_range(low, high)), (Negotiation::Failed, Action::Close), "{low} to {high}");
+    let (asked, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
+    let (state, action) = asked.next(NegotiationEvent::from_range(1, 1));
+    assert_eq!(
+        (state, action),
+        (Negotiation::One, NegotiationAction::SendAgain)
+    );
+    assert_eq!(
+        (
+            state.version(),
+            state.threshold(1024),
+            state.threshold(4096)
+        ),
+        (Some(Version::One), 1024, 4096)
+    );
+    for (low, high) in [(0, 1), (1, 2), (0, u32::MAX)] {
+        assert_eq!(
+            asked.next(NegotiationEvent::from_range(low, high)),
+            (Negotiation::One, NegotiationAction::SendAgain),
+            "{low} to {high}"
+        );
+    }
+    for (low, high) in [(2, 2), (2, 1), (0, 0), (3, 9)] {
+        assert_eq!(
+            asked.next(NegotiationEvent::from_range(low, high)),
+            (Negotiation::Failed, NegotiationAction::Close),
+            "{low} to {high}"
+        );
     }
     assert_eq!(Negotiation::Failed.version(), None);
 }
@@ -60,16 +104,29 @@ fn a_responder_of_version_one_is_spoken_to_in_that() {
 // spec: v2-5.2-d, v2-5.2-e
 #[test]
 fn who_drops_the_question_is_not_asked_again_for_a_while() {
-    let (asked, _) = Negotiation::new(Version::Two, false).next(Event::Sent);
-    assert_eq!(asked.next(Event::Lost), (Negotiation::Failed, Action::Remember));
-    let mut memory = Memory::new();
-    assert!(!memory.holds(0));
+    let (asked, _) = Negotiation::new(Version::Two, false).next(NegotiationEvent::Sent);
+    assert_eq!(
+        asked.next(NegotiationEvent::Lost),
+        (Negotiation::Failed, NegotiationAction::Remember)
+    );
+    let mut memory = VersionCache::new();
+    assert!(!memory.is_remembered(0));
     memory.remember(1_000, 60_000_000);
-    assert!(memory.holds(1_000) && memory.holds(60_000_999) && !memory.holds(60_001_000));
-    assert_eq!(Negotiation::new(Version::Two, memory.holds(5_000)), Negotiation::One);
+    assert!(
+        memory.is_remembered(1_000)
+            && memory.is_remembered(60_000_999)
+            && !memory.is_remembered(60_001_000)
+    );
+    assert_eq!(
+        Negotiation::new(Version::Two, memory.is_remembered(5_000)),
+        Negotiation::One
+    );
     assert_eq!(Negotiation::new(Version::One, false), Negotiation::One);
     memory.remember(u64::MAX, 9);
-    assert!(!memory.holds(u64::MAX), "the end of time is no time");
+    assert!(
+        !memory.is_remembered(u64::MAX),
+        "the end of time is no time"
+    );
 }
 
 /// Once agreed, a version holds: what is late or wrong changes it to no other.
@@ -77,7 +134,7 @@ fn who_drops_the_question_is_not_asked_again_for_a_while() {
 fn what_was_agreed_holds() {
     for state in [Negotiation::One, Negotiation::Two, Negotiation::Failed] {
         for event in EVENTS {
-            assert_eq!(state.next(event), (state, Action::Nothing));
+            assert_eq!(state.next(event), (state, NegotiationAction::Nothing));
         }
     }
 }

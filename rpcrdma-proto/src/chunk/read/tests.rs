@@ -2,17 +2,27 @@ use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-const LIMITS: Limits = Limits { segments: 512, octets: 1 << 20 };
+const LIMITS: Limits = Limits {
+    max_segments: 512,
+    max_bytes: 1 << 20,
+};
 
 fn segment(position: u32, handle: u32, offset: u64, length: u32) -> v2::ReadSegment {
-    v2::ReadSegment { position, target: v2::Segment { handle, length, offset } }
+    v2::ReadSegment {
+        position,
+        target: v2::Segment {
+            handle,
+            length,
+            offset,
+        },
+    }
 }
 
-fn inline(list: &[v2::ReadSegment], inline: usize) -> Result<ReadPlan<'_>, Fault> {
+fn inline(list: &[v2::ReadSegment], inline: usize) -> Result<ReadPlan<'_>, ChunkError> {
     ReadPlan::inline(List::from(list).into(), inline, &LIMITS)
 }
 
-fn long(list: &[v2::ReadSegment]) -> Result<ReadPlan<'_>, Fault> {
+fn long(list: &[v2::ReadSegment]) -> Result<ReadPlan<'_>, ChunkError> {
     ReadPlan::long(List::from(list).into(), &LIMITS)
 }
 
@@ -22,7 +32,9 @@ fn assemble(plan: &ReadPlan<'_>, stream: &[u8], memory: &[u8]) -> Vec<u8> {
     for piece in plan.pieces() {
         let (at, octets) = match piece {
             Piece::Inline { at, from, length } => (at, &stream[from as usize..][..length as usize]),
-            Piece::Read { at, from } => (at, &memory[from.offset as usize..][..from.length as usize]),
+            Piece::Read { at, from } => {
+                (at, &memory[from.offset as usize..][..from.length as usize])
+            }
             Piece::Padding { at, length } => (at, &[0; 3][..length as usize]),
         };
         assert!(!octets.is_empty(), "{piece:?}");
@@ -37,20 +49,40 @@ fn assemble(plan: &ReadPlan<'_>, stream: &[u8], memory: &[u8]) -> Vec<u8> {
 fn nothing_moved_is_all_inline() {
     let plan = inline(&[], 40).unwrap();
     assert!(plan.is_inline());
-    assert_eq!(plan.pieces().collect::<Vec<_>>(), [Piece::Inline { at: 0, from: 0, length: 40 }]);
+    assert_eq!(
+        plan.pieces().collect::<Vec<_>>(),
+        [Piece::Inline {
+            at: 0,
+            from: 0,
+            length: 40
+        }]
+    );
     assert!(inline(&[], 0).unwrap().is_empty());
 }
 
 /// RFC 8166, section 3.4.5: segments of one Position are one item, padded as a whole.
+// spec: rfc8166-3.4.5-a
 #[test]
 fn segments_of_one_chunk_are_one_item() {
-    let list = [segment(8, 1, 0, 3), segment(8, 1, 10, 0), segment(8, 1, 20, 3), segment(20, 1, 30, 4)];
+    let list = [
+        segment(8, 1, 0, 3),
+        segment(8, 1, 10, 0),
+        segment(8, 1, 20, 3),
+        segment(20, 1, 30, 4),
+    ];
     let plan = inline(&list, 16).unwrap();
     let memory: Vec<u8> = (0..40).collect();
     let found = assemble(&plan, &[0xaa; 16], &memory);
     assert_eq!(
         found,
-        [&[0xaa; 8][..], &[0, 1, 2, 20, 21, 22, 0, 0], &[0xaa; 4], &[30, 31, 32, 33], &[0xaa; 4]].concat()
+        [
+            &[0xaa; 8][..],
+            &[0, 1, 2, 20, 21, 22, 0, 0],
+            &[0xaa; 4],
+            &[30, 31, 32, 33],
+            &[0xaa; 4]
+        ]
+        .concat()
     );
 }
 
@@ -59,51 +91,103 @@ fn segments_of_one_chunk_are_one_item() {
 fn chunks_may_touch() {
     let list = [segment(4, 1, 0, 5), segment(12, 1, 5, 3)];
     let plan = inline(&list, 4).unwrap();
-    assert_eq!(assemble(&plan, &[9; 4], &[1; 8]), [9, 9, 9, 9, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0]);
+    assert_eq!(
+        assemble(&plan, &[9; 4], &[1; 8]),
+        [9, 9, 9, 9, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0]
+    );
 }
 
 /// RFC 8166, section 3.5.3: the Payload stream may be a chunk itself, with items taken out of it.
+// spec: rfc8166-3.5.3-b
 #[test]
 fn long_calls_are_read_around_their_items() {
-    let list = [segment(0, 1, 0, 6), segment(0, 1, 6, 6), segment(8, 1, 12, 2)];
+    let list = [
+        segment(0, 1, 0, 6),
+        segment(0, 1, 6, 6),
+        segment(8, 1, 12, 2),
+    ];
     let plan = long(&list).unwrap();
-    let read = |at, offset, length| Piece::Read { at, from: Segment { handle: 1, length, offset } };
+    let read = |at, offset, length| Piece::Read {
+        at,
+        from: Segment {
+            handle: 1,
+            length,
+            offset,
+        },
+    };
     let pieces: Vec<_> = plan.pieces().collect();
     assert_eq!(
         pieces,
-        [read(0, 0, 6), read(6, 6, 2), read(8, 12, 2), Piece::Padding { at: 10, length: 2 }, read(12, 8, 4)]
+        [
+            read(0, 0, 6),
+            read(6, 6, 2),
+            read(8, 12, 2),
+            Piece::Padding { at: 10, length: 2 },
+            read(12, 8, 4)
+        ]
     );
     assert!(!plan.is_inline());
     assert_eq!(plan.len(), 16);
 }
 
+// spec: rfc8166-3.4.5-b
 #[test]
 fn what_is_no_list_is_refused() {
-    use Fault::*;
+    use ChunkError::*;
     let whole = u64::MAX;
-    let inlines: [(&[v2::ReadSegment], Fault); 9] = [
+    let inlines: [(&[v2::ReadSegment], ChunkError); 9] = [
         (&[segment(2, 1, 0, 4)], MisalignedPosition),
         (&[segment(0, 1, 0, 4)], PositionZeroInline),
-        (&[segment(4, 1, 0, 4), segment(0, 1, 0, 4)], PositionZeroInline),
+        (
+            &[segment(4, 1, 0, 4), segment(0, 1, 0, 4)],
+            PositionZeroInline,
+        ),
         (&[segment(24, 1, 0, 4)], PositionBeyondMessage),
-        (&[segment(8, 1, 0, 4), segment(28, 1, 0, 4)], PositionBeyondMessage),
-        (&[segment(8, 1, 0, 5), segment(12, 1, 0, 4)], OverlappingPosition),
-        (&[segment(8, 1, 0, 4), segment(4, 1, 0, 4)], OverlappingPosition),
+        (
+            &[segment(8, 1, 0, 4), segment(28, 1, 0, 4)],
+            PositionBeyondMessage,
+        ),
+        (
+            &[segment(8, 1, 0, 5), segment(12, 1, 0, 4)],
+            OverlappingPosition,
+        ),
+        (
+            &[segment(8, 1, 0, 4), segment(4, 1, 0, 4)],
+            OverlappingPosition,
+        ),
         (&[segment(8, 1, whole, 1)], OffsetOverflow),
-        (&[segment(8, 1, 0, u32::MAX), segment(8, 1, 0, u32::MAX)], TooLong),
+        (
+            &[segment(8, 1, 0, u32::MAX), segment(8, 1, 0, u32::MAX)],
+            TooLong,
+        ),
     ];
     for (list, fault) in inlines {
         assert_eq!(inline(list, 20).unwrap_err(), fault, "{list:?}");
     }
     // One that ends with the address space, and one at the message's end.
     assert_eq!(inline(&[segment(8, 1, whole, 0)], 20).unwrap().len(), 20);
-    assert_eq!(inline(&[segment(8, 1, whole - 4, 4), segment(24, 1, 0, 4)], 20).unwrap().len(), 28);
-    let longs: [(&[v2::ReadSegment], Fault); 5] = [
+    assert_eq!(
+        inline(&[segment(8, 1, whole - 4, 4), segment(24, 1, 0, 4)], 20)
+            .unwrap()
+            .len(),
+        28
+    );
+    let longs: [(&[v2::ReadSegment], ChunkError); 5] = [
         (&[], NoPayload),
         (&[segment(0, 1, 0, 0)], NoPayload),
         (&[segment(4, 1, 0, 4)], NoPayload),
-        (&[segment(0, 1, 0, 8), segment(12, 1, 0, 4)], PositionBeyondMessage),
-        (&[segment(0, 1, 0, 8), segment(4, 1, 0, 4), segment(0, 1, 0, 4)], OverlappingPosition),
+        (
+            &[segment(0, 1, 0, 8), segment(12, 1, 0, 4)],
+            PositionBeyondMessage,
+        ),
+        (
+            &[
+                segment(0, 1, 0, 8),
+                segment(4, 1, 0, 4),
+                segment(0, 1, 0, 4),
+            ],
+            OverlappingPosition,
+        ),
     ];
     for (list, fault) in longs {
         assert_eq!(long(list).unwrap_err(), fault, "{list:?}");
@@ -114,7 +198,8 @@ fn what_is_no_list_is_refused() {
     assert_eq!(inline(&[], 1 << 21).unwrap_err(), TooLong);
 }
 
-/// A message, the items to be taken out of it (where each begins, in words, and its octets), and where to cut segments.
+/// A message, the items to be taken out of it (where each begins, in words, and its bytes), and
+/// where to cut segments.
 fn messages() -> impl Strategy<Value = (Vec<(usize, usize)>, usize, Vec<usize>)> {
     let items = proptest::collection::vec((0usize..4, 0usize..23), 0..5);
     (items, 0usize..5, proptest::collection::vec(1usize..9, 1..8))

@@ -1,53 +1,61 @@
-//! Changes that were asked for and are neither made nor rejected yet (xcharext-02, sections 4.3 and 4.4).
+//! Changes that were asked for and are neither made nor rejected yet (xcharext-02, sections 4.3 and
+//! 4.4).
 //!
 //! In xcharext-03 nothing is ever pending.
 
 use arrayvec::ArrayVec;
 
-use crate::property::{Basic, Values};
+use crate::property::{BasicProperty, PropertyValues};
 use crate::v2::properties::{Propid, Propvalset};
 
 /// A change of the peer's properties that we have asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wish {
-    pub(super) value: Basic,
+pub(super) struct RequestedChange {
+    pub(super) value: BasicProperty,
     /// What held when it was asked for.
-    before: Basic,
+    before: BasicProperty,
 }
 
 /// What has become of a change that we have asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::connection) struct Ended {
-    pub(in crate::connection) asked: Basic,
+pub(in crate::connection) struct ChangeOutcome {
+    pub(in crate::connection) requested: BasicProperty,
     /// What holds now; none if it was rejected.
-    pub(in crate::connection) value: Option<Basic>,
+    pub(in crate::connection) value: Option<BasicProperty>,
 }
 
-impl Wish {
-    pub(super) fn new(value: Basic, peer: &Values) -> Self {
-        Self { value, before: peer.get(value) }
+impl RequestedChange {
+    pub(super) fn new(value: BasicProperty, peer: &PropertyValues) -> Self {
+        Self {
+            value,
+            before: peer.get(value),
+        }
     }
 
     pub(super) fn is_size(self) -> bool {
-        matches!(self.value, Basic::ReceiveBufferSize(_))
+        matches!(self.value, BasicProperty::ReceiveBufferSize(_))
     }
 
-    /// What has become of it when it is no longer pending: what holds then is what was wanted, something between, or as before.
+    /// Returns the outcome of a change that is no longer pending: the requested value, an
+    /// intermediate value, or a rejection.
     // spec: xc2-4.4-h, xc2-4.4-k, xc2-4.4-l, xc2-4.4-m
-    fn ended(self, peer: &Values) -> Ended {
+    fn outcome(self, peer: &PropertyValues) -> ChangeOutcome {
         let now = peer.get(self.value);
         let is_rejected = now == self.before && now != self.value;
-        Ended { asked: self.value, value: (!is_rejected).then_some(now) }
+        ChangeOutcome {
+            requested: self.value,
+            value: (!is_rejected).then_some(now),
+        }
     }
 }
 
 /// Changes that we have asked for and that the peer has called pending: one of each property.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Wishes(ArrayVec<Wish, 3>);
+pub(super) struct PendingChanges(ArrayVec<RequestedChange, 3>);
 
-impl Wishes {
+impl PendingChanges {
     // spec: xc2-4.3-i, xc2-4.3-j
-    pub(super) fn push(&mut self, wish: Wish) {
+    pub(super) fn push(&mut self, wish: RequestedChange) {
         // A property of which a change is pending is not asked for again, and there are three.
         let _ = self.0.try_push(wish);
     }
@@ -56,73 +64,78 @@ impl Wishes {
         self.0.iter().any(|wish| wish.value.code() == code)
     }
 
-    /// An update says that a property's change is no longer pending.
+    /// Handles an update that clears the pending change of a property.
     // spec: xc2-4.3-k, xc2-4.4-d, xc2-4.4-g, xc2-4.4-j
-    pub(super) fn cleared(&mut self, now: &Propvalset<'_>, peer: &Values) -> Option<Ended> {
-        let is_told = |wish: &Wish| now.iter().any(|value| value.which == wish.value.code());
+    pub(super) fn cleared(
+        &mut self,
+        now: &Propvalset<'_>,
+        peer: &PropertyValues,
+    ) -> Option<ChangeOutcome> {
+        let is_told =
+            |wish: &RequestedChange| now.iter().any(|value| value.which == wish.value.code());
         let at = self.0.iter().position(is_told)?;
-        Some(self.0.remove(at).ended(peer))
+        Some(self.0.remove(at).outcome(peer))
     }
 
     /// Gives all of them up.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Wish> + use<> {
+    pub(super) fn take(&mut self) -> impl Iterator<Item = RequestedChange> + use<> {
         core::mem::take(&mut self.0).into_iter()
     }
 }
 
-/// Whether an update of the peer's receive buffers to `size` ends that we send no more than the size we have asked for: not while
-/// that is open, since the update may have crossed what was asked (decision D17), and not while it is pending.
-// spec: xc3-3.1-j, xc2-3.1-j
-pub(super) const fn lifts(size: u32, asked: u32, is_open: bool) -> bool {
-    size > asked && !is_open
-}
-
-/// A property of ours that has changed.
+/// A changed local property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Change {
-    pub(super) value: Basic,
+pub(super) struct LocalChange {
+    pub(super) value: BasicProperty,
     /// Whether it is what the peer has asked for, or all that will come of it.
     pub(super) clears: bool,
 }
 
-/// What of ours has changed and is to be told, and whether the peer waits for some of it.
+/// The changed local properties that are not announced yet, and whether the peer waits for one.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Changes {
-    all: ArrayVec<Change, 3>,
-    /// Whether the peer was told that a larger size of our receive buffers, which it has asked for, is pending.
-    pub(super) grows: bool,
+pub(super) struct LocalChanges {
+    all: ArrayVec<LocalChange, 3>,
+    /// Whether the peer was told that a larger size of our receive buffers, which it has asked for,
+    /// is pending.
+    pub(super) growth_pending: bool,
 }
 
-impl Changes {
+impl LocalChanges {
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    pub(super) fn as_slice(&self) -> &[Change] {
+    pub(super) fn as_slice(&self) -> &[LocalChange] {
         &self.all
     }
 
-    /// A property has changed: the last value of each is told.
+    /// Records a changed property. Only the last value of each property is announced.
     // spec: xc2-4.4-b, xc2-4.4-c, xc2-4.4-i, xc2-4.4-j
-    pub(super) fn push(&mut self, value: Basic) {
-        let is_awaited = matches!(value, Basic::ReceiveBufferSize(_)) && core::mem::take(&mut self.grows);
-        let same = |other: &Change| other.value.code() == value.code();
+    pub(super) fn push(&mut self, value: BasicProperty) {
+        let is_awaited = matches!(value, BasicProperty::ReceiveBufferSize(_))
+            && core::mem::take(&mut self.growth_pending);
+        let same = |other: &LocalChange| other.value.code() == value.code();
         let clears = is_awaited || self.all.iter().any(|other| same(other) && other.clears);
         self.all.retain(|other| !same(other));
         // There are three properties, and as many places.
-        let _ = self.all.try_push(Change { value, clears });
+        let _ = self.all.try_push(LocalChange { value, clears });
     }
 
-    /// The peer is told that a larger size is pending. What was to say that an earlier one is there would be taken for it.
+    /// Records that the peer was told that a larger size is pending. A queued update of the size no
+    /// longer clears the change, since it would clear the new one.
     // spec: xc2-4.4-d, xc2-4.4-n, xc2-4.4-p
-    pub(super) fn pend(&mut self) {
-        self.grows = true;
-        let is_size = |change: &&mut Change| matches!(change.value, Basic::ReceiveBufferSize(_));
-        self.all.iter_mut().filter(is_size).for_each(|change| change.clears = false);
+    pub(super) fn defer_growth(&mut self) {
+        self.growth_pending = true;
+        let is_size =
+            |change: &&mut LocalChange| matches!(change.value, BasicProperty::ReceiveBufferSize(_));
+        self.all
+            .iter_mut()
+            .filter(is_size)
+            .for_each(|change| change.clears = false);
     }
 
-    /// So many have been told.
-    pub(super) fn told(&mut self, count: usize) {
+    /// Removes the first `count` changes, which were announced.
+    pub(super) fn mark_sent(&mut self, count: usize) {
         self.all.drain(..count.min(self.all.len()));
     }
 

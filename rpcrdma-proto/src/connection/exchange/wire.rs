@@ -1,17 +1,22 @@
-//! The operations as they travel: one exchange in the forms of either draft (decision D5).
+//! The operations on the wire: one exchange in the forms of either draft (decision D5).
 //!
-//! What begins a connection and what asks for changes has the same octets in both. Their answers and updates differ.
+//! What begins a connection and what asks for changes has the same bytes in both. Their answers and
+//! updates differ.
 
 use arrayvec::ArrayVec;
 
-use super::pending::Change;
-use super::{Exchange, REGISTERED};
+use super::pending::LocalChange;
+use super::{MAX_REGISTERED, PropertyExchange};
 use crate::connection::config::Properties;
-use crate::connection::link::Link;
-use crate::property::{ABILITIES, Answer, Basic, Disposition, Values, characteristic_dispositions, dispositions};
+use crate::connection::params::ConnectionParams;
+use crate::property::{
+    BasicProperty, CAPABILITIES, Disposition, PropertyResponse, PropertyValues,
+    characteristic_dispositions, dispositions,
+};
 use crate::v2::characteristics::{self, Respxch, Updxch, Xcharval};
 use crate::v2::properties::{
-    Connprop, Propval, Propvalset, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
+    Connprop, Propval, Propvalset, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP,
+    Reqprop, Resprop, Updprop,
 };
 use crate::v2::{self, MsgType, Optional, XprtHdr};
 use crate::version::Version;
@@ -19,13 +24,19 @@ use crate::xdr::{self, Decode, Encode};
 
 // spec: xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d
 const _: () = {
-    assert!(characteristics::ROPT_INITXCH == ROPT_CONNPROP && characteristics::ROPT_REQXCH == ROPT_REQPROP);
-    assert!(characteristics::ROPT_RESPXCH == ROPT_RESPROP && characteristics::ROPT_UPDXCH == ROPT_UPDPROP);
+    assert!(
+        characteristics::ROPT_INITXCH == ROPT_CONNPROP
+            && characteristics::ROPT_REQXCH == ROPT_REQPROP
+    );
+    assert!(
+        characteristics::ROPT_RESPXCH == ROPT_RESPROP
+            && characteristics::ROPT_UPDXCH == ROPT_UPDPROP
+    );
 };
 
 /// The draft that is spoken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Draft {
+pub(super) enum PropertyDraft {
     /// xcharext-03.
     Properties,
     /// xcharext-02.
@@ -34,37 +45,37 @@ pub(super) enum Draft {
 
 /// An operation of the peer's.
 #[derive(Debug)]
-pub(super) enum Operation<'a> {
+pub(super) enum PropertyOperation<'a> {
     /// ROPT_CONNPROP, or ROPT_INITXCH.
     Start(Connprop<'a>),
     /// ROPT_REQPROP, or ROPT_REQXCH.
-    Ask(Reqprop<'a>),
-    Answer(Response<'a>),
-    Update(Update<'a>),
+    Request(Reqprop<'a>),
+    Response(ChangeResponse<'a>),
+    Update(PropertyUpdate<'a>),
 }
 
 /// ROPT_RESPROP, or ROPT_RESPXCH.
 #[derive(Debug)]
-pub(super) enum Response<'a> {
+pub(super) enum ChangeResponse<'a> {
     Properties(Resprop<'a>),
     Characteristics(Respxch<'a>),
 }
 
 /// ROPT_UPDPROP, or ROPT_UPDXCH.
 #[derive(Debug)]
-pub(super) struct Update<'a> {
-    now: Now<'a>,
+pub(super) struct PropertyUpdate<'a> {
+    now: UpdatedValues<'a>,
     /// Whether what was asked for of this property is no longer pending.
     pub(super) clears: bool,
 }
 
 #[derive(Debug)]
-enum Now<'a> {
+enum UpdatedValues<'a> {
     Set(Propvalset<'a>),
     One([Propval<'a>; 1]),
 }
 
-impl Draft {
+impl PropertyDraft {
     pub(super) const fn of(properties: Properties) -> Option<Self> {
         match properties {
             Properties::None => None,
@@ -73,25 +84,34 @@ impl Draft {
         }
     }
 
-    /// What an operation says; none if it is no operation of properties.
+    /// Reads a property operation; `None` if the operation is another one.
     ///
     /// # Errors
     /// It is malformed. Whether its values are, they themselves tell.
     // spec: xc2-2.1-d, xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d, xc2-4.4-f, xc2-4.4-g
-    pub(super) fn read(self, code: u32, info: &[u8]) -> xdr::Result<Option<Operation<'_>>> {
+    pub(super) fn read(self, code: u32, info: &[u8]) -> xdr::Result<Option<PropertyOperation<'_>>> {
         Ok(Some(match (code, self) {
-            (ROPT_CONNPROP, _) => Operation::Start(Connprop::from_bytes(info)?),
-            (ROPT_REQPROP, _) => Operation::Ask(Reqprop::from_bytes(info)?),
-            (ROPT_RESPROP, Self::Properties) => Operation::Answer(Response::Properties(Resprop::from_bytes(info)?)),
-            (ROPT_RESPROP, Self::Characteristics) => {
-                Operation::Answer(Response::Characteristics(Respxch::from_bytes(info)?))
+            (ROPT_CONNPROP, _) => PropertyOperation::Start(Connprop::from_bytes(info)?),
+            (ROPT_REQPROP, _) => PropertyOperation::Request(Reqprop::from_bytes(info)?),
+            (ROPT_RESPROP, Self::Properties) => {
+                PropertyOperation::Response(ChangeResponse::Properties(Resprop::from_bytes(info)?))
             }
-            (ROPT_UPDPROP, Self::Properties) => {
-                Operation::Update(Update { now: Now::Set(Updprop::from_bytes(info)?.now), clears: false })
-            }
+            (ROPT_RESPROP, Self::Characteristics) => PropertyOperation::Response(
+                ChangeResponse::Characteristics(Respxch::from_bytes(info)?),
+            ),
+            (ROPT_UPDPROP, Self::Properties) => PropertyOperation::Update(PropertyUpdate {
+                now: UpdatedValues::Set(Updprop::from_bytes(info)?.now),
+                clears: false,
+            }),
             (ROPT_UPDPROP, Self::Characteristics) => {
-                let Updxch { now: Xcharval { which, data }, pendclr } = Updxch::from_bytes(info)?;
-                Operation::Update(Update { now: Now::One([Propval { which, data }]), clears: pendclr })
+                let Updxch {
+                    now: Xcharval { which, data },
+                    pendclr,
+                } = Updxch::from_bytes(info)?;
+                PropertyOperation::Update(PropertyUpdate {
+                    now: UpdatedValues::One([Propval { which, data }]),
+                    clears: pendclr,
+                })
             }
             _ => return Ok(None),
         }))
@@ -99,91 +119,148 @@ impl Draft {
 
     /// Writes the answer to a request.
     // spec: xc2-4.3-a, xc2-4.3-b
-    pub(super) fn write_answer(self, buffer: &mut [u8], xid: u32, credits: u32, answer: &Answer) -> Option<usize> {
+    pub(super) fn write_response(
+        self,
+        buffer: &mut [u8],
+        xid: u32,
+        credits: u32,
+        answer: &PropertyResponse,
+    ) -> Option<usize> {
         let head = (xid, credits, MsgType::Reply, ROPT_RESPROP);
         match self {
-            Self::Properties => answer.with(|response| write(buffer, head, &response)),
-            Self::Characteristics => answer.with_characteristics(|response| write(buffer, head, &response)),
+            Self::Properties => answer.with_properties(|response| write(buffer, head, &response)),
+            Self::Characteristics => {
+                answer.with_characteristics(|response| write(buffer, head, &response))
+            }
         }
     }
 
-    /// Writes an update: of all that has changed, or of the first where it has one value. How many octets, and how many of the
-    /// changes it tells.
+    /// Writes an update: of all that has changed, or of the first where it has one value. How many
+    /// bytes, and how many of the changes it tells.
     // spec: xc3-4-h, xc3-4.4-b, xc3-3-n, xc2-3-j, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
     pub(super) fn write_update(
         self,
         buffer: &mut [u8],
         xid: u32,
         credits: u32,
-        changed: &[Change],
-        ours: &Values,
+        changed: &[LocalChange],
+        ours: &PropertyValues,
     ) -> Option<(usize, usize)> {
         let head = (xid, credits, MsgType::Call, ROPT_UPDPROP);
-        // What holds now: since it changed, the peer may have asked for another value and been told of it.
-        let values: ArrayVec<_, 3> = changed.iter().take(3).map(|change| ours.get(change.value)).collect();
-        let words: ArrayVec<[u8; 4], 3> = values.iter().map(|value| value.word().to_be_bytes()).collect();
-        let now = values.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word });
+        // What holds now: since it changed, the peer may have asked for another value and been told
+        // of it.
+        let values: ArrayVec<_, 3> = changed
+            .iter()
+            .take(3)
+            .map(|change| ours.get(change.value))
+            .collect();
+        let words: ArrayVec<[u8; 4], 3> = values
+            .iter()
+            .map(|value| value.word().to_be_bytes())
+            .collect();
+        let now = values.iter().zip(&words).map(|(value, word)| Propval {
+            which: value.code(),
+            data: word,
+        });
         let now: ArrayVec<Propval<'_>, 3> = now.collect();
         match self {
-            Self::Properties => Some((write(buffer, head, &Updprop { now: now.as_slice().into() })?, now.len())),
+            Self::Properties => Some((
+                write(
+                    buffer,
+                    head,
+                    &Updprop {
+                        now: now.as_slice().into(),
+                    },
+                )?,
+                now.len(),
+            )),
             Self::Characteristics => {
                 let (Propval { which, data }, change) = (now.first()?, changed.first()?);
-                let update = Updxch { now: Xcharval { which: *which, data }, pendclr: change.clears };
+                let update = Updxch {
+                    now: Xcharval {
+                        which: *which,
+                        data,
+                    },
+                    pendclr: change.clears,
+                };
                 Some((write(buffer, head, &update)?, 1))
             }
         }
     }
 }
 
-impl<'a> Response<'a> {
-    /// What it says of the first change that was asked for.
+impl<'a> ChangeResponse<'a> {
+    /// Returns the disposition of the first requested change.
     pub(super) fn disposition(&self, request: &Reqprop<'a>) -> Option<Disposition<'a>> {
         match self {
             Self::Properties(response) => dispositions(request, response).next(),
-            Self::Characteristics(response) => characteristic_dispositions(request, response).next(),
+            Self::Characteristics(response) => {
+                characteristic_dispositions(request, response).next()
+            }
         }
     }
 }
 
-impl Update<'_> {
+impl PropertyUpdate<'_> {
     pub(super) fn now(&self) -> Propvalset<'_> {
         match &self.now {
-            Now::Set(set) => *set,
-            Now::One(one) => one.into(),
+            UpdatedValues::Set(set) => *set,
+            UpdatedValues::One(one) => one.into(),
         }
     }
 }
 
-impl Exchange {
-    // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b, xc3-4.1-f, xc3-4.1-g
-    // spec: xc2-2.1-i, xc2-2.1-j, xc2-3-b, xc2-3-c, xc2-3-d, xc2-3-e, xc2-4.1-b, xc2-4.1-f, xc2-4.1-g
-    pub(super) fn write_start(&self, buffer: &mut [u8], xid: u32, credits: u32, link: &Link) -> Option<usize> {
-        let ours = link.ours;
+impl PropertyExchange {
+    // spec: xc3-4-e, xc3-2.1-a, xc3-2.1-b, xc3-3-a, xc3-3-b, xc3-3-c, xc3-3-h, xc3-3-i, xc3-4.1-b
+    // spec: xc3-4.1-f, xc3-4.1-g
+    // spec: xc2-2.1-i, xc2-2.1-j, xc2-3-b, xc2-3-c, xc2-3-d, xc2-3-e, xc2-4.1-b, xc2-4.1-f
+    // spec: xc2-4.1-g
+    pub(super) fn write_start(
+        &self,
+        buffer: &mut [u8],
+        xid: u32,
+        credits: u32,
+        link: &ConnectionParams,
+    ) -> Option<usize> {
+        let ours = link.local;
         let basics = [
-            Basic::ReceiveBufferSize(ours.receive_buffer_size),
-            Basic::RemoteInvalidation(ours.remote_invalidation),
-            Basic::BackwardSupport(ours.backward_support),
+            BasicProperty::ReceiveBufferSize(ours.receive_buffer_size),
+            BasicProperty::RemoteInvalidation(ours.remote_invalidation),
+            BasicProperty::BackwardSupport(ours.backward_support),
         ];
         let words = basics.map(|value| value.word().to_be_bytes());
         self.with_abilities(|abilities| {
-            let mut start = ArrayVec::<Propval<'_>, { 3 + ABILITIES + REGISTERED }>::new();
-            start.extend(basics.iter().zip(&words).map(|(value, word)| Propval { which: value.code(), data: word }));
+            let mut start = ArrayVec::<Propval<'_>, { 3 + CAPABILITIES + MAX_REGISTERED }>::new();
+            start.extend(basics.iter().zip(&words).map(|(value, word)| Propval {
+                which: value.code(),
+                data: word,
+            }));
             let staying = start.len()..start.len() + abilities.len();
             start.extend(abilities.iter().copied());
-            start.extend(self.properties.iter().map(|one| Propval { which: one.code, data: &one.ours }));
+            start.extend(self.properties.iter().map(|one| Propval {
+                which: one.code,
+                data: &one.ours,
+            }));
             // The size stands at the beginning of the set.
             let size = u32::from(self.has_structure());
             let nochg = staying.fold(size, |subset, position| subset | 1 << position);
             let nochg: &[u32] = if nochg == 0 { &[] } else { &[nochg] };
-            let connprop = Connprop { start: start.as_slice().into(), nochg: nochg.into() };
-            write(buffer, (xid, credits, MsgType::Call, ROPT_CONNPROP), &connprop)
+            let connprop = Connprop {
+                start: start.as_slice().into(),
+                nochg: nochg.into(),
+            };
+            write(
+                buffer,
+                (xid, credits, MsgType::Call, ROPT_CONNPROP),
+                &connprop,
+            )
         })
     }
 
     /// Hands what we tell of rtrext-02 to `f`: nothing, where that is not used.
     fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
-        match &self.abilities {
-            Some(abilities) => abilities.tell(f),
+        match &self.capabilities {
+            Some(abilities) => abilities.with_xdr(f),
             None => f(&[]),
         }
     }
@@ -191,10 +268,27 @@ impl Exchange {
 
 /// Writes a request for a change, or for an answer alone.
 // spec: xc3-4-f, xc3-4.2-c, xc2-4.2-c
-pub(super) fn write_ask(buffer: &mut [u8], xid: u32, credits: u32, wanted: Option<Basic>) -> Option<usize> {
+pub(super) fn write_request(
+    buffer: &mut [u8],
+    xid: u32,
+    credits: u32,
+    wanted: Option<BasicProperty>,
+) -> Option<usize> {
     let word = wanted.map(|value| (value.code(), value.word().to_be_bytes()));
-    let want: ArrayVec<Propval<'_>, 1> = word.iter().map(|(code, word)| Propval { which: *code, data: word }).collect();
-    write(buffer, (xid, credits, MsgType::Call, ROPT_REQPROP), &Reqprop { want: want.as_slice().into() })
+    let want: ArrayVec<Propval<'_>, 1> = word
+        .iter()
+        .map(|(code, word)| Propval {
+            which: *code,
+            data: word,
+        })
+        .collect();
+    write(
+        buffer,
+        (xid, credits, MsgType::Call, ROPT_REQPROP),
+        &Reqprop {
+            want: want.as_slice().into(),
+        },
+    )
 }
 
 /// XID, credits, direction and operation of a message.
@@ -208,9 +302,24 @@ fn write(buffer: &mut [u8], head: Head, info: &impl Encode) -> Option<usize> {
 }
 
 /// Writes an operation that says this.
-pub(super) fn optional(buffer: &mut [u8], (xid, credit, optdir, opttype): Head, optinfo: &[u8]) -> Option<usize> {
-    let body = v2::Body::Optional(Optional { optdir, opttype, optinfo });
-    XprtHdr { xid, vers: Version::Two.number(), credit, body }.encode_to_slice(buffer).ok()
+pub(super) fn optional(
+    buffer: &mut [u8],
+    (xid, credit, optdir, opttype): Head,
+    optinfo: &[u8],
+) -> Option<usize> {
+    let body = v2::Body::Optional(Optional {
+        optdir,
+        opttype,
+        optinfo,
+    });
+    XprtHdr {
+        xid,
+        vers: Version::Two.number(),
+        credit,
+        body,
+    }
+    .encode_to_slice(buffer)
+    .ok()
 }
 
 #[cfg(test)]

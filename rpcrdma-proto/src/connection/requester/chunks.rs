@@ -1,37 +1,67 @@
-//! The chunks of a call: as its header offers them, and as its reply returns them.
+//! The chunks of a call: in its header, and as returned by its reply.
 
 use arrayvec::ArrayVec;
 
 use super::request::Request;
-use crate::chunk::{self, Fault, Limits};
-use crate::connection::config::SEGMENTS;
-use crate::connection::output::{Failure, Region, Reply};
-use crate::header::{Chunks, Outgoing};
-use crate::travel::{Link, RESULTS};
+use crate::chunk::{self, ChunkError, Limits};
+use crate::connection::config::MAX_CALL_SEGMENTS;
+use crate::connection::output::{CallFailure, Region, ReplyLocation};
+use crate::header::{Chunks, OutgoingHeader};
+use crate::transfer::{MAX_RESULTS, PathLimits};
 use crate::v2::{self, MsgType};
 
-/// Writes the header of a call; none if the buffer is too small.
-pub(super) fn write(xid: u32, request: &Request, credits: u32, link: &Link<'_>, buffer: &mut [u8]) -> Option<usize> {
-    let mut header = Outgoing { xid, version: link.version, credits, direction: MsgType::Call, ..Outgoing::EMPTY };
-    if request.apart.exposed().is_empty() {
+/// Writes the header of a call; `None` if the buffer is too small.
+// spec: rfc8166-3.4.4-a, rfc8166-3.4.5-a, rfc8166-3.5.3-b
+pub(super) fn write(
+    xid: u32,
+    request: &Request,
+    credits: u32,
+    link: &PathLimits<'_>,
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let mut header = OutgoingHeader {
+        xid,
+        version: link.version,
+        credits,
+        direction: MsgType::Call,
+        ..OutgoingHeader::EMPTY
+    };
+    if request.chunks.segment_counts().is_empty() {
         return header.write(buffer).ok();
     }
-    let wire: ArrayVec<v2::Segment, SEGMENTS> =
-        request.apart.segments().iter().take(SEGMENTS).copied().map(v2::Segment::from).collect();
-    let mut reads = ArrayVec::<v2::ReadSegment, SEGMENTS>::new();
-    let mut writes = ArrayVec::<v2::WriteChunk<'_>, RESULTS>::new();
+    let wire: ArrayVec<v2::Segment, MAX_CALL_SEGMENTS> = request
+        .chunks
+        .segments()
+        .iter()
+        .take(MAX_CALL_SEGMENTS)
+        .copied()
+        .map(v2::Segment::from)
+        .collect();
+    let mut reads = ArrayVec::<v2::ReadSegment, MAX_CALL_SEGMENTS>::new();
+    let mut writes = ArrayVec::<v2::WriteChunk<'_>, MAX_RESULTS>::new();
     for (region, mine) in request.regions(&wire) {
-        let read = |position| move |target: &v2::Segment| v2::ReadSegment { position, target: *target };
+        let read = |position| {
+            move |target: &v2::Segment| v2::ReadSegment {
+                position,
+                target: *target,
+            }
+        };
         match region {
             Region::Call => {
                 header.long = true;
                 reads.extend(mine.iter().map(read(0)));
             }
             Region::Item(at) => {
-                let position = request.apart.items().get(at).map_or(0, |item| item.position);
+                let position = request
+                    .chunks
+                    .items()
+                    .get(at)
+                    .map_or(0, |item| item.position);
                 reads.extend(mine.iter().map(read(position)));
             }
-            Region::Result(_) => writes.push(v2::WriteChunk { target: mine.into() }),
+            Region::Result(_) => writes.push(v2::WriteChunk {
+                target: mine.into(),
+            }),
             Region::Reply => header.reply = Some(mine),
         }
     }
@@ -39,47 +69,66 @@ pub(super) fn write(xid: u32, request: &Request, credits: u32, link: &Link<'_>, 
     header.write(buffer).ok()
 }
 
-/// Holds a reply against what was offered for it, and takes over the lengths of its chunks.
-pub(super) fn returned(request: &Request, chunks: Option<&Chunks<'_>>, reply: &mut Reply) -> Result<(), Failure> {
+/// Checks a reply against the offered chunks, and stores the lengths of its chunks.
+pub(super) fn returned(
+    request: &Request,
+    chunks: Option<&Chunks<'_>>,
+    reply: &mut ReplyLocation,
+) -> Result<(), CallFailure> {
     chunks_returned(request, chunks.unwrap_or(&Chunks::none()), reply)?;
-    // A reply without octets of its own must be in the chunk.
+    // A reply without inline bytes must be in the Reply chunk.
     match (reply.inline.is_empty(), reply.long) {
-        (true, None | Some(0..8)) => Err(Failure::Reply(Fault::NoPayload)),
+        (true, None | Some(0..8)) => Err(CallFailure::Reply(ChunkError::NoPayload)),
         _ => Ok(()),
     }
 }
 
-/// Holds the chunks that a reply returns against those that were offered.
-fn chunks_returned(request: &Request, chunks: &Chunks<'_>, reply: &mut Reply) -> Result<(), Failure> {
-    // Whatever is offered is within our own limits.
-    const ALL: Limits = Limits { segments: u32::MAX, octets: u32::MAX };
+/// Checks the returned chunks against the offered ones.
+// spec: rfc8166-4.3.1-a, rfc8166-6.1-d
+fn chunks_returned(
+    request: &Request,
+    chunks: &Chunks<'_>,
+    reply: &mut ReplyLocation,
+) -> Result<(), CallFailure> {
+    // Offered chunks are within our own limits.
+    const ALL: Limits = Limits {
+        max_segments: u32::MAX,
+        max_bytes: u32::MAX,
+    };
     if !chunks.reads().is_empty() {
-        return Err(Failure::ReplyReads);
+        return Err(CallFailure::ReplyReadList);
     }
     let mut writes = chunks.writes(&ALL);
-    let mut long = chunks.reply(&ALL).map_err(Failure::Reply)?;
-    // A request of rtrext-02 has directed, and offered no chunks.
+    let mut long = chunks.reply(&ALL).map_err(CallFailure::Reply)?;
+    // A request of rtrext-02 has directions and offers no chunks.
     let has_offered = request.grouped().is_none();
-    for (region, offered) in request.regions(request.apart.segments()).filter(|_| has_offered) {
+    for (region, offered) in request
+        .regions(request.chunks.segments())
+        .filter(|_| has_offered)
+    {
         let offered = offered.iter().copied();
         match region {
             Region::Result(_) => {
-                // A responder that leaves out the list has used none of it.
+                // A responder that omits the list has used none of it.
                 let octets = match writes.next() {
-                    Some(chunk) => chunk.and_then(|chunk| chunk::returned(offered, chunk.segments())),
+                    Some(chunk) => {
+                        chunk.and_then(|chunk| chunk::check_returned(offered, chunk.segments()))
+                    }
                     None => Ok(0),
                 };
-                reply.results.push(octets.map_err(Failure::Reply)?);
+                reply.results.push(octets.map_err(CallFailure::Reply)?);
             }
             Region::Reply => {
-                let octets = long.take().map_or(Ok(0), |chunk| chunk::returned(offered, chunk.segments()));
-                reply.long = Some(octets.map_err(Failure::Reply)?);
+                let octets = long.take().map_or(Ok(0), |chunk| {
+                    chunk::check_returned(offered, chunk.segments())
+                });
+                reply.long = Some(octets.map_err(CallFailure::Reply)?);
             }
             Region::Call | Region::Item(_) => {}
         }
     }
     if writes.next().is_some() || long.is_some() {
-        return Err(Failure::Reply(Fault::NotAsOffered));
+        return Err(CallFailure::Reply(ChunkError::NotAsOffered));
     }
     Ok(())
 }

@@ -1,223 +1,343 @@
-//! One call of ours.
+//! One outgoing call.
 
-use super::apart::Apart;
-use crate::connection::life::{Life, Turn};
-use crate::connection::output::{Exposure, Failure, Region, Reply};
-use crate::connection::parts::{Parts, no_parts, octets, parts};
-use crate::connection::slots::Tenant;
+use super::call_chunks::CallChunks;
+use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
+use crate::connection::output::{CallFailure, Exposure, Region, ReplyLocation};
+use crate::connection::slab::Reset;
+use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
-use crate::travel::{Call, Link, Travel, Way};
+use crate::sizes;
+use crate::transfer::{CallSpec, PathLimits, TransferMethod, TransferPlan};
 
-/// A call of ours.
+/// An outgoing call.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) life: Life,
-    pub(super) kind: Kind,
+    pub(super) state: RequestState,
+    pub(super) kind: RequestKind,
     pub(super) age: u64,
     pub(super) deadline: u64,
     pub(super) credit: Option<Credit>,
-    /// A Send has its memory.
+    /// Whether a Send holds its memory.
     pub(super) sending: bool,
-    /// The peer may reach its memory.
-    pub(super) live: bool,
+    /// Whether the peer can access its memory.
+    pub(super) exposed: bool,
     pub(super) length: u32,
-    pub(super) largest_reply: u32,
+    pub(super) max_reply: u32,
     pub(super) reducible: bool,
-    pub(super) apart: Apart,
-    pub(super) travel: Travel,
+    /// Whether it may be transmitted again when its connection was lost.
+    pub(super) resend: bool,
+    pub(super) transmission: Transmission,
+    pub(super) chunks: CallChunks,
+    pub(super) plan: TransferPlan,
     pub(super) invalidated: Option<u32>,
-    /// Whether it goes without rtrext-02: it was reported broken, or its operation unknown.
-    pub(super) by_base_means: bool,
-    /// Errors that may still come of its first transmissions.
+    /// Whether it is transferred without rtrext-02, since it was reported broken or its operation
+    /// is unknown to the peer.
+    pub(super) without_groups: bool,
+    /// The number of errors that its first transmissions may still cause.
     pub(super) stale_errors: u32,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CallOutcome,
 }
 
-/// What a call is for.
+/// Whether the peer may have a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::connection) enum Kind {
-    /// The consumer.
+pub(super) enum Transmission {
+    /// It has not.
+    None,
+    /// From the current connection. If the peer refuses it, it has not.
+    Current,
+    /// From an earlier connection.
+    Earlier,
+}
+
+/// The purpose of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::connection) enum RequestKind {
+    /// A call of the consumer.
     Rpc,
-    /// The properties: a ROPT_REQPROP.
+    /// A ROPT_REQPROP.
     Properties,
 }
 
-/// How a call ends.
+/// The outcome of a call.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    /// Not known yet; or, of an orphan, told already.
+pub(super) enum CallOutcome {
+    /// The outcome is unknown, or was reported already (for an orphan).
     None,
-    Reply(Reply),
-    Failed(Failure),
-    /// It is to be sent again.
+    Reply(ReplyLocation),
+    Failed(CallFailure),
+    /// The call is retransmitted.
     Again,
 }
 
-/// Nothing is moved, and nothing offered.
-pub(super) const NO_TRAVEL: Travel = Travel { call: Way::Inline, writes: false, reply_chunk: None, header: 0 };
+/// A plan without chunks.
+pub(super) const INLINE_PLAN: TransferPlan = TransferPlan {
+    method: TransferMethod::Inline,
+    write_chunks: false,
+    reply_chunk: None,
+    header: 0,
+};
 
-impl Tenant for Request {
-    const NOBODY: Self = Self {
-        life: Life::Waiting,
-        kind: Kind::Rpc,
+impl Reset for Request {
+    const EMPTY: Self = Self {
+        state: RequestState::Waiting,
+        kind: RequestKind::Rpc,
         age: 0,
         deadline: 0,
         credit: None,
         sending: false,
-        live: false,
+        exposed: false,
         length: 0,
-        largest_reply: 0,
+        max_reply: 0,
         reducible: false,
-        apart: Apart::NOTHING,
-        travel: NO_TRAVEL,
+        resend: true,
+        transmission: Transmission::None,
+        chunks: CallChunks::EMPTY,
+        plan: INLINE_PLAN,
         invalidated: None,
-        by_base_means: false,
+        without_groups: false,
         stale_errors: 0,
-        outcome: Outcome::None,
+        outcome: CallOutcome::None,
     };
 }
 
 impl Request {
-    /// A call begins, where another may have been.
-    pub(super) fn begin(&mut self, kind: Kind, age: u64, deadline: u64, call: &Call<'_>) {
-        // Nothing is left of that: what is not named here would be.
+    /// Begins a call in a slot that another call may have used.
+    pub(super) fn begin(
+        &mut self,
+        kind: RequestKind,
+        age: u64,
+        deadline: u64,
+        call: &CallSpec<'_>,
+    ) {
+        // All fields are named, so that none keeps the value of the earlier call.
         let Self {
-            life,
+            state: its_state,
             kind: its_kind,
             age: its_age,
             deadline: its_deadline,
             credit,
             sending,
-            live,
+            exposed: its_exposed,
             length,
-            largest_reply,
+            max_reply: its_max_reply,
             reducible,
-            apart,
-            travel,
+            resend,
+            transmission,
+            chunks: its_chunks,
+            plan: its_plan,
             invalidated,
-            by_base_means,
+            without_groups: its_without_groups,
             stale_errors,
             outcome,
         } = self;
-        (*life, *its_kind, *its_age, *its_deadline) = (Life::Waiting, kind, age, deadline);
-        (*length, *largest_reply, *reducible) = (call.length, call.largest_reply, call.reducible);
-        apart.begin(call.items, call.results);
-        (*travel, *credit, *invalidated, *outcome) = (NO_TRAVEL, None, None, Outcome::None);
-        (*sending, *live, *by_base_means, *stale_errors) = (false, false, false, 0);
+        (*its_state, *its_kind, *its_age, *its_deadline) =
+            (RequestState::Waiting, kind, age, deadline);
+        (*length, *its_max_reply, *reducible) = (call.length, call.max_reply, call.reducible);
+        (*resend, *transmission) = (true, Transmission::None);
+        its_chunks.begin(call.items, call.results);
+        (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
+        (*sending, *its_exposed, *its_without_groups, *stale_errors) = (false, false, false, 0);
     }
 
-    pub(super) fn as_call(&self) -> Call<'_> {
-        Call {
+    pub(super) fn as_call(&self) -> CallSpec<'_> {
+        CallSpec {
             length: self.length,
-            items: self.apart.items(),
-            largest_reply: self.largest_reply,
-            results: self.apart.results(),
+            items: self.chunks.items(),
+            max_reply: self.max_reply,
+            results: self.chunks.results(),
             reducible: self.reducible,
         }
     }
 
-    /// Takes a turn; false, and nothing has changed, if it can't happen.
-    pub(super) fn turn(&mut self, turn: Turn) -> bool {
-        match self.life.next(turn) {
+    /// Records that all of it was transmitted.
+    pub(super) fn on_transmitted(&mut self) {
+        self.advance(RequestEvent::Transmitted);
+        self.sending = true;
+        if self.transmission == Transmission::None {
+            self.transmission = Transmission::Current;
+        }
+    }
+
+    /// Records that the peer has refused it, and does not execute it.
+    pub(super) fn on_refused(&mut self) {
+        if self.transmission == Transmission::Current {
+            self.transmission = Transmission::None;
+        }
+    }
+
+    /// Records the loss of the connection. Returns whether it may be transmitted again.
+    pub(super) fn on_lost(&mut self) -> bool {
+        if self.transmission == Transmission::Current {
+            self.transmission = Transmission::Earlier;
+        }
+        self.resend || self.transmission == Transmission::None
+    }
+
+    /// Applies an event to the state. Returns false if it cannot happen in this state.
+    pub(super) fn advance(&mut self, turn: RequestEvent) -> bool {
+        match self.state.next(turn) {
             Some(next) => {
-                self.life = next;
+                self.state = next;
                 true
             }
             None => false,
         }
     }
 
-    /// What is exposed for it, in the order of the header.
+    /// Returns the regions to expose, in the order of the header.
+    // spec: rfc8166-3.4.4.4-a, rfc8166-3.4.5.2-a, rfc8166-3.4.5.2-c, rfc8166-3.4.6-a
+    // spec: rfc8166-3.4.6.2-a
     pub(super) fn exposures(&self) -> impl Iterator<Item = Exposure> + use<'_> {
-        let (moved, whole) = match self.travel.call {
-            Way::Inline => (0, None),
-            Way::Reduced(moved) => (moved, None),
-            Way::Long => (0, Some(Exposure { region: Region::Call, length: self.length })),
-            Way::Grouped(grouped) => (grouped.read.into(), None),
+        let (reduced, whole) = match self.plan.method {
+            TransferMethod::Inline => (0, None),
+            TransferMethod::Reduced(reduced) => (reduced, None),
+            TransferMethod::Long => (
+                0,
+                Some(Exposure {
+                    region: Region::Call,
+                    length: self.length,
+                }),
+            ),
+            TransferMethod::Grouped(grouped) => (grouped.read.into(), None),
         };
-        let written = match self.travel.call {
-            Way::Grouped(grouped) => u64::from(grouped.explicit),
-            _ if self.travel.writes => u64::MAX,
+        let written = match self.plan.method {
+            TransferMethod::Grouped(grouped) => u64::from(grouped.explicit),
+            _ if self.plan.write_chunks => u64::MAX,
             _ => 0,
         };
-        let items = self.apart.items().iter().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
-        let items = items.map(|(at, item)| Exposure { region: Region::Item(at), length: item.length });
-        let results = self.apart.results().iter().enumerate().filter(move |(at, _)| written >> at & 1 == 1);
-        let results = results.map(|(at, result)| Exposure { region: Region::Result(at), length: result.most });
-        let reply = self.travel.reply_chunk.map(|length| Exposure { region: Region::Reply, length });
+        let items = self
+            .chunks
+            .items()
+            .iter()
+            .enumerate()
+            .filter(move |(at, _)| reduced >> at & 1 == 1);
+        let items = items.map(|(at, item)| Exposure {
+            region: Region::Item(at),
+            length: item.length,
+        });
+        let results = self
+            .chunks
+            .results()
+            .iter()
+            .enumerate()
+            .filter(move |(at, _)| written >> at & 1 == 1);
+        let results = results.map(|(at, result)| Exposure {
+            region: Region::Result(at),
+            length: result.max_length,
+        });
+        let reply = self.plan.reply_chunk.map(|length| Exposure {
+            region: Region::Reply,
+            length,
+        });
         whole.into_iter().chain(items).chain(results).chain(reply)
     }
 
-    /// Its regions, each with the segments that hold it.
-    pub(super) fn regions<'a, S>(&'a self, segments: &'a [S]) -> impl Iterator<Item = (Region, &'a [S])> + use<'a, S> {
+    /// Returns the regions, each with its segments.
+    pub(super) fn regions<'a, S>(
+        &'a self,
+        segments: &'a [S],
+    ) -> impl Iterator<Item = (Region, &'a [S])> + use<'a, S> {
         let mut rest = segments;
         // Counted first: most calls have nothing exposed.
-        self.apart.exposed().iter().zip(self.exposures()).map(move |(count, exposure)| {
-            let (mine, after) = rest.split_at_checked(usize::from(*count)).unwrap_or((rest, &[]));
-            rest = after;
-            (exposure.region, mine)
-        })
+        self.chunks
+            .segment_counts()
+            .iter()
+            .zip(self.exposures())
+            .map(move |(count, exposure)| {
+                let (mine, after) = rest
+                    .split_at_checked(usize::from(*count))
+                    .unwrap_or((rest, &[]));
+                rest = after;
+                (exposure.region, mine)
+            })
     }
 
-    /// Whether a key is of what is exposed for it.
-    pub(super) fn has_exposed(&self, key: u32) -> bool {
-        self.apart.segments().iter().any(|segment| segment.handle == key)
+    /// Returns whether a key belongs to memory that is exposed for the call.
+    pub(super) fn owns_key(&self, key: u32) -> bool {
+        self.chunks
+            .segments()
+            .iter()
+            .any(|segment| segment.handle == key)
     }
 
-    /// Which octets of the call follow the header.
-    pub(super) fn parts(&self) -> Parts<'_> {
-        match self.travel.call {
-            Way::Inline => parts(self.length, &[], 0),
-            Way::Reduced(moved) => parts(self.length, self.apart.items(), moved),
-            Way::Long | Way::Grouped(_) => no_parts(),
+    /// Returns the ranges of the call that follow the header.
+    pub(super) fn parts(&self) -> InlineParts<'_> {
+        match self.plan.method {
+            TransferMethod::Inline => parts(self.length, &[], 0),
+            TransferMethod::Reduced(reduced) => parts(self.length, self.chunks.items(), reduced),
+            TransferMethod::Long | TransferMethod::Grouped(_) => no_parts(),
         }
     }
 
-    /// How many.
-    pub(super) fn inline(&self) -> u32 {
-        match self.travel.call {
-            Way::Inline => self.length,
-            _ => octets(self.parts()),
+    /// Returns the number of bytes that follow the header.
+    pub(super) fn inline_len(&self) -> u32 {
+        match self.plan.method {
+            TransferMethod::Inline => self.length,
+            _ => total_len(self.parts()),
         }
     }
 
-    /// Whether the consumer is still to be told of its end.
-    pub(super) fn is_wanted(&self) -> bool {
-        let open = matches!(self.outcome, Outcome::None | Outcome::Again);
-        self.kind == Kind::Rpc && open && !matches!(self.life, Life::Orphaned | Life::Done)
+    /// Returns whether the consumer still waits for the end of the call.
+    pub(super) fn is_outstanding(&self) -> bool {
+        let open = matches!(self.outcome, CallOutcome::None | CallOutcome::Again);
+        self.kind == RequestKind::Rpc
+            && open
+            && !matches!(self.state, RequestState::Orphaned | RequestState::Done)
     }
 
-    /// Whether its memory is its own.
+    /// Returns whether a reply to it may arrive: it was sent, and no reply has returned its credit.
+    #[inline]
+    pub(super) fn is_answerable(&self) -> bool {
+        self.credit.is_some()
+            && matches!(
+                self.state,
+                RequestState::Sent | RequestState::Settling | RequestState::Orphaned
+            )
+    }
+
+    /// Returns whether neither a Send nor the peer holds memory of the call.
     pub(super) fn is_settled(&self) -> bool {
-        !self.sending && !self.live
+        !self.sending && !self.exposed
     }
 
-    /// Octets that the header of its reply takes, which returns the segments that were exposed for it.
-    pub(super) fn reply_header(&self, link: &Link<'_>) -> u32 {
-        let lists = self.regions(self.apart.segments()).map(|(region, segments)| {
-            let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
-            match region {
-                Region::Item(_) | Region::Call => 0,
-                Region::Result(_) => count.saturating_mul(16).saturating_add(8),
-                Region::Reply => count.saturating_mul(16).saturating_add(4),
-            }
-        });
-        lists.fold(link.version.header(), u32::saturating_add)
+    /// Returns the length of the header of the reply, with all segments exposed for it.
+    pub(super) fn reply_header_len(&self, link: &PathLimits<'_>) -> u32 {
+        let lists = self
+            .regions(self.chunks.segments())
+            .map(|(region, segments)| {
+                let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
+                match region {
+                    Region::Item(_) | Region::Call => 0,
+                    Region::Result(_) => count
+                        .saturating_mul(sizes::SEGMENT)
+                        .saturating_add(sizes::WRITE_CHUNK),
+                    Region::Reply => count
+                        .saturating_mul(sizes::SEGMENT)
+                        .saturating_add(sizes::REPLY_CHUNK),
+                }
+            });
+        lists.fold(link.version.header_len(), u32::saturating_add)
     }
 
-    /// Octets that its header takes, with the segments that were exposed.
-    pub(super) fn header(&self, link: &Link<'_>) -> u32 {
-        if self.apart.exposed().is_empty() {
-            return link.version.header();
+    /// Returns the length of the header, with the exposed segments.
+    pub(super) fn header_len(&self, link: &PathLimits<'_>) -> u32 {
+        if self.chunks.segment_counts().is_empty() {
+            return link.version.header_len();
         }
-        let lists = self.regions(self.apart.segments()).map(|(region, segments)| {
-            let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
-            match region {
-                Region::Item(_) | Region::Call => count.saturating_mul(24),
-                Region::Result(_) => count.saturating_mul(16).saturating_add(8),
-                Region::Reply => count.saturating_mul(16).saturating_add(4),
-            }
-        });
-        lists.fold(link.version.header(), u32::saturating_add)
+        let lists = self
+            .regions(self.chunks.segments())
+            .map(|(region, segments)| {
+                let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
+                match region {
+                    Region::Item(_) | Region::Call => count.saturating_mul(sizes::READ_SEGMENT),
+                    Region::Result(_) => count
+                        .saturating_mul(sizes::SEGMENT)
+                        .saturating_add(sizes::WRITE_CHUNK),
+                    Region::Reply => count
+                        .saturating_mul(sizes::SEGMENT)
+                        .saturating_add(sizes::REPLY_CHUNK),
+                }
+            });
+        lists.fold(link.version.header_len(), u32::saturating_add)
     }
 }

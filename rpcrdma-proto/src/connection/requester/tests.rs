@@ -1,25 +1,32 @@
 use super::*;
 use crate::chunk::Limits;
+use crate::connection::output::{CloseReason, Event};
 use crate::header::{Body, Header};
-use crate::travel::{Item, Wanted};
+use crate::sizes;
+use crate::transfer::{DataItem, ResultSpec, Span};
 use crate::version::Version;
 use std::{vec, vec::Vec};
 
-fn link(version: Version) -> Link<'static> {
-    Link {
+fn link(version: Version) -> PathLimits<'static> {
+    PathLimits {
         version,
         call_threshold: 1024,
         reply_threshold: 1024,
         chunks: true,
-        read_chunks: u32::MAX,
-        segment: 1000,
+        max_read_chunks: u32::MAX,
+        max_segment_len: 1000,
         groups: None,
-        room: 1,
+        available_credits: 1,
     }
 }
 
-/// Regions of a call in segments of a thousand octets at most.
-fn exposed(requests: &mut Requests, xid: u32, link: &Link<'_>, out: &mut Queues) -> Vec<Vec<Segment>> {
+/// Regions of a call in segments of a thousand bytes at most.
+fn exposed(
+    requests: &mut Requester,
+    xid: u32,
+    link: &PathLimits<'_>,
+    out: &mut OutputQueues,
+) -> Vec<Vec<Segment>> {
     let mut handle = 0;
     let regions: Vec<Vec<Segment>> = requests
         .exposures(xid)
@@ -28,7 +35,11 @@ fn exposed(requests: &mut Requests, xid: u32, link: &Link<'_>, out: &mut Queues)
             starts
                 .map(|at| {
                     handle += 1;
-                    Segment { handle, length: (one.length - at).min(1000), offset: u64::from(at) }
+                    Segment {
+                        handle,
+                        length: (one.length - at).min(1000),
+                        offset: u64::from(at),
+                    }
                 })
                 .collect()
         })
@@ -37,76 +48,346 @@ fn exposed(requests: &mut Requests, xid: u32, link: &Link<'_>, out: &mut Queues)
     regions
 }
 
-/// The header that is counted is the one that is written, and has the segments of each region at its place.
+/// The header that is counted is the one that is written, and has the segments of each region at
+/// its place.
 #[test]
 fn a_header_has_what_was_exposed() {
-    let items = [Item { position: 100, length: 3_001 }, Item { position: 3_108, length: 2_000 }];
-    let results = [2_500, 1_000].map(Wanted::of_call);
+    let items = [
+        DataItem {
+            position: 100,
+            length: 3_001,
+        },
+        DataItem {
+            position: 3_108,
+            length: 2_000,
+        },
+    ];
+    let results = [2_500, 1_000].map(ResultSpec::whole_call);
     let calls = [
-        Call { length: 5_108, items: &items, largest_reply: 24, results: &[], reducible: true },
-        Call { length: 40, items: &[], largest_reply: 3_600, results: &results, reducible: true },
-        Call { length: 40, items: &[], largest_reply: 9_000, results: &results, reducible: true },
-        Call { length: 5_108, items: &[], largest_reply: 9_000, results: &[], reducible: true },
+        CallSpec {
+            length: 5_108,
+            items: &items,
+            max_reply: 24,
+            results: &[],
+            reducible: true,
+        },
+        CallSpec {
+            length: 40,
+            items: &[],
+            max_reply: 3_600,
+            results: &results,
+            reducible: true,
+        },
+        CallSpec {
+            length: 40,
+            items: &[],
+            max_reply: 9_000,
+            results: &results,
+            reducible: true,
+        },
+        CallSpec {
+            length: 5_108,
+            items: &[],
+            max_reply: 9_000,
+            results: &[],
+            reducible: true,
+        },
     ];
     for version in [Version::One, Version::Two] {
         for call in &calls {
-            let (mut requests, mut out) = (Requests::new(4, 4, 64, 3), Queues::default());
+            let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
             let link = link(version);
-            let xid = requests.call(Kind::Rpc, call, NEVER, |_| false).unwrap();
+            let xid = requests
+                .call(RequestKind::Rpc, call, NO_DEADLINE, |_| false)
+                .unwrap();
             requests.admit(&link, None, &mut out);
             let regions = exposed(&mut requests, xid, &link, &mut out);
-            let counted = requests.slots.get(xid).unwrap().header(&link);
+            let counted = requests.calls.get(xid).unwrap().header_len(&link);
             let mut octets = [0; 1024];
-            let sent = requests.transmit(&mut octets, &link, None, &mut out).unwrap();
+            let sent = requests
+                .transmit(&mut octets, &link, None, &mut out)
+                .unwrap();
             assert_eq!(sent.header, counted as usize);
             let inline: u32 = requests.parts(xid).map(|part| part.end - part.start).sum();
             octets[sent.header..sent.header + 4].copy_from_slice(&xid.to_be_bytes());
             let length = sent.header + inline as usize;
             assert!(length <= 1024);
             let header = Header::parse(&octets[..length], version).unwrap();
-            let (Body::Message { chunks, .. } | Body::Long { chunks, .. }) = header.body else { panic!() };
+            let (Body::Message { chunks, .. } | Body::Long { chunks, .. }) = header.body else {
+                panic!()
+            };
             let reads = chunks.reads().iter().map(|read| read.target);
-            let written =
-                chunks.writes(&Limits::DEFAULT).map(Result::unwrap).chain(chunks.reply(&Limits::DEFAULT).unwrap());
-            let found: Vec<Segment> = reads.chain(written.flat_map(|chunk| chunk.segments())).collect();
+            let written = chunks
+                .writes(&Limits::DEFAULT)
+                .map(Result::unwrap)
+                .chain(chunks.reply(&Limits::DEFAULT).unwrap());
+            let found: Vec<Segment> = reads
+                .chain(written.flat_map(|chunk| chunk.segments()))
+                .collect();
             assert_eq!(found, regions.concat());
         }
     }
 }
 
-/// What the peer takes may have become less while memory was exposed: the call is put on its way again.
+/// What the peer takes may have become less while memory was exposed: the call is put on its way
+/// again.
 #[test]
 fn a_call_that_no_longer_fits_travels_another_way() {
-    let (mut requests, mut out) = (Requests::new(4, 4, 64, 3), Queues::default());
-    let larger = Link { call_threshold: 8192, ..link(Version::Two) };
-    let call = Call { length: 5_000, items: &[], largest_reply: 24, results: &[], reducible: true };
-    let xid = requests.call(Kind::Rpc, &call, NEVER, |_| false).unwrap();
+    let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
+    let larger = PathLimits {
+        call_threshold: 8192,
+        ..link(Version::Two)
+    };
+    let call = CallSpec {
+        length: 5_000,
+        items: &[],
+        max_reply: 24,
+        results: &[],
+        reducible: true,
+    };
+    let xid = requests
+        .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
+        .unwrap();
     requests.admit(&larger, None, &mut out);
     assert!(requests.has_ready());
     let mut octets = [0; 1024];
-    assert!(requests.transmit(&mut octets, &link(Version::Two), None, &mut out).is_none());
+    assert!(
+        requests
+            .transmit(&mut octets, &link(Version::Two), None, &mut out)
+            .is_none()
+    );
     assert!(requests.has_waiting() && requests.credits.used() == 0);
     requests.admit(&link(Version::Two), None, &mut out);
     exposed(&mut requests, xid, &link(Version::Two), &mut out);
-    let sent = requests.transmit(&mut octets, &link(Version::Two), None, &mut out).unwrap();
+    let sent = requests
+        .transmit(&mut octets, &link(Version::Two), None, &mut out)
+        .unwrap();
     assert_eq!(sent.header, 32 + 5 * 24, "a Position-Zero Read chunk");
 }
 
 /// The segments of a neighbour are not touched, and none are left over from an earlier call.
 #[test]
 fn segments_are_of_one_call() {
-    let (mut requests, mut out) = (Requests::new(2, 2, 4, 3), Queues::default());
-    requests.credits.replied(requests.credits.clone().call().unwrap(), Some(2));
+    let (mut requests, mut out) = (Requester::new(2, 2, 4, 3), OutputQueues::default());
+    requests
+        .credits
+        .on_reply(requests.credits.clone().take_call().unwrap(), Some(2));
     let link = link(Version::Two);
-    let long = Call { length: 2_000, items: &[], largest_reply: 24, results: &[], reducible: true };
-    let calls = [long, long].map(|call| requests.call(Kind::Rpc, &call, NEVER, |_| false).unwrap());
+    let long = CallSpec {
+        length: 2_000,
+        items: &[],
+        max_reply: 24,
+        results: &[],
+        reducible: true,
+    };
+    let calls = [long, long].map(|call| {
+        requests
+            .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
+            .unwrap()
+    });
     requests.admit(&link, None, &mut out);
-    let mine =
-        [vec![Segment { handle: 7, length: 2_000, offset: 0 }], vec![Segment { handle: 8, length: 2_000, offset: 0 }]];
+    let mine = [
+        vec![Segment {
+            handle: 7,
+            length: 2_000,
+            offset: 0,
+        }],
+        vec![Segment {
+            handle: 8,
+            length: 2_000,
+            offset: 0,
+        }],
+    ];
     for (xid, region) in calls.iter().zip(&mine) {
         requests.exposed(*xid, core::iter::once(region.as_slice()), &link, &mut out);
     }
     for (xid, region) in calls.iter().zip(&mine) {
-        assert_eq!(requests.slots.get(*xid).unwrap().apart.segments(), region);
+        assert_eq!(requests.calls.get(*xid).unwrap().chunks.segments(), region);
+    }
+}
+
+/// Entries of the queues that are looked at when so many calls wait and all end, in three ways.
+fn steps(calls: u16) -> [usize; 3] {
+    let ways: [fn(&mut Requester, &[u32], &mut OutputQueues); 3] = [
+        |requests, _, out| requests.fail_all(CloseReason::NoVersion, out),
+        |requests, _, out| requests.expire(1, out),
+        // The youngest first: none of them is at the front.
+        |requests, xids, out| assert!(xids.iter().rev().all(|xid| requests.cancel(*xid, out))),
+    ];
+    ways.map(|end_all| {
+        let (mut requests, mut out) = (Requester::new(calls, 1, 64, 3), OutputQueues::default());
+        let call = CallSpec {
+            length: 40,
+            items: &[],
+            max_reply: 24,
+            results: &[],
+            reducible: true,
+        };
+        let xids: Vec<u32> = (0..calls)
+            .map(|_| {
+                requests
+                    .call(RequestKind::Rpc, &call, 1, |_| false)
+                    .unwrap()
+            })
+            .collect();
+        end_all(&mut requests, &xids, &mut out);
+        assert!(requests.len() == 0 && !requests.has_waiting());
+        requests.waiting.steps
+    })
+}
+
+/// One message of a peer may end all calls that wait: that takes linear time.
+#[test]
+fn the_end_of_a_call_takes_no_longer_where_others_wait() {
+    for (few, many) in steps(8_000).into_iter().zip(steps(64_000)) {
+        assert!(
+            few <= 3 * 8_000 && many <= 3 * 64_000,
+            "{few} and {many} entries"
+        );
+    }
+}
+
+/// Calls that were let go before go again by age, before those that never were, and one for the
+/// properties before them.
+#[test]
+fn calls_go_in_their_order() {
+    let (mut requests, mut out) = (Requester::new(8, 8, 64, 3), OutputQueues::default());
+    requests
+        .credits
+        .on_reply(requests.credits.clone().take_call().unwrap(), Some(4));
+    let call = CallSpec {
+        length: 40,
+        items: &[],
+        max_reply: 24,
+        results: &[],
+        reducible: true,
+    };
+    let begin = |requests: &mut Requester, kind| {
+        requests.call(kind, &call, NO_DEADLINE, |_| false).unwrap()
+    };
+    let xids: Vec<u32> = (0..7)
+        .map(|_| begin(&mut requests, RequestKind::Rpc))
+        .collect();
+    requests.admit(&link(Version::Two), None, &mut out);
+    assert!(requests.cancel(xids[1], &mut out) && requests.cancel(xids[5], &mut out));
+    requests.lost(CloseReason::Lost, &mut out);
+    requests.connected();
+    let question = begin(&mut requests, RequestKind::Properties);
+    let order = core::iter::from_fn(|| {
+        let xid = requests.waiting.front()?;
+        requests.end(xid, CallOutcome::None, &mut out);
+        Some(xid)
+    });
+    assert_eq!(
+        order.collect::<Vec<_>>(),
+        [question, xids[0], xids[2], xids[3], xids[4], xids[6]]
+    );
+}
+
+/// Begins a call of the consumer with this deadline.
+fn begin(requests: &mut Requester, deadline: u64) -> u32 {
+    let call = CallSpec {
+        length: 40,
+        items: &[],
+        max_reply: 24,
+        results: &[],
+        reducible: false,
+    };
+    requests
+        .call(RequestKind::Rpc, &call, deadline, |_| false)
+        .unwrap()
+}
+
+/// Returns the XIDs of the calls that have failed.
+fn failed(out: &mut OutputQueues) -> Vec<u32> {
+    core::iter::from_fn(|| out.next_event())
+        .map(|event| match event {
+            Event::CallFailed {
+                xid,
+                error: CallFailure::TimedOut,
+                ..
+            } => xid,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Each deadline ends its call alone, and none is looked at again: one step for each call, however
+/// many others are open.
+#[test]
+fn calls_expire_in_steps_that_are_linear_in_their_number() {
+    const CALLS: u16 = 1000;
+    let (mut requests, mut out) = (Requester::new(CALLS, 32, 16, 1), OutputQueues::default());
+    let deadline = |at: u64| 1 + at * 7919 % u64::from(CALLS);
+    let mut calls: Vec<(u64, u32)> = (0..CALLS.into())
+        .map(|at| (deadline(at), begin(&mut requests, deadline(at))))
+        .collect();
+    calls.sort_unstable();
+    let before = requests.deadlines.steps;
+    for (deadline, xid) in calls {
+        assert_eq!(requests.earliest_deadline(), deadline);
+        requests.expire(deadline - 1, &mut out);
+        assert_eq!(failed(&mut out), []);
+        requests.expire(deadline, &mut out);
+        assert_eq!(failed(&mut out), [xid]);
+    }
+    assert_eq!(requests.earliest_deadline(), NO_DEADLINE);
+    assert_eq!(requests.deadlines.steps - before, CALLS.into());
+}
+
+/// Deadlines of calls that ended before they passed take no room for long, and few steps.
+#[test]
+fn deadlines_of_ended_calls_are_forgotten() {
+    const CALLS: u64 = 10_000;
+    let (mut requests, mut out) = (Requester::new(64, 32, 16, 1), OutputQueues::default());
+    let open: Vec<u32> = (0..32)
+        .map(|at| begin(&mut requests, 1_000_000 + at))
+        .collect();
+    for at in 0..CALLS {
+        let xid = begin(&mut requests, 2_000_000 - at);
+        assert!(requests.cancel(xid, &mut out) && out.next_event().is_some());
+        assert_eq!(requests.earliest_deadline(), 1_000_000);
+    }
+    assert!(requests.deadlines.capacity() <= 4 * 33);
+    assert!(requests.deadlines.steps as u64 <= 3 * CALLS);
+    requests.expire(1_000_031, &mut out);
+    assert_eq!(failed(&mut out), open);
+    assert_eq!(requests.earliest_deadline(), NO_DEADLINE);
+}
+
+/// What is left of a reply beside its Write chunk has to fit with the header, which returns all
+/// segments of the chunk.
+#[test]
+fn a_reply_fits_with_the_segments_that_were_exposed() {
+    let link = link(Version::Two);
+    let results = [ResultSpec {
+        max_length: 2000,
+        of: Span::CALL,
+    }];
+    let mut call = CallSpec {
+        length: 40,
+        items: &[],
+        max_reply: 2000,
+        results: &results,
+        reducible: true,
+    };
+    // The longest rest that fits with two segments, as many as are planned.
+    let header = link.version.header_len() + sizes::WRITE_CHUNK + 2 * sizes::SEGMENT;
+    call.max_reply += link.reply_threshold - header;
+    for (octets, fits) in [(1000, true), (500, false)] {
+        let (mut requests, mut out) = (Requester::new(2, 2, 64, 3), OutputQueues::default());
+        let xid = requests
+            .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
+            .unwrap();
+        requests.admit(&link, None, &mut out);
+        let segments: Vec<Segment> = (0..2000 / octets)
+            .map(|number| Segment {
+                handle: number,
+                length: octets,
+                offset: u64::from(number * octets),
+            })
+            .collect();
+        requests.exposed(xid, [&segments[..]].into_iter(), &link, &mut out);
+        assert_eq!(requests.ready.front() == Some(xid), fits, "{octets}");
     }
 }

@@ -1,109 +1,150 @@
-//! One call of the peer's.
+//! One incoming call.
 
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::offered::{Lists, Offered};
+use super::offered_chunks::{OfferedChunks, OfferedLists};
 use crate::chunk::Segment;
-use crate::connection::life::{Service, Step};
-use crate::connection::output::{Buffer, Message, Write};
-use crate::connection::parts::{Parts, no_parts, octets, parts};
-use crate::connection::sending::APART;
-use crate::connection::slots::Tenant;
-use crate::travel::{GroupReturn, Item, Matched, RESULTS, ResultItem, Return};
+use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
+use crate::connection::output::{BufferId, CallLocation, RdmaWrite};
+use crate::connection::rtr::group_sender::MAX_REDUCED;
+use crate::connection::slab::Reset;
+use crate::connection::states::{ServedEvent, ServedState};
+use crate::sizes;
+use crate::transfer::{
+    DataItem, DirectionMatch, GroupReplyPlan, MAX_RESULTS, ReplyPlan, ResultItem,
+};
 use crate::v2;
 use crate::version::Version;
 
-/// A call of the peer's.
+/// An incoming call.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) life: Service,
+pub(super) struct ServedCall {
+    pub(super) state: ServedState,
     pub(super) xid: u32,
     pub(super) version: Version,
-    /// Credits that it asked for.
-    pub(super) asked: u32,
-    pub(super) buffer: Buffer,
-    /// Its octets in the buffer.
+    /// The number of credits that it requested.
+    pub(super) requested_credits: u32,
+    pub(super) buffer: BufferId,
+    /// The range of the buffer that holds its inline part.
     pub(super) inline: Option<Range<u32>>,
-    /// Octets of the whole call.
+    /// The length of the whole call.
     pub(super) length: u32,
-    pub(super) offered: Offered,
-    pub(super) keys: Keys,
-    /// Transmissions in which it came.
+    pub(super) offered: OfferedChunks,
+    pub(super) keys: ChunkKeys,
+    /// The number of transmissions in which it arrived.
     pub(super) parts: u32,
-    /// Receives that are reserved for its reply, if it came by rtrext-02.
+    /// The number of receives reserved for its reply, if it arrived by rtrext-02.
     pub(super) reserve: Option<u32>,
-    /// Whether its reply is to be kept when it is sent, and whether it was sent again.
-    pub(super) keeps: bool,
-    pub(super) again: bool,
-    pub(super) answer: Reply,
+    /// Whether its reply is retained after its Send, and whether it was retransmitted.
+    pub(super) retains_reply: bool,
+    pub(super) retransmitted: bool,
+    pub(super) reply: OutgoingReply,
 }
 
 /// The reply to a call.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct OutgoingReply {
     pub(super) length: u32,
-    pub(super) results: ArrayVec<Item, RESULTS>,
-    pub(super) way: Return,
-    /// How it goes in transmissions of rtrext-02.
-    pub(super) group: Option<GroupReturn>,
+    pub(super) results: ArrayVec<DataItem, MAX_RESULTS>,
+    pub(super) plan: ReplyPlan,
+    /// The plan of a reply in transmissions of rtrext-02.
+    pub(super) group: Option<GroupReplyPlan>,
 }
 
-impl Reply {
-    const NONE: Self =
-        Self { length: 0, results: ArrayVec::new_const(), way: Return { moved: 0, long: false }, group: None };
+impl OutgoingReply {
+    const NONE: Self = Self {
+        length: 0,
+        results: ArrayVec::new_const(),
+        plan: ReplyPlan {
+            reduced: 0,
+            long: false,
+        },
+        group: None,
+    };
 
-    /// A reply that goes inline, where another may have been.
+    /// Begins an inline reply in a slot that another reply may have used.
     pub(super) fn begin(&mut self, octets: u32, items: &[ResultItem]) {
-        let Self { length, results, way, group } = self;
-        (*length, *way, *group) = (octets, Return { moved: 0, long: false }, None);
+        let Self {
+            length,
+            results,
+            plan: its_plan,
+            group,
+        } = self;
+        (*length, *its_plan, *group) = (
+            octets,
+            ReplyPlan {
+                reduced: 0,
+                long: false,
+            },
+            None,
+        );
         results.clear();
-        results.extend(items.iter().map(|result| result.item).take(RESULTS));
+        results.extend(items.iter().map(|result| result.item).take(MAX_RESULTS));
     }
 
-    /// The results that are in a set.
-    pub(super) fn chosen(&self, set: u8) -> ArrayVec<Item, APART> {
-        let results = self.results.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
-        results.map(|(_, item)| *item).take(APART).collect()
+    /// Returns the results of a set.
+    pub(super) fn chosen(&self, set: u8) -> ArrayVec<DataItem, MAX_REDUCED> {
+        let results = self
+            .results
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| set >> at & 1 == 1);
+        results.map(|(_, item)| *item).take(MAX_REDUCED).collect()
     }
 
-    /// The results that are written to memory that was offered, each with the number of its chunk or direction.
-    fn moved(&self) -> impl Iterator<Item = (usize, Item)> + use<'_> {
-        let moved = self.way.moved;
-        let matched = self.group.map_or(Matched::IN_ORDER, |group| group.matched);
-        let results = self.results.iter().copied().enumerate().filter(move |(at, _)| moved >> at & 1 == 1);
+    /// Returns the results that are written to offered memory, each with the number of its chunk or
+    /// direction.
+    fn reduced(&self) -> impl Iterator<Item = (usize, DataItem)> + use<'_> {
+        let reduced = self.plan.reduced;
+        let matched = self
+            .group
+            .map_or(DirectionMatch::IN_ORDER, |group| group.matched);
+        let results = self
+            .results
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(move |(at, _)| reduced >> at & 1 == 1);
         results.filter_map(move |(at, item)| Some((matched.direction(at)?, item)))
     }
 
-    /// The octets that are left of it.
-    fn left(&self) -> Parts<'_> {
-        parts(self.length, &self.results, self.way.moved)
+    /// Returns the ranges of the reply that are not reduced.
+    fn remaining(&self) -> InlineParts<'_> {
+        parts(self.length, &self.results, self.plan.reduced)
     }
 
-    /// Those that follow the header.
-    pub(super) fn parts(&self) -> Parts<'_> {
-        if self.way.long { no_parts() } else { self.left() }
+    /// Returns the ranges that follow the header.
+    pub(super) fn parts(&self) -> InlineParts<'_> {
+        if self.plan.long {
+            no_parts()
+        } else {
+            self.remaining()
+        }
     }
 
-    /// How many.
-    pub(super) fn inline(&self) -> u32 {
-        match self.way {
-            Return { moved: 0, long: false } => self.length,
-            _ => octets(self.parts()),
+    /// Returns the number of bytes that follow the header.
+    pub(super) fn inline_len(&self) -> u32 {
+        match self.plan {
+            ReplyPlan {
+                reduced: 0,
+                long: false,
+            } => self.length,
+            _ => total_len(self.parts()),
         }
     }
 }
 
 /// The different keys of the chunks of one call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Keys {
+pub(super) enum ChunkKeys {
     None,
     One(u32),
     Many,
 }
 
-impl Keys {
+impl ChunkKeys {
     pub(super) fn add(&mut self, keys: impl Iterator<Item = u32>) {
         for key in keys {
             *self = match *self {
@@ -114,46 +155,51 @@ impl Keys {
         }
     }
 
-    /// The key, if there is exactly one.
+    /// Returns the key, if there is exactly one.
     // spec: xc3-3.2-a
     pub(super) fn single(self) -> Option<u32> {
-        if let Self::One(key) = self { Some(key) } else { None }
+        if let Self::One(key) = self {
+            Some(key)
+        } else {
+            None
+        }
     }
 }
 
-impl Tenant for Call {
-    const NOBODY: Self = Self {
-        life: Service::Given,
+impl Reset for ServedCall {
+    const EMPTY: Self = Self {
+        state: ServedState::Delivered,
         xid: 0,
         version: Version::Two,
-        asked: 0,
-        buffer: Buffer(0),
+        requested_credits: 0,
+        buffer: BufferId(0),
         inline: None,
         length: 0,
-        offered: Offered::NOTHING,
-        keys: Keys::None,
+        offered: OfferedChunks::EMPTY,
+        keys: ChunkKeys::None,
         parts: 1,
         reserve: None,
-        keeps: false,
-        again: false,
-        answer: Reply::NONE,
+        retains_reply: false,
+        retransmitted: false,
+        reply: OutgoingReply::NONE,
     };
 }
 
-impl Call {
-    /// A call without chunks comes, all of it in these octets of a receive buffer, where another may have been.
+impl ServedCall {
+    /// Begins a call without chunks in a slot that another call may have used. Its message is in
+    /// this range of a receive buffer.
     pub(super) fn begin(
         &mut self,
         (xid, version, asked): (u32, Version, u32),
-        buffer: Buffer,
+        buffer: BufferId,
         octets: Option<Range<u32>>,
     ) {
-        // Nothing is left of that: what is not named here would be.
+        // All fields are named, so that none keeps the value of the earlier call.
         let Self {
-            life,
+            state: its_state,
             xid: its_xid,
             version: its_version,
-            asked: its_asked,
+            requested_credits: its_credits,
             buffer: its_buffer,
             inline,
             length,
@@ -161,55 +207,80 @@ impl Call {
             keys,
             parts,
             reserve,
-            keeps,
-            again,
-            answer,
+            retains_reply: its_retains,
+            retransmitted: its_retransmitted,
+            reply: answer,
         } = self;
-        (*life, *its_xid, *its_version, *its_asked, *its_buffer) = (Service::Given, xid, version, asked, buffer);
-        *length = octets.as_ref().map_or(0, |octets| octets.end - octets.start);
-        (*inline, *keys) = (octets, Keys::None);
+        (
+            *its_state,
+            *its_xid,
+            *its_version,
+            *its_credits,
+            *its_buffer,
+        ) = (ServedState::Delivered, xid, version, asked, buffer);
+        *length = octets
+            .as_ref()
+            .map_or(0, |octets| octets.end - octets.start);
+        (*inline, *keys) = (octets, ChunkKeys::None);
         offered.begin();
-        (*parts, *reserve, *keeps, *again) = (1, None, false, false);
+        (*parts, *reserve, *its_retains, *its_retransmitted) = (1, None, false, false);
         answer.begin(0, &[]);
     }
 
-    /// Takes a step; false, and nothing has changed, if it can't happen.
-    pub(super) fn step(&mut self, step: Step) -> bool {
-        match self.life.next(step) {
+    /// Applies an event to the state. Returns false if it cannot happen in this state.
+    pub(super) fn advance(&mut self, step: ServedEvent) -> bool {
+        match self.state.next(step) {
             Some(next) => {
-                self.life = next;
+                self.state = next;
                 true
             }
             None => false,
         }
     }
 
-    /// Where its octets are.
-    pub(super) fn message(&self) -> Message {
+    /// Returns the location of the message.
+    pub(super) fn message(&self) -> CallLocation {
         match &self.inline {
-            Some(octets) if self.offered.reads().is_empty() => {
-                Message::Inline { buffer: self.buffer, octets: octets.clone() }
-            }
-            _ => Message::Placed { length: self.length },
+            Some(octets) if self.offered.reads().is_empty() => CallLocation::Inline {
+                buffer: self.buffer,
+                range: octets.clone(),
+            },
+            _ => CallLocation::Placed {
+                length: self.length,
+            },
         }
     }
 
-    /// Octets of its reply's header, which returns all that was offered.
-    pub(super) fn header(&self) -> u32 {
+    /// Returns the length of the header of the reply, with all offered segments.
+    pub(super) fn reply_header_len(&self) -> u32 {
         let octets = |(number, mine): (Option<usize>, &[v2::Segment])| {
-            // No more than a call may have, of 16 bits.
-            let segments = 16 * u32::try_from(mine.len()).unwrap_or(u32::MAX / 16);
-            segments + if number.is_some() { 8 } else { 4 }
+            // The number of segments of a call has 16 bits.
+            let segments = u32::from(u16::try_from(mine.len()).unwrap_or(u16::MAX));
+            let chunk = number.map_or(sizes::REPLY_CHUNK, |_| sizes::WRITE_CHUNK);
+            chunk + sizes::SEGMENT * segments
         };
-        self.version.header() + self.offered.chunks().map(octets).sum::<u32>()
+        self.version.header_len() + self.offered.chunks().map(octets).sum::<u32>()
     }
 
-    /// Makes the segments that were offered those that are returned: each with the octets that the reply fills.
+    /// Sets the length of each offered segment to the number of bytes that the reply fills.
     // spec: xc3-3.1-f, xc2-3.1-f
+    // spec: rfc8166-3.4.6-b, rfc8166-3.4.6.2-c, rfc8166-4.3.2.2-c, rfc8166-4.3.3-c
     #[inline]
-    pub(super) fn fill(&mut self) {
-        let Self { offered, answer, .. } = self;
-        let Some(Lists { segments, writes, reply, .. }) = offered.lists_mut() else { return };
+    pub(super) fn assign_chunks(&mut self) {
+        let Self {
+            offered,
+            reply: answer,
+            ..
+        } = self;
+        let Some(OfferedLists {
+            segments,
+            writes,
+            reply,
+            ..
+        }) = offered.lists_mut()
+        else {
+            return;
+        };
         let mut rest = segments.iter_mut();
         let mut fill = |count: u16, octets: u32| {
             let mut left = octets;
@@ -219,32 +290,43 @@ impl Call {
             }
         };
         for (at, count) in writes.iter().enumerate() {
-            let moved = answer.moved().find(|(moved, _)| *moved == at);
-            fill(*count, moved.map_or(0, |(_, item)| item.length));
+            let reduced = answer.reduced().find(|(reduced, _)| *reduced == at);
+            fill(*count, reduced.map_or(0, |(_, item)| item.length));
         }
         if let Some(count) = *reply {
-            let octets = answer.left().map(|range| range.end - range.start).sum();
-            fill(count, if answer.way.long { octets } else { 0 });
+            let octets = answer
+                .remaining()
+                .map(|range| range.end - range.start)
+                .sum();
+            fill(count, if answer.plan.long { octets } else { 0 });
         }
     }
 
-    /// What of the reply is written, and where to, once the segments are filled.
-    pub(super) fn writes(&self) -> impl Iterator<Item = Write> {
-        let long = self.answer.way.long;
+    /// Returns the RDMA Writes of the reply, once its chunks are assigned.
+    // spec: rfc8166-3.4.6.2-b, rfc8166-4.3.2-a
+    pub(super) fn writes(&self) -> impl Iterator<Item = RdmaWrite> {
+        let long = self.reply.plan.long;
         self.offered.chunks().flat_map(move |(at, mine)| {
-            let result = self.answer.moved().find(|(moved, _)| at == Some(*moved));
-            let result = result.map(|(_, item)| item.position..item.position.saturating_add(item.length));
-            let rest = self.answer.left().filter(move |_| at.is_none() && long);
-            scatter(result.into_iter().chain(rest), mine.iter().copied().map(Segment::from))
+            let result = self
+                .reply
+                .reduced()
+                .find(|(reduced, _)| at == Some(*reduced));
+            let result =
+                result.map(|(_, item)| item.position..item.position.saturating_add(item.length));
+            let rest = self.reply.remaining().filter(move |_| at.is_none() && long);
+            scatter(
+                result.into_iter().chain(rest),
+                mine.iter().copied().map(Segment::from),
+            )
         })
     }
 }
 
-/// Lays ranges of octets into segments, each of which is filled before the next.
+/// Distributes ranges over segments. Each segment is filled before the next.
 fn scatter(
     mut ranges: impl Iterator<Item = Range<u32>>,
     mut segments: impl Iterator<Item = Segment>,
-) -> impl Iterator<Item = Write> {
+) -> impl Iterator<Item = RdmaWrite> {
     let (mut range, mut room) = (0..0, Segment::default());
     core::iter::from_fn(move || {
         while range.is_empty() {
@@ -254,9 +336,16 @@ fn scatter(
             room = segments.next()?;
         }
         let length = room.length.min(range.end - range.start);
-        let write = Write { target: Segment { length, ..room }, octets: range.start..range.start + length };
+        let write = RdmaWrite {
+            target: Segment { length, ..room },
+            range: range.start..range.start + length,
+        };
         range.start += length;
-        room = Segment { length: room.length - length, offset: room.offset + u64::from(length), ..room };
+        room = Segment {
+            length: room.length - length,
+            offset: room.offset + u64::from(length),
+            ..room
+        };
         Some(write)
     })
 }

@@ -1,62 +1,148 @@
 use super::*;
 use crate::header::{Body, Header};
-use crate::travel::Item;
+use crate::transfer::DataItem;
 use std::{vec, vec::Vec};
 
 const fn segment(handle: u32, length: u32, offset: u64) -> v2::Segment {
-    v2::Segment { handle, length, offset }
+    v2::Segment {
+        handle,
+        length,
+        offset,
+    }
 }
 
-/// A call of eight octets that offers these chunks.
+/// A call of eight bytes that offers these chunks.
 fn offering(xid: u32, writes: &[&[v2::Segment]], reply: Option<&[v2::Segment]>) -> Vec<u8> {
-    let writes: Vec<_> = writes.iter().map(|target| v2::WriteChunk { target: (*target).into() }).collect();
+    let writes: Vec<_> = writes
+        .iter()
+        .map(|target| v2::WriteChunk {
+            target: (*target).into(),
+        })
+        .collect();
     let mut octets = vec![0; 4096];
-    let header = Outgoing { xid, writes: &writes, reply, ..Outgoing::EMPTY }.write(&mut octets).unwrap();
+    let header = OutgoingHeader {
+        xid,
+        writes: &writes,
+        reply,
+        ..OutgoingHeader::EMPTY
+    }
+    .write(&mut octets)
+    .unwrap();
     octets[header..header + 4].copy_from_slice(&xid.to_be_bytes());
     octets.truncate(header + 8);
     octets
 }
 
-fn arrive(serving: &mut Serving, out: &mut Queues, octets: &[u8]) -> Result<Served, Unserved> {
-    let Header { xid, version, credits, body } = Header::parse(octets, Version::Two).unwrap();
-    let Body::Message { chunks, .. } = body else { panic!("a message") };
+fn arrive(
+    serving: &mut Responder,
+    out: &mut OutputQueues,
+    octets: &[u8],
+) -> Result<ServedCallId, ServeError> {
+    let Header {
+        xid,
+        version,
+        credits,
+        body,
+    } = Header::parse(octets, Version::Two).unwrap();
+    let Body::Message { chunks, .. } = body else {
+        panic!("a message")
+    };
     let inline = Some(octets.len() as u32 - 8..octets.len() as u32);
-    serving.arrived(&Arrival { xid, version, asked: credits, buffer: Buffer(1), inline, chunks: chunks.some() }, out)
+    serving.arrived(
+        &IncomingCall {
+            xid,
+            version,
+            requested_credits: credits,
+            buffer: BufferId(1),
+            inline,
+            chunks: chunks.some(),
+        },
+        out,
+    )
 }
 
-fn serving() -> (Serving, Queues) {
-    (Serving::new(4, 2, Limits::DEFAULT, 7), Queues::default())
+fn serving() -> (Responder, OutputQueues) {
+    (
+        Responder::new(4, 2, Limits::DEFAULT, 7),
+        OutputQueues::default(),
+    )
 }
 
-/// Results go to their Write chunks, the rest to the Reply chunk: into one segment after the other, and the header returns how
-/// much is in each.
+/// Results go to their Write chunks, the rest to the Reply chunk: into one segment after the other,
+/// and the header returns how much is in each.
 // spec: xc3-3.1-f
 #[test]
 fn a_reply_is_laid_into_the_segments_in_their_order() {
     let (mut serving, mut out) = serving();
-    let (first, second) = ([segment(1, 10, 100), segment(2, 20, 200)], [segment(3, 5, 300)]);
+    let (first, second) = (
+        [segment(1, 10, 100), segment(2, 20, 200)],
+        [segment(3, 5, 300)],
+    );
     let rest = [segment(4, 50, 400), segment(5, 100, 500)];
     let octets = offering(9, &[&first, &second], Some(&rest));
     let call = arrive(&mut serving, &mut out, &octets).unwrap();
-    let results = [Item { position: 20, length: 16 }, Item { position: 40, length: 0 }].map(ResultItem::from);
-    let terms = Terms { threshold: 140, invalidate: true, groups: None };
-    assert_eq!(serving.reply(call, 100, &results, terms), Some(Ok(())));
+    let results = [
+        DataItem {
+            position: 20,
+            length: 16,
+        },
+        DataItem {
+            position: 40,
+            length: 0,
+        },
+    ]
+    .map(ResultItem::from);
+    let terms = ReplyLimits {
+        threshold: 140,
+        invalidate: true,
+        groups: None,
+    };
+    assert_eq!(serving.reply(call, 100, &results, |_| terms), Some(Ok(())));
     let mut header = [0; 512];
     let sent = serving.transmit(&mut header, (0, None), |_| terms).unwrap();
-    assert_eq!((sent.invalidate, serving.parts(call).count()), (None, 0), "many keys, and nothing inline");
+    assert_eq!(
+        (sent.invalidate, serving.parts(call).count()),
+        (None, 0),
+        "many keys, and nothing inline"
+    );
     let found: Vec<_> = serving
         .writes(call)
-        .map(|write| (write.target.handle, write.target.offset, write.target.length, write.octets))
+        .map(|write| {
+            (
+                write.target.handle,
+                write.target.offset,
+                write.target.length,
+                write.range,
+            )
+        })
         .collect();
-    let expected =
-        [(1, 100, 10, 20..30), (2, 200, 6, 30..36), (4, 400, 20, 0..20), (4, 420, 30, 36..66), (5, 500, 34, 66..100)];
+    let expected = [
+        (1, 100, 10, 20..30),
+        (2, 200, 6, 30..36),
+        (4, 400, 20, 0..20),
+        (4, 420, 30, 36..66),
+        (5, 500, 34, 66..100),
+    ];
     assert_eq!(found, expected);
     let parsed = Header::parse(&header[..sent.header], Version::Two).unwrap();
-    let Body::Long { chunks, .. } = parsed.body else { panic!("a long reply") };
-    let lengths = |chunk: WriteChunk<'_>| chunk.segments().map(|segment| segment.length).collect::<Vec<_>>();
-    let writes: Vec<_> = chunks.writes(&Limits::DEFAULT).map(|chunk| lengths(chunk.unwrap())).collect();
+    let Body::Long { chunks, .. } = parsed.body else {
+        panic!("a long reply")
+    };
+    let lengths = |chunk: WriteChunk<'_>| {
+        chunk
+            .segments()
+            .map(|segment| segment.length)
+            .collect::<Vec<_>>()
+    };
+    let writes: Vec<_> = chunks
+        .writes(&Limits::DEFAULT)
+        .map(|chunk| lengths(chunk.unwrap()))
+        .collect();
     assert_eq!(writes, [vec![10, 6], vec![0]]);
-    assert_eq!(lengths(chunks.reply(&Limits::DEFAULT).unwrap().unwrap()), [50, 34]);
+    assert_eq!(
+        lengths(chunks.reply(&Limits::DEFAULT).unwrap().unwrap()),
+        [50, 34]
+    );
 }
 
 /// What fits goes inline, although a Reply chunk was offered, which is returned empty.
@@ -66,26 +152,49 @@ fn a_reply_chunk_is_used_where_the_reply_does_not_fit() {
     let (mut serving, mut out) = serving();
     let octets = offering(9, &[], Some(&[segment(4, 500, 400)]));
     let call = arrive(&mut serving, &mut out, &octets).unwrap();
-    let terms = Terms { threshold: 1024, invalidate: true, groups: None };
-    assert_eq!(serving.reply(call, 500, &[], terms), Some(Ok(())));
-    let sent = serving.transmit(&mut [0; 512], (0, None), |_| terms).unwrap();
-    assert_eq!((sent.invalidate, serving.writes(call).count()), (Some(4), 0));
-    assert_eq!((serving.parts(call).next(), serving.parts(call).count()), (Some(0..500), 1));
+    let terms = ReplyLimits {
+        threshold: 1024,
+        invalidate: true,
+        groups: None,
+    };
+    assert_eq!(serving.reply(call, 500, &[], |_| terms), Some(Ok(())));
+    let sent = serving
+        .transmit(&mut [0; 512], (0, None), |_| terms)
+        .unwrap();
+    assert_eq!(
+        (sent.invalidate, serving.writes(call).count()),
+        (Some(4), 0)
+    );
+    assert_eq!(
+        (serving.parts(call).next(), serving.parts(call).count()),
+        (Some(0..500), 1)
+    );
 }
 
 /// XIDs are found while their calls have no reply, whatever the peer makes of them.
 #[test]
 fn xids_are_free_again_with_the_reply() {
     let (mut serving, mut out) = serving();
-    let terms = Terms { threshold: 1024, invalidate: false, groups: None };
+    let terms = ReplyLimits {
+        threshold: 1024,
+        invalidate: false,
+        groups: None,
+    };
     for xid in [0, 1, u32::MAX, 0x8000_0000, 0, 0] {
         let octets = offering(xid, &[], None);
         let call = arrive(&mut serving, &mut out, &octets).unwrap();
         assert!(serving.is_open(xid) && !serving.is_open(xid ^ 2));
-        assert_eq!(arrive(&mut serving, &mut out, &octets), Err(Unserved::Twice));
-        assert_eq!(serving.reply(call, 8, &[], terms), Some(Ok(())));
+        assert_eq!(
+            arrive(&mut serving, &mut out, &octets),
+            Err(ServeError::DuplicateXid)
+        );
+        assert_eq!(serving.reply(call, 8, &[], |_| terms), Some(Ok(())));
         assert!(serving.is_open(xid), "it is not sent yet");
-        assert!(serving.transmit(&mut [0; 64], (0, None), |_| terms).is_some());
+        assert!(
+            serving
+                .transmit(&mut [0; 64], (0, None), |_| terms)
+                .is_some()
+        );
         assert!(!serving.is_open(xid));
         assert!(serving.released(call));
         assert_eq!((serving.len(), serving.length(call)), (0, None));
@@ -96,14 +205,50 @@ fn xids_are_free_again_with_the_reply() {
 #[test]
 fn replies_wait_for_those_that_are_not_released() {
     let (mut serving, mut out) = serving();
-    let terms = Terms { threshold: 1024, invalidate: false, groups: None };
-    let mut answered = |serving: &mut Serving, xid| {
+    let terms = ReplyLimits {
+        threshold: 1024,
+        invalidate: false,
+        groups: None,
+    };
+    let mut answered = |serving: &mut Responder, xid| {
         let call = arrive(serving, &mut out, &offering(xid, &[], None)).unwrap();
-        assert_eq!(serving.reply(call, 8, &[], terms), Some(Ok(())));
-        (call, serving.transmit(&mut [0; 64], (0, None), |_| terms).is_some())
+        assert_eq!(serving.reply(call, 8, &[], |_| terms), Some(Ok(())));
+        (
+            call,
+            serving
+                .transmit(&mut [0; 64], (0, None), |_| terms)
+                .is_some(),
+        )
     };
     let sent: Vec<_> = (0..5).map(|xid| answered(&mut serving, xid)).collect();
-    assert_eq!(sent.iter().map(|(_, sent)| *sent).collect::<Vec<_>>(), [true, true, true, true, false]);
+    assert_eq!(
+        sent.iter().map(|(_, sent)| *sent).collect::<Vec<_>>(),
+        [true, true, true, true, false]
+    );
     assert!(serving.released(sent[0].0));
-    assert!(serving.transmit(&mut [0; 64], (0, None), |_| terms).is_some());
+    assert!(
+        serving
+            .transmit(&mut [0; 64], (0, None), |_| terms)
+            .is_some()
+    );
+}
+
+/// A report of a broken reply is a message of the peer's, as many as it likes: none of them goes
+/// through all calls.
+#[test]
+fn a_report_takes_no_longer_where_many_calls_are_served() {
+    let (mut serving, mut out) = (
+        Responder::new(2_000, 2, Limits::DEFAULT, 7),
+        OutputQueues::default(),
+    );
+    serving.credits.grant_with_reply(2_000);
+    let steps = [500, 2_000].map(|calls| {
+        for xid in serving.len() as u32..calls {
+            arrive(&mut serving, &mut out, &offering(xid, &[], None)).unwrap();
+        }
+        let before = serving.calls.steps.get();
+        assert!((0..calls).all(|xid| !serving.on_error_report(xid, 1024)));
+        serving.calls.steps.get() - before
+    });
+    assert!(steps[1] <= 4 * steps[0].max(500), "{steps:?} places");
 }

@@ -1,12 +1,15 @@
 use super::*;
 use crate::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, Propval};
 
-const fn size(octets: u32) -> Basic {
-    Basic::ReceiveBufferSize(octets)
+const fn size(octets: u32) -> BasicProperty {
+    BasicProperty::ReceiveBufferSize(octets)
 }
 
-fn values(octets: u32) -> Values {
-    Values { receive_buffer_size: octets, ..Values::DEFAULT }
+fn values(octets: u32) -> PropertyValues {
+    PropertyValues {
+        receive_buffer_size: octets,
+        ..PropertyValues::DEFAULT
+    }
 }
 
 /// What has become of a change is told by what holds when it is no longer pending.
@@ -22,8 +25,14 @@ fn what_holds_at_the_end_is_what_has_become_of_it() {
         (4096, 4096, 4096, Some(4096)),
         (4096, 4096, 8192, Some(8192)),
     ] {
-        let ended = Wish::new(size(asked), &values(before)).ended(&values(now));
-        assert_eq!(ended, Ended { asked: size(asked), value: value.map(size) });
+        let ended = RequestedChange::new(size(asked), &values(before)).outcome(&values(now));
+        assert_eq!(
+            ended,
+            ChangeOutcome {
+                requested: size(asked),
+                value: value.map(size)
+            }
+        );
     }
 }
 
@@ -31,50 +40,68 @@ fn what_holds_at_the_end_is_what_has_become_of_it() {
 // spec: xc2-4.3-k, xc2-4.4-d, xc2-4.4-g
 #[test]
 fn an_update_clears_its_own_property() {
-    let mut wishes = Wishes::default();
-    wishes.push(Wish::new(size(8192), &Values::DEFAULT));
-    wishes.push(Wish::new(Basic::RemoteInvalidation(true), &Values::DEFAULT));
-    let now = |which| [Propval { which, data: &[0, 0, 32, 0] }];
+    let mut wishes = PendingChanges::default();
+    wishes.push(RequestedChange::new(size(8192), &PropertyValues::DEFAULT));
+    wishes.push(RequestedChange::new(
+        BasicProperty::RemoteInvalidation(true),
+        &PropertyValues::DEFAULT,
+    ));
+    let now = |which| {
+        [Propval {
+            which,
+            data: &[0, 0, 32, 0],
+        }]
+    };
     assert_eq!(wishes.cleared(&(&now(77)).into(), &values(8192)), None);
-    assert_eq!(wishes.cleared(&(&now(PROP_RBSIZ)).into(), &values(8192)).map(|ended| ended.asked), Some(size(8192)));
+    assert_eq!(
+        wishes
+            .cleared(&(&now(PROP_RBSIZ)).into(), &values(8192))
+            .map(|ended| ended.requested),
+        Some(size(8192))
+    );
     assert!(!wishes.has(PROP_RBSIZ) && wishes.has(PROP_REQREMINV));
-    assert_eq!(wishes.cleared(&(&now(PROP_RBSIZ)).into(), &values(8192)), None, "nothing of it is pending any more");
+    assert_eq!(
+        wishes.cleared(&(&now(PROP_RBSIZ)).into(), &values(8192)),
+        None,
+        "nothing of it is pending any more"
+    );
     assert_eq!((wishes.take().count(), wishes.take().count()), (1, 0));
-}
-
-/// A size that was asked for binds until something larger holds, and while it may still come.
-// spec: xc2-3.1-j
-#[test]
-fn a_size_binds_while_it_is_pending() {
-    for (size, is_pending, lifts) in
-        [(8192, false, false), (8193, false, true), (8192, true, false), (8193, true, false)]
-    {
-        assert_eq!(super::lifts(size, 8192, is_pending), lifts);
-    }
 }
 
 /// The update that says that nothing is pending any more is the last for what was asked.
 // spec: xc2-4.4-b, xc2-4.4-c, xc2-4.4-d, xc2-4.4-i, xc2-4.4-j, xc2-4.4-n, xc2-4.4-p
 #[test]
 fn what_was_asked_for_is_cleared_once() {
-    let mut changes = Changes::default();
+    let mut changes = LocalChanges::default();
     changes.push(size(5000));
-    let clears =
-        |changes: &Changes| changes.as_slice().iter().map(|change| change.clears).collect::<std::vec::Vec<_>>();
+    let clears = |changes: &LocalChanges| {
+        changes
+            .as_slice()
+            .iter()
+            .map(|change| change.clears)
+            .collect::<std::vec::Vec<_>>()
+    };
     assert_eq!(clears(&changes), [false], "nobody has asked for it");
-    changes.pend();
-    changes.push(Basic::RemoteInvalidation(true));
+    changes.defer_growth();
+    changes.push(BasicProperty::RemoteInvalidation(true));
     assert_eq!(clears(&changes), [false, false]);
     changes.push(size(8192));
     assert_eq!(clears(&changes), [false, true]);
     changes.push(size(9000));
-    assert_eq!((clears(&changes), changes.grows), (std::vec![false, true], false), "it is still to be told");
+    assert_eq!(
+        (clears(&changes), changes.growth_pending),
+        (std::vec![false, true], false),
+        "it is still to be told"
+    );
     // Before it was, the peer has asked for more: it would take it for the answer to that.
-    changes.pend();
-    assert_eq!((clears(&changes), changes.grows), (std::vec![false, false], true));
-    changes.told(1);
+    changes.defer_growth();
+    assert_eq!(
+        (clears(&changes), changes.growth_pending),
+        (std::vec![false, false], true)
+    );
+    changes.mark_sent(1);
     changes.push(size(9500));
     assert_eq!(clears(&changes), [true]);
-    changes.told(7);
+    changes.mark_sent(7);
     assert!(changes.is_empty());
 }

@@ -1,0 +1,249 @@
+//! Ends of calls: outcomes, timeouts, lost connections, and the release of memory.
+
+use super::calls::outstanding;
+use super::request::{CallOutcome, Request, Transmission};
+use super::{RequestKind, Requester, in_state};
+use crate::connection::output::{Action, CallFailure, CloseReason, Event};
+use crate::connection::queues::OutputQueues;
+use crate::connection::states::{RequestEvent, RequestState};
+
+impl Requester {
+    /// Cancels a call.
+    pub(in crate::connection) fn cancel(&mut self, xid: u32, out: &mut OutputQueues) -> bool {
+        let open = self.calls.get(xid).is_some_and(Request::is_outstanding);
+        if open {
+            self.end(xid, CallOutcome::Failed(CallFailure::Cancelled), out);
+        }
+        open
+    }
+
+    /// Ends the calls whose deadline has passed.
+    pub(in crate::connection) fn expire(&mut self, now: u64, out: &mut OutputQueues) {
+        while let Some(xid) = self.deadlines.pop_due(now) {
+            if self.calls.get(xid).is_some_and(Request::is_outstanding) {
+                self.end(xid, CallOutcome::Failed(CallFailure::TimedOut), out);
+            }
+        }
+        // The next time must not be that of a call that has ended.
+        self.deadlines.skip_ended(outstanding(&self.calls));
+    }
+
+    /// Handles the loss of the connection: no reply will arrive. Unanswered calls wait for the next
+    /// connection, the oldest first. Those that may not be transmitted again fail.
+    // spec: bd-4.3.1-c, bd-4.3.2-d, bd-5.4-a
+    pub(in crate::connection) fn lost(&mut self, why: CloseReason, out: &mut OutputQueues) {
+        let mut from = 0;
+        while let Some((xid, next)) = self.calls.find_from(from, |_| true) {
+            from = next;
+            let Some(request) = self.calls.get_mut(xid) else {
+                continue;
+            };
+            if request.credit.is_some()
+                && !matches!(request.state, RequestState::Exposing | RequestState::Ready)
+            {
+                self.reserved -= request.reserve();
+                request.credit = None;
+            }
+            match (request.state, request.kind) {
+                (
+                    RequestState::Exposing | RequestState::Ready | RequestState::Sent,
+                    RequestKind::Rpc,
+                ) => {
+                    let outcome = if request.on_lost() {
+                        CallOutcome::Again
+                    } else {
+                        CallOutcome::Failed(CallFailure::Disconnected(why))
+                    };
+                    self.end(xid, outcome, out);
+                }
+                (
+                    RequestState::Waiting
+                    | RequestState::Exposing
+                    | RequestState::Ready
+                    | RequestState::Sent,
+                    RequestKind::Properties,
+                ) => {
+                    self.end(xid, CallOutcome::None, out);
+                }
+                (RequestState::Orphaned, _) => self.remove_orphan(xid),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends all calls: no connection follows.
+    pub(in crate::connection) fn fail_all(&mut self, why: CloseReason, out: &mut OutputQueues) {
+        let mut from = 0;
+        while let Some((xid, next)) = self.calls.find_from(from, Request::is_outstanding) {
+            from = next;
+            self.end(xid, CallOutcome::Failed(CallFailure::Closed(why)), out);
+        }
+    }
+
+    /// Requeues all ready calls, since the peer accepts none now.
+    pub(in crate::connection) fn withdraw(&mut self, out: &mut OutputQueues) {
+        while let Some(xid) = self.ready.front() {
+            self.end(xid, CallOutcome::Again, out);
+        }
+    }
+
+    /// Requeues a call whose memory is exposed, since the peer accepts none now.
+    pub(in crate::connection) fn requeue(&mut self, xid: u32, out: &mut OutputQueues) {
+        if self
+            .calls
+            .get(xid)
+            .is_some_and(|request| request.state == RequestState::Exposing)
+        {
+            self.end(xid, CallOutcome::Again, out);
+        }
+    }
+
+    /// Handles a failure to expose memory.
+    pub(in crate::connection) fn expose_failed(&mut self, xid: u32, out: &mut OutputQueues) {
+        if self
+            .calls
+            .get(xid)
+            .is_some_and(|request| request.state == RequestState::Exposing)
+        {
+            self.end(xid, CallOutcome::Failed(CallFailure::Memory), out);
+        }
+    }
+
+    /// Records the outcome of a call, which then waits until its memory is released.
+    // spec: rtr-7.4-l, rtr-7.4-w
+    pub(super) fn end(&mut self, xid: u32, outcome: CallOutcome, out: &mut OutputQueues) {
+        let Some(request) = self.calls.get_mut(xid) else {
+            return;
+        };
+        let before = request.state;
+        if before == RequestState::Settling {
+            // A call that would be retransmitted ends instead.
+            request.outcome = outcome;
+            return;
+        }
+        // No reply returns the credit of a call that was not sent.
+        if matches!(before, RequestState::Exposing | RequestState::Ready)
+            && let Some(credit) = request.credit.take()
+        {
+            self.unsent -= credit.messages();
+            self.reserved -= request.reserve();
+            self.credits.release(credit);
+        }
+        if !request.advance(RequestEvent::Ended) {
+            return;
+        }
+        if request.exposed {
+            out.push_action(Action::Fence {
+                xid,
+                invalidated: request.invalidated,
+            });
+        }
+        request.outcome = outcome;
+        match before {
+            RequestState::Waiting => self.waiting.end(in_state(&self.calls, before)),
+            RequestState::Ready => self.ready.end(in_state(&self.calls, before)),
+            _ => {}
+        }
+        self.settle(xid, out);
+    }
+
+    /// Finishes a call if its memory is released.
+    fn settle(&mut self, xid: u32, out: &mut OutputQueues) {
+        let Some(request) = self.calls.get_mut(xid) else {
+            return;
+        };
+        if request.state == RequestState::Settling && request.is_settled() {
+            let outcome = core::mem::replace(&mut request.outcome, CallOutcome::None);
+            self.finish_settled(xid, outcome, out);
+        }
+    }
+
+    /// Reports the outcome of a call whose memory is released, or requeues the call.
+    fn finish_settled(&mut self, xid: u32, outcome: CallOutcome, out: &mut OutputQueues) {
+        let Some(request) = self.calls.get_mut(xid) else {
+            return;
+        };
+        let event = match outcome {
+            CallOutcome::Again => {
+                request.advance(RequestEvent::Retry);
+                request.chunks.withdraw();
+                request.invalidated = None;
+                let rank = (request.kind == RequestKind::Rpc, request.age);
+                self.waiting.push_ranked(rank, xid);
+                self.has_requeued = true;
+                return;
+            }
+            CallOutcome::Reply(reply) => Some(Event::ReplyArrived { xid, reply }),
+            CallOutcome::Failed(why) => {
+                (request.kind == RequestKind::Rpc).then_some(Event::CallFailed {
+                    xid,
+                    error: why,
+                    sent: request.transmission != Transmission::None,
+                })
+            }
+            CallOutcome::None => None,
+        };
+        if let Some(event) = event {
+            out.push_event(event);
+        }
+        self.on_finished(xid);
+    }
+
+    /// Removes a call whose end is reported; it stays as an orphan if it still holds a credit.
+    #[inline]
+    fn on_finished(&mut self, xid: u32) {
+        let Some(request) = self.calls.get_mut(xid) else {
+            return;
+        };
+        if request.credit.is_some() {
+            request.advance(RequestEvent::Orphaned);
+            self.orphans += u16::from(request.kind == RequestKind::Rpc);
+        } else {
+            request.advance(RequestEvent::Settled);
+            self.remove(xid);
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, xid: u32) {
+        let is_rpc = self
+            .calls
+            .get(xid)
+            .is_some_and(|request| request.kind == RequestKind::Rpc);
+        self.calls.remove(xid);
+        self.open -= u16::from(is_rpc);
+    }
+
+    /// Removes an orphan, whose reply has arrived or will never arrive.
+    pub(super) fn remove_orphan(&mut self, xid: u32) {
+        let Some(request) = self.calls.get_mut(xid) else {
+            return;
+        };
+        request.advance(RequestEvent::Answered);
+        self.orphans -= u16::from(request.kind == RequestKind::Rpc);
+        self.remove(xid);
+    }
+
+    /// Handles the end of the Send of a call.
+    pub(in crate::connection) fn released(&mut self, xid: u32, out: &mut OutputQueues) {
+        let Some(request) = self.calls.get_mut(xid).filter(|request| request.sending) else {
+            return;
+        };
+        request.sending = false;
+        if request.state == RequestState::Settling {
+            self.settle(xid, out);
+        }
+    }
+
+    /// Handles a completed fence.
+    // spec: v2-2.2-b
+    pub(in crate::connection) fn fenced(&mut self, xid: u32, out: &mut OutputQueues) {
+        let fencing =
+            |request: &&mut Request| request.exposed && request.state == RequestState::Settling;
+        let Some(request) = self.calls.get_mut(xid).filter(fencing) else {
+            return;
+        };
+        request.exposed = false;
+        self.settle(xid, out);
+    }
+}

@@ -1,0 +1,249 @@
+//! A message that is being sent in transmissions of rtrext-02: no other goes between them.
+
+use core::ops::Range;
+
+use alloc::boxed::Box;
+
+use arrayvec::ArrayVec;
+
+use super::headers::write_more;
+use crate::connection::output::{PayloadPiece, SendOwner, TransmissionIndex, Transmit};
+use crate::placement::{BufferStructure, Layout, MAX_BUFFER_SEGMENTS, PlacedData, Transmission};
+use crate::transfer::{self, DataItem, MAX_ITEMS, MAX_RESULTS, headers};
+use crate::v2::MsgType;
+use crate::v2::rtr::Cont;
+
+/// Items of one message: arguments or results.
+pub(in crate::connection) const MAX_REDUCED: usize = if MAX_ITEMS > MAX_RESULTS {
+    MAX_ITEMS
+} else {
+    MAX_RESULTS
+};
+
+/// What is left to be sent of a message.
+// spec: rtr-3.3-b
+#[derive(Clone, Debug)]
+pub(in crate::connection) struct GroupSender {
+    pub(in crate::connection) owner: SendOwner,
+    pub(in crate::connection) xid: u32,
+    pub(in crate::connection) direction: MsgType,
+    /// The operation that began it.
+    pub(in crate::connection) opener: u32,
+    pub(in crate::connection) credits: u32,
+    /// Bytes of the first header.
+    pub(in crate::connection) header: u32,
+    pub(in crate::connection) count: u32,
+    /// The receiver's buffers, as they were when it began.
+    pub(in crate::connection) structure: BufferStructure,
+    /// Bytes of the whole message, and what of it is not in the Payload stream.
+    pub(in crate::connection) length: u32,
+    pub(in crate::connection) reduced: ArrayVec<DataItem, MAX_REDUCED>,
+    /// What of that the Sends place.
+    pub(in crate::connection) placed: ArrayVec<DataItem, MAX_REDUCED>,
+    /// How many transmissions were polled, and the last one.
+    sent: u32,
+    last: Option<Transmission>,
+}
+
+/// What a message is, of which [`GroupSender`] sends the transmissions.
+pub(in crate::connection) struct GroupOutline {
+    pub(in crate::connection) owner: SendOwner,
+    pub(in crate::connection) xid: u32,
+    pub(in crate::connection) direction: MsgType,
+    pub(in crate::connection) opener: u32,
+    pub(in crate::connection) credits: u32,
+    pub(in crate::connection) structure: BufferStructure,
+    pub(in crate::connection) length: u32,
+}
+
+impl GroupSender {
+    /// Begins a message whose first header has `header` bytes.
+    pub(in crate::connection) fn new(
+        outline: GroupOutline,
+        header: u32,
+        count: u32,
+        reduced: ArrayVec<DataItem, MAX_REDUCED>,
+        placed: ArrayVec<DataItem, MAX_REDUCED>,
+    ) -> Self {
+        let GroupOutline {
+            owner: what,
+            xid,
+            direction,
+            opener,
+            credits,
+            structure,
+            length,
+        } = outline;
+        let mut sending = Self {
+            owner: what,
+            xid,
+            direction,
+            opener,
+            credits,
+            header,
+            count,
+            structure,
+            length,
+            reduced,
+            placed,
+            sent: 0,
+            last: None,
+        };
+        sending.advance();
+        sending
+    }
+
+    /// Takes the place of the message before, of which all has gone.
+    pub(in crate::connection) fn replace(self, place: &mut Option<Box<Self>>) {
+        match place {
+            Some(before) => **before = self,
+            None => *place = Some(Box::new(self)),
+        }
+    }
+
+    /// Returns whether all transmissions were polled.
+    pub(in crate::connection) const fn is_complete(&self) -> bool {
+        self.sent >= self.count
+    }
+
+    fn stream_length(&self) -> u32 {
+        let reduced: u32 = self
+            .reduced
+            .iter()
+            .map(|item| item.length.next_multiple_of(4))
+            .sum();
+        self.length.saturating_sub(reduced)
+    }
+
+    /// Goes on to the next transmission.
+    fn advance(&mut self) {
+        let items: ArrayVec<u32, MAX_REDUCED> =
+            self.placed.iter().map(|item| item.length).collect();
+        let (stream, structure) = (self.stream_length(), &self.structure);
+        let layout = Layout {
+            structure,
+            first_header: self.header,
+            header: headers::CONTINUATION,
+            stream,
+            items: &items,
+        };
+        self.last = layout.transmissions().nth(self.sent as usize);
+        self.sent += 1;
+    }
+
+    /// Returns the first transmission, whose header is written already.
+    pub(in crate::connection) fn first(&self, invalidate: Option<u32>) -> Transmit {
+        let share = TransmissionIndex {
+            number: 0,
+            last: self.count == 1,
+        };
+        Transmit {
+            owner: self.owner,
+            header: self.header as usize,
+            inline: 0,
+            invalidate,
+            transmission: Some(share),
+        }
+    }
+
+    /// Writes the header of the next transmission; none if the buffer is too small.
+    pub(in crate::connection) fn next(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        self.advance();
+        let last = self.last.as_ref()?;
+        let number = self.sent - 1;
+        let more = Cont {
+            xnum: number,
+            itype: self.opener,
+            pslen: last.section.end - last.section.start,
+        };
+        let header = write_more(buffer, self.xid, self.credits, self.direction, more)?;
+        let share = TransmissionIndex {
+            number,
+            last: self.is_complete(),
+        };
+        Some(Transmit {
+            owner: self.owner,
+            header,
+            inline: 0,
+            invalidate: None,
+            transmission: Some(share),
+        })
+    }
+
+    /// Returns the number of bytes of the Payload stream in the first transmission.
+    pub(in crate::connection) fn section(&self) -> u32 {
+        self.last
+            .as_ref()
+            .map_or(0, |last| last.section.end - last.section.start)
+    }
+
+    /// What follows the header of the transmission that was polled last.
+    // spec: rtr-11-d, rtr-11-e
+    pub(in crate::connection) fn payload_pieces(
+        &self,
+    ) -> impl Iterator<Item = PayloadPiece> + use<'_> {
+        let last = self.last.as_ref();
+        let section = last.map_or(0..0, |last| last.section.clone());
+        let stream = window(
+            transfer::remaining(self.length, self.reduced.iter().copied()),
+            section.clone(),
+        );
+        let header = if self.sent == 1 {
+            self.header
+        } else {
+            headers::CONTINUATION
+        };
+        let end = header + (section.end - section.start);
+        let data = last.map(|last| data(&last.placed, &self.placed, end));
+        stream
+            .map(PayloadPiece::Bytes)
+            .chain(data.into_iter().flatten())
+    }
+}
+
+/// The data of a transmission, and the zeros before them; pieces that follow each other in both are
+/// one.
+fn data(
+    placed: &[PlacedData],
+    items: &[DataItem],
+    mut end: u32,
+) -> ArrayVec<PayloadPiece, { 2 * MAX_BUFFER_SEGMENTS }> {
+    let mut laid = ArrayVec::<PayloadPiece, { 2 * MAX_BUFFER_SEGMENTS }>::new();
+    for one in placed {
+        let position = items.get(one.item).map_or(0, |item| item.position);
+        let octets = position + one.range.start..position + one.range.end;
+        let gap = one.at.saturating_sub(end);
+        end = one.at + (octets.end - octets.start);
+        match laid.last_mut() {
+            Some(PayloadPiece::Data(before)) if gap == 0 && before.end == octets.start => {
+                before.end = octets.end
+            }
+            _ => {
+                if gap > 0 {
+                    laid.push(PayloadPiece::Zeros(gap));
+                }
+                laid.push(PayloadPiece::Data(octets));
+            }
+        }
+    }
+    laid
+}
+
+/// What of a stream, made of ranges, is within `section`, counted in bytes of the stream.
+fn window(
+    ranges: impl Iterator<Item = Range<u32>>,
+    section: Range<u32>,
+) -> impl Iterator<Item = Range<u32>> {
+    let mut at = 0u32;
+    let within = ranges.map(move |range| {
+        let begin = at;
+        at += range.end - range.start;
+        let (from, to) = (section.start.max(begin), section.end.min(at));
+        if from < to {
+            range.start + (from - begin)..range.start + (to - begin)
+        } else {
+            0..0
+        }
+    });
+    within.filter(|range| !range.is_empty())
+}

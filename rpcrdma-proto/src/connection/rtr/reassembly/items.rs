@@ -1,0 +1,245 @@
+//! The items that were removed from the Payload stream of a group.
+
+use alloc::vec::Vec;
+
+use super::{FragmentError, FragmentLimits, IncomingGroup};
+use crate::chunk::{ChunkError, Limits, Segment};
+use crate::connection::output::BufferId;
+use crate::continuation::{
+    self, BufferRange, GroupError, ReassembledMessage, ReducedItem, Reduction,
+};
+use crate::placement::BufferStructure;
+use crate::v2::MsgType;
+use crate::v2::rtr::{Grpinfo, Loc, LocTbsn};
+
+/// Places of one message: more targets than that no item needs.
+const MAX_PLACES: usize = 1024;
+
+impl IncomingGroup {
+    /// Takes what was excised from the Payload stream.
+    // spec: rtr-3.4-a, rtr-6.2-a, rtr-6.2-j, rtr-6.2-k, rtr-6.2-p, rtr-6.2-z, rtr-6.2-ab
+    // spec: rtr-6.2-ac, rtr-6.2-af
+    // spec: rtr-6.2-ag, rtr-7.3-b, rtr-7.3-f, rtr-7.3-h, rtr-7.3-i, rtr-7.3-j, rtr-7.3-k, rtr-7.3-n
+    pub(super) fn excised(
+        &mut self,
+        items: &Grpinfo<'_>,
+        limits: FragmentLimits<'_>,
+        count: u32,
+    ) -> Result<(), FragmentError> {
+        if items.len() > limits.limits.max_segments as usize {
+            return Err(ChunkError::TooManySegments.into());
+        }
+        for item in items.iter() {
+            let how = match item.r#where {
+                Loc::Exrw(segments) => self.explicit(
+                    segments.iter().map(Segment::from),
+                    item.length,
+                    limits.limits,
+                )?,
+                Loc::Tbsn(place) => self.targets(&place, item.length, limits.structure, count)?,
+                Loc::Tooshort | Loc::Noitem if self.direction == MsgType::Call => {
+                    return Err(ChunkError::NoPayload.into());
+                }
+                Loc::Tooshort => Reduction::TooShort,
+                Loc::Noitem => Reduction::NoItem,
+            };
+            self.message.items.push(ReducedItem {
+                position: item.disp,
+                length: item.length,
+                reduction: how,
+                result: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes the targets of an item. Until all has come a place is a target's number, and bytes of
+    /// that.
+    // spec: rtr-6.2-r, rtr-7.1-i, rtr-7.1-j, rtr-7.3-d, rtr-7.3-e, rtr-7.3-m, rtr-9.5-j, rtr-9.5-k
+    fn targets(
+        &mut self,
+        header: &LocTbsn<'_>,
+        item: u32,
+        structure: &BufferStructure,
+        count: u32,
+    ) -> Result<Reduction, FragmentError> {
+        let targets = count.saturating_mul(structure.target_count());
+        let from = self.message.places.len();
+        let (mut left, mut offset) = (item, header.offset);
+        for target in header.bsnum.iter() {
+            if self.message.places.len() >= MAX_PLACES {
+                return Err(ChunkError::TooManySegments.into());
+            }
+            let absent = outside(target, 0, targets.checked_sub(1));
+            let found = structure.find(target).filter(|_| target < targets);
+            let length = found
+                .map(|(_, range)| range.end - range.start)
+                .ok_or(absent)?;
+            if offset >= length || !offset.is_multiple_of(4) {
+                let most = length.saturating_sub(1) & !3;
+                return Err(GroupError::Offset(continuation::OutOfRange {
+                    value: offset,
+                    min: 0,
+                    max: most,
+                })
+                .into());
+            }
+            let octets = offset..offset + (length - offset).min(left);
+            left -= octets.end - octets.start;
+            offset = 0;
+            // What has no bytes is nowhere: another item may be there.
+            if !octets.is_empty() {
+                self.message.places.push(BufferRange {
+                    buffer: BufferId(target.into()),
+                    range: octets,
+                });
+            }
+        }
+        if left > 0 {
+            // Another target would be needed, whose number nobody knows: its bytes tell what is
+            // wrong.
+            let most = item - left;
+            return Err(GroupError::Target(continuation::OutOfRange {
+                value: item,
+                min: 0,
+                max: most,
+            })
+            .into());
+        }
+        Ok(Reduction::Placed(from..self.message.places.len()))
+    }
+
+    /// Takes memory of the requester's.
+    // spec: rtr-6.2-q, rtr-7.3-c, rtr-7.3-l
+    fn explicit(
+        &mut self,
+        segments: impl Iterator<Item = Segment>,
+        length: u32,
+        limits: &Limits,
+    ) -> Result<Reduction, ChunkError> {
+        let from = self.message.segments.len();
+        let mut octets = 0u64;
+        for segment in segments {
+            if self.message.segments.len() >= limits.max_segments as usize {
+                return Err(ChunkError::TooManySegments);
+            }
+            octets += u64::from(segment.validated()?.length);
+            self.message.segments.push(segment);
+        }
+        if octets >= u64::from(length) {
+            Ok(Reduction::Explicit(from..self.message.segments.len()))
+        } else {
+            Err(ChunkError::NotAsOffered)
+        }
+    }
+
+    /// Finds the bytes of what was placed, which must have come, and each for one item alone.
+    // spec: rtr-5.4-e, rtr-6.2-h, rtr-7.2-e
+    pub(super) fn placed(&mut self, structure: &BufferStructure) -> Result<(), GroupError> {
+        let most = self
+            .count
+            .saturating_mul(structure.target_count())
+            .checked_sub(1);
+        let Self {
+            message, by_target, ..
+        } = self;
+        let ReassembledMessage {
+            places, buffers, ..
+        } = &mut **message;
+        if let Some(target) = taken_twice(places, by_target) {
+            return Err(outside(target, target.saturating_add(1), most));
+        }
+        for place in places {
+            let target = target_of(place);
+            let absent = outside(target, 0, target.checked_sub(1));
+            let (transmission, range) = structure.find(target).ok_or(absent)?;
+            let fragment = buffers.get(transmission as usize).ok_or(absent)?;
+            let octets = range.start + place.range.start..range.start + place.range.end;
+            if octets.end > fragment.range.end {
+                return Err(absent);
+            }
+            if octets.start < fragment.range.start {
+                return Err(outside(target, target.saturating_add(1), most));
+            }
+            *place = BufferRange {
+                buffer: fragment.buffer,
+                range: octets,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The target of a place, until all has come.
+fn target_of(place: &BufferRange) -> u32 {
+    u32::try_from(place.buffer.0).unwrap_or(u32::MAX)
+}
+
+/// Returns a target of which some bytes are in two places. Places of one target alone can have
+/// bytes in common, so those are brought together by sorting: the peer chooses the places and their
+/// order.
+fn taken_twice(places: &[BufferRange], by_target: &mut Vec<(u32, u32, u32)>) -> Option<u32> {
+    // Most messages have their data in the order of their targets.
+    if places.is_sorted_by(|one, other| target_of(one) < target_of(other)) {
+        return None;
+    }
+    by_target.clear();
+    by_target.extend(
+        places
+            .iter()
+            .map(|place| (target_of(place), place.range.start, place.range.end)),
+    );
+    by_target.sort_unstable();
+    let mut neighbours = by_target.iter().zip(by_target.iter().skip(1));
+    neighbours
+        .find(|(one, other)| one.0 == other.0 && other.1 < one.2)
+        .map(|(one, _)| one.0)
+}
+
+/// Returns the error for a target that may not be named, with the range of valid targets. The range
+/// never contains the target, since that would mean that it is misaligned. Without valid targets
+/// the range ends before it begins.
+// spec: rtr-9.5-j, rtr-9.5-r
+fn outside(value: u32, least: u32, most: Option<u32>) -> GroupError {
+    let (least, most) = most.map_or((1, 0), |most| (least, most));
+    GroupError::Target(continuation::OutOfRange {
+        value,
+        min: least,
+        max: most,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::{BufferId, BufferRange, MAX_PLACES, taken_twice};
+
+    /// The peer chooses the targets and their order: as many as there may be, in the opposite
+    /// order.
+    #[test]
+    fn octets_that_are_taken_twice_are_found_in_any_order() {
+        let place = |target: usize, octets| BufferRange {
+            buffer: BufferId(target as u64),
+            range: octets,
+        };
+        let mut places: Vec<_> = (0..MAX_PLACES)
+            .rev()
+            .map(|target| place(target, 0..8))
+            .collect();
+        let mut by_target = Vec::new();
+        assert_eq!(taken_twice(&places, &mut by_target), None);
+        places[0].range = 0..4;
+        places[1] = place(MAX_PLACES - 1, 4..8);
+        assert_eq!(
+            taken_twice(&places, &mut by_target),
+            None,
+            "octets of one target in two places"
+        );
+        for (octets, is_taken) in [(3..8, true), (0..1, true), (0..8, true), (8..12, false)] {
+            places[MAX_PLACES / 2] = place(MAX_PLACES - 1, octets);
+            let found = taken_twice(&places, &mut by_target);
+            assert_eq!(found, is_taken.then_some(MAX_PLACES as u32 - 1));
+        }
+    }
+}

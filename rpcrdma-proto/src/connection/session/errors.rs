@@ -1,0 +1,101 @@
+//! Errors that arrive, and messages that are refused.
+
+use super::Session;
+use crate::connection::config::Config;
+use crate::connection::output::{Event, ServedCallId};
+use crate::connection::requester::RequestKind;
+use crate::error::{PeerError, Refusal, RefusalAction, RefusalReason};
+use crate::v2::MsgType;
+use crate::version::Version;
+
+impl Session {
+    // spec: v2-4.2.2-c, v2-4.2.3-a, v2-5.2-a
+    #[cold]
+    pub(super) fn error_arrived(
+        &mut self,
+        xid: u32,
+        version: Version,
+        error: PeerError,
+        credits: u32,
+    ) {
+        if error == PeerError::Operation && self.operation_unknown(xid, credits) {
+            return;
+        }
+        let again = self.requester.expects(xid) && self.decides_version(version, error);
+        match self.requester.expected(xid) {
+            Some(kind) => {
+                // The question after the version is answered; only a call that asked it is sent
+                // again.
+                self.requester.on_error(
+                    xid,
+                    (error, credits),
+                    again && kind == RequestKind::Rpc,
+                    &mut self.output,
+                );
+                if kind == RequestKind::Properties {
+                    self.unanswered(true);
+                }
+            }
+            None => {
+                self.counters.unexpected += 1;
+                self.output.push_notice(Event::PeerError { xid, error });
+            }
+        }
+    }
+
+    /// Answers or drops a message that breaks a rule.
+    // spec: rtr-5.4-b, rtr-9.5-a
+    #[cold]
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        let ours = self.requester.expects(refusal.xid);
+        match refusal.action(ours, Version::One, self.params.max_receive_version()) {
+            RefusalAction::Answer(error) => self.answer(refusal, error),
+            RefusalAction::Drop => {
+                self.counters.dropped += 1;
+                self.refusal = Some(refusal);
+            }
+        }
+    }
+
+    /// Answers a call with an error for this reason.
+    #[cold]
+    pub(super) fn refuse_call(&mut self, xid: u32, version: Version, reason: RefusalReason) {
+        self.refuse(Refusal::of_message(xid, version, MsgType::Call, reason));
+    }
+
+    /// Takes the reason for which the last message was answered with an error or dropped. It is
+    /// for reports: the message has its consequence already.
+    pub fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusal.take()
+    }
+
+    /// Queues an error, if there is room: a peer has no more calls in flight than it has been
+    /// granted. Each call that is being served may need a place, too.
+    fn answer(&mut self, refusal: Refusal, error: PeerError) {
+        let Config {
+            credits,
+            max_served: serve,
+            reserved_receives: reserve,
+            ..
+        } = *self.config;
+        let receives = credits.saturating_add(reserve) as usize + usize::from(serve);
+        if self.pending_errors.len() + self.responder.len() < receives + usize::from(serve) {
+            self.pending_errors.push_back((refusal, error));
+            self.counters.refused += 1;
+        } else {
+            self.counters.dropped += 1;
+        }
+        self.refusal = Some(refusal);
+    }
+
+    /// Ends a served call with an error. Returns false if the call has ended.
+    pub(super) fn refuse_served(&mut self, call: ServedCallId) -> bool {
+        let Some((xid, version)) = self.responder.end(call, true, &mut self.output) else {
+            return false;
+        };
+        let refusal = Refusal::of_message(xid, version, MsgType::Call, RefusalReason::Rejected);
+        self.pending_errors.push_back((refusal, PeerError::Header));
+        self.counters.refused += 1;
+        true
+    }
+}

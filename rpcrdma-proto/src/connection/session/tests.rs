@@ -1,0 +1,171 @@
+use super::*;
+use crate::chunk::{ChunkError, Segment};
+use crate::connection::output::BufferId;
+use crate::connection::xid_table::XidTable;
+use crate::error::RefusalReason;
+use crate::header::OutgoingHeader;
+use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
+use crate::v2::{self, MsgType};
+use crate::xdr::Encode;
+use std::vec::Vec;
+
+/// The first XID of a session tells where its XIDs begin, and nothing of what the peer's are hashed
+/// with: with XIDs that it chooses by that a peer makes no chain long.
+#[test]
+fn a_peer_can_not_tell_how_its_xids_are_hashed() {
+    let config = Config {
+        max_version: Version::One,
+        max_served: 4_096,
+        hash_seed: 0x1234_5678_9abc_def0,
+        ..Config::server()
+    };
+    let mut session = Session::new(config.clone()).unwrap();
+    let seen = session.fresh_xid();
+    // What would be in one chain if the table were hashed with what is seen, or with what follows
+    // from it.
+    for guess in [seen, seen.wrapping_sub(1), !seen, !seen.wrapping_sub(1)] {
+        let mut guessed = XidTable::new(guess.into());
+        guessed.insert(4_095, 1, 0);
+        let chosen: Vec<u32> = (1..)
+            .filter(|xid| guessed.same_chain(0, *xid))
+            .take(1_000)
+            .collect();
+        let mut session = Session::new(config.clone()).unwrap();
+        let longest = session.responder.longest_chain(&chosen);
+        assert!(
+            longest < 100,
+            "{longest} of {} XIDs are in one chain",
+            chosen.len()
+        );
+    }
+}
+
+/// Returns a server on an established connection that speaks Version Two, and serves one call at
+/// most.
+fn server() -> Session {
+    let mut session = Session::new(Config {
+        max_served: 1,
+        ..Config::server()
+    })
+    .unwrap();
+    session.connected(0, PrivateData::DEFAULT).unwrap();
+    session
+}
+
+/// Returns the refusal of a message.
+fn refusal(session: &mut Session, message: &[u8]) -> Refusal {
+    let refused = session.counters().refused;
+    let disposition = session.received(BufferId(0), message, None);
+    assert_eq!(disposition, BufferDisposition::Free);
+    assert_eq!(session.counters().refused, refused + 1);
+    let refusal = session.take_refusal().unwrap();
+    assert_eq!(session.take_refusal(), None, "it is told once");
+    refusal
+}
+
+/// Returns the reason for which an operation without content is refused that these bytes follow.
+fn reason(session: &mut Session, opttype: u32, optdir: MsgType, payload: &[u8]) -> RefusalReason {
+    let mut message = [0; 256];
+    let body = v2::Body::Optional(v2::Optional {
+        optdir,
+        opttype,
+        optinfo: &[],
+    });
+    let header = v2::XprtHdr {
+        xid: 9,
+        vers: 2,
+        credit: 1,
+        body,
+    };
+    let length = header.encode_to_slice(&mut message).unwrap();
+    message[length..][..payload.len()].copy_from_slice(payload);
+    refusal(session, &message[..length + payload.len()]).reason
+}
+
+/// The reason for which a message is refused is kept up to the transport.
+#[test]
+fn a_refusal_has_its_reason() {
+    let mut session = server();
+    let unknown = reason(&mut session, 99, MsgType::Call, &[]);
+    assert_eq!(unknown, RefusalReason::Operation);
+    let misdirected = reason(&mut session, ROPT_RESPROP, MsgType::Call, &[]);
+    assert_eq!(misdirected, RefusalReason::Direction);
+    let followed = reason(&mut session, ROPT_REQPROP, MsgType::Call, &[0; 8]);
+    assert_eq!(followed, RefusalReason::Payload);
+    let invalid = reason(&mut session, ROPT_REQPROP, MsgType::Call, &[]);
+    assert!(matches!(invalid, RefusalReason::Xdr(_)), "{invalid:?}");
+    let mut message = [0; 256];
+    let misaligned = v2::ReadSegment {
+        position: 3,
+        target: v2::Segment::from(Segment {
+            handle: 1,
+            length: 8,
+            offset: 0,
+        }),
+    };
+    let length = OutgoingHeader {
+        xid: 5,
+        version: Version::Two,
+        credits: 1,
+        direction: MsgType::Call,
+        reads: &[misaligned],
+        ..OutgoingHeader::EMPTY
+    }
+    .write(&mut message)
+    .unwrap();
+    message[length..][..8].copy_from_slice(&[0, 0, 0, 5, 0, 0, 0, 0]);
+    let refused = refusal(&mut session, &message[..length + 8]);
+    let misaligned = RefusalReason::Chunks(ChunkError::MisalignedPosition);
+    assert_eq!((refused.xid, refused.reason), (5, misaligned));
+}
+
+/// A call that a client does not accept is refused for that reason.
+#[test]
+fn a_refusal_of_a_backward_call_has_its_reason() {
+    let mut session = Session::new(Config {
+        max_served: 0,
+        max_version: Version::One,
+        ..Config::client()
+    })
+    .unwrap();
+    while session.poll_action().is_some() {}
+    session.connected(0, PrivateData::DEFAULT).unwrap();
+    let mut message = [0; 64];
+    let length = OutgoingHeader {
+        xid: 7,
+        version: Version::One,
+        credits: 1,
+        direction: MsgType::Call,
+        ..OutgoingHeader::EMPTY
+    }
+    .write(&mut message)
+    .unwrap();
+    message[length..][..8].copy_from_slice(&[0, 0, 0, 7, 0, 0, 0, 0]);
+    let refused = refusal(&mut session, &message[..length + 8]);
+    assert_eq!(
+        (refused.xid, refused.reason),
+        (7, RefusalReason::NotAccepted)
+    );
+}
+
+/// Every peer may send as much as a connection begins with: less is refused, and that much is
+/// enough.
+// spec: rfc8166-3.3.3-b
+#[test]
+fn receives_have_the_least_size() {
+    for (max_version, least) in [(Version::One, 1024), (Version::Two, 4096)] {
+        for config in [Config::client(), Config::server()] {
+            let config = |receive_size| Config {
+                max_version,
+                receive_size,
+                ..config.clone()
+            };
+            assert_eq!(config(least).check(), Ok(()));
+            assert_eq!(
+                config(least - 1).check(),
+                Err(ConfigError::ReceiveSize { least })
+            );
+            assert!(Session::new(config(least - 1)).is_err());
+        }
+    }
+}

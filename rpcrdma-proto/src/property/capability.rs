@@ -1,0 +1,127 @@
+//! The four properties of rtrext-02 (section 8): what one end can do with messages in several
+//! transmissions.
+
+use arrayvec::ArrayVec;
+
+use crate::continuation::{OperationSet, RtrCapabilities};
+use crate::placement::{BufferStructure, MAX_BUFFER_SEGMENTS};
+use crate::v2::properties::{Propid, Propval};
+use crate::v2::rtr::{Buf, Group, XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM, XPROP_RTRSUPP};
+use crate::xdr::{self, Decode, Encode, ErrorKind, Wire};
+
+/// A value of a property of rtrext-02.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RtrCapability {
+    /// RTR Support.
+    Operations(OperationSet),
+    /// Receive Buffer Structure; none for one plain segment of the Receive Buffer Size.
+    Structure(Option<BufferStructure>),
+    /// Request Transmission Receive Limit: one or more.
+    RequestLimit(u32),
+    /// Response Transmission Send Limit: one or more.
+    ResponseLimit(u32),
+}
+
+/// Bytes of a structure as it travels, at most.
+const MAX_STRUCTURE_LEN: usize =
+    <Buf<'_> as Wire>::MIN + MAX_BUFFER_SEGMENTS * <Group as Wire>::MIN;
+
+/// How many properties these are.
+pub(crate) const CAPABILITIES: usize = 4;
+
+impl RtrCapability {
+    /// Reads a propval; `None` if the property is not of rtrext-02. No bytes are the default, which
+    /// for RTR Support is to take no operation: a peer that announces it is not probed.
+    ///
+    /// # Errors
+    /// The value is no XDR of the property's type, or means nothing: a structure whose length is
+    /// not the sum of its groups' (decision D21) is `TooLong`, and a limit of zero transmissions
+    /// `InvalidEnum`.
+    // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
+    pub fn from_propval(propval: &Propval<'_>) -> xdr::Result<Option<Self>> {
+        Ok(Some(match (propval.which, propval.data) {
+            (XPROP_RTRSUPP, []) => Self::Operations(OperationSet::NONE),
+            (XPROP_RTRSUPP, data) => {
+                Self::Operations(OperationSet::from_bits(u32::from_bytes(data)?))
+            }
+            (XPROP_RBSTRUCT, []) => Self::Structure(None),
+            (XPROP_RBSTRUCT, data) => {
+                let structures = BufferStructure::from_xdr(&Buf::from_bytes(data)?);
+                Self::Structure(Some(
+                    structures.map_err(|_| xdr::Error::new(ErrorKind::TooLong, 0))?,
+                ))
+            }
+            (XPROP_REQRXLIM, data) => {
+                Self::RequestLimit(limit(data, RtrCapabilities::DEFAULT.request_limit)?)
+            }
+            (XPROP_RESPSXLIM, data) => {
+                Self::ResponseLimit(limit(data, RtrCapabilities::DEFAULT.response_limit)?)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Returns the code of the property.
+    #[must_use]
+    pub const fn code(&self) -> Propid {
+        match self {
+            Self::Operations(_) => XPROP_RTRSUPP,
+            Self::Structure(_) => XPROP_RBSTRUCT,
+            Self::RequestLimit(_) => XPROP_REQRXLIM,
+            Self::ResponseLimit(_) => XPROP_RESPSXLIM,
+        }
+    }
+}
+
+/// Reads a limit of transmissions, which is at least one.
+fn limit(data: &[u8], default: u32) -> xdr::Result<u32> {
+    if data.is_empty() {
+        return Ok(default);
+    }
+    match u32::from_bytes(data)? {
+        0 => Err(xdr::Error::new(ErrorKind::InvalidEnum, 0)),
+        limit => Ok(limit),
+    }
+}
+
+impl RtrCapabilities {
+    /// Takes over a value.
+    pub const fn set(&mut self, value: RtrCapability) {
+        match value {
+            RtrCapability::Operations(operations) => self.operations = Some(operations),
+            RtrCapability::Structure(structure) => self.structure = structure,
+            RtrCapability::RequestLimit(limit) => self.request_limit = limit,
+            RtrCapability::ResponseLimit(limit) => self.response_limit = limit,
+        }
+    }
+
+    /// Hands them to `f` as they are told. One plain segment is not: it is what is assumed, and it
+    /// may grow with the Receive Buffer Size.
+    // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a
+    pub fn with_xdr<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
+        let support = self
+            .operations
+            .map(|operations| operations.bits().to_be_bytes());
+        let limits = [self.request_limit, self.response_limit].map(u32::to_be_bytes);
+        let mut place = [0; MAX_STRUCTURE_LEN];
+        let octets = self.structure.and_then(|structure| {
+            structure
+                .with_xdr(|buf| buf.encode_to_slice(&mut place))
+                .ok()
+        });
+        let structure = octets.and_then(|octets| place.get(..octets));
+        let all: [(Propid, Option<&[u8]>); CAPABILITIES] = [
+            (XPROP_RTRSUPP, support.as_ref().map(<[u8; 4]>::as_slice)),
+            (XPROP_RBSTRUCT, structure),
+            (XPROP_REQRXLIM, Some(&limits[0])),
+            (XPROP_RESPSXLIM, Some(&limits[1])),
+        ];
+        let structures = all
+            .into_iter()
+            .filter_map(|(which, data)| Some(Propval { which, data: data? }));
+        f(&structures.collect::<ArrayVec<_, CAPABILITIES>>())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Which properties are known here, and how their values are read.
+
+use super::{BasicProperty, RtrCapability};
+use crate::v2::properties::{PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval};
+use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM, XPROP_RTRSUPP};
+use crate::xdr::{self, ErrorKind};
+
+/// What one end knows of properties. The three basic ones are always known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PropertySupport {
+    /// Whether the four properties of rtrext-02 are known, too.
+    pub rtr: bool,
+    /// Whether a value of no bytes is the default, as in xcharext-03. In xcharext-02 it is an error
+    /// (decision D5).
+    pub empty_is_default: bool,
+}
+
+impl PropertySupport {
+    /// Transport properties (xcharext-03), without those of rtrext-02.
+    pub const PROPERTIES: Self = Self {
+        rtr: false,
+        empty_is_default: true,
+    };
+    /// Transport characteristics (xcharext-02), without the properties of rtrext-02.
+    pub const CHARACTERISTICS: Self = Self {
+        empty_is_default: false,
+        ..Self::PROPERTIES
+    };
+
+    /// Reads a propval; `None` if the property is not known.
+    // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-c, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g
+    pub(super) fn read(self, propval: &Propval<'_>) -> xdr::Result<Option<KnownProperty>> {
+        let known = match BasicProperty::from_propval(propval)? {
+            Some(value) => Some(KnownProperty::Basic(value)),
+            None if self.rtr => RtrCapability::from_propval(propval)?.map(KnownProperty::Ability),
+            None => None,
+        };
+        // No type of theirs is an XDR of no octets.
+        if known.is_some() && propval.data.is_empty() && !self.empty_is_default {
+            return Err(xdr::Error::new(ErrorKind::UnexpectedEnd, 0));
+        }
+        Ok(known)
+    }
+}
+
+impl Default for PropertySupport {
+    fn default() -> Self {
+        Self::PROPERTIES
+    }
+}
+
+/// A value of a property that is known here.
+#[derive(Clone, Copy)]
+pub(super) enum KnownProperty {
+    Basic(BasicProperty),
+    Ability(RtrCapability),
+}
+
+impl KnownProperty {
+    pub(super) const fn code(&self) -> Propid {
+        match self {
+            Self::Basic(value) => value.code(),
+            Self::Ability(value) => value.code(),
+        }
+    }
+}
+
+/// The properties that may be known here, in the order of their bits.
+pub(super) const CODES: [Propid; 7] = [
+    PROP_RBSIZ,
+    PROP_REQREMINV,
+    PROP_BRS,
+    XPROP_RTRSUPP,
+    XPROP_RBSTRUCT,
+    XPROP_REQRXLIM,
+    XPROP_RESPSXLIM,
+];
+
+pub(super) fn bit(code: Propid) -> u8 {
+    CODES
+        .iter()
+        .position(|known| *known == code)
+        .map_or(0, |at| 1 << at)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,632 @@
+//! Transmissions of rtrext-02 that are broken: what is reported of them, and what becomes of their
+//! calls and replies.
+
+use rpcrdma_proto::chunk::{Limits, Segment};
+use rpcrdma_proto::connection::{CallFailure, CloseReason, Config, Event, Region, SendOwner};
+use rpcrdma_proto::continuation::{GroupError, Mismatch, Reduction, RtrExtConfig};
+use rpcrdma_proto::error::PeerError;
+use rpcrdma_proto::property::BasicProperty;
+use rpcrdma_proto::transfer::{
+    CallSpec, DataItem, MethodPreference, ResultItem, ResultPlacement, ResultSpec,
+};
+use rpcrdma_proto::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, ROPT_UPDPROP};
+
+use crate::groups::{
+    LONG, LONG_REPLY, READ, SHORT, answered, arrived, expected, placing, plain, reports, sent,
+    transmissions, warm, whole, write,
+};
+use crate::pair::{Packet, exchange, pass, reconnect, words, works};
+
+/// The rest of a group that was refused is passed over, but not that of another on the next
+/// connection.
+// spec: rtr-5.4-d, rtr-9.5-g
+#[test]
+fn nothing_is_passed_over_on_the_next_connection() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (_, packets) = transmissions(&mut client, &LONG);
+    server.receive(&packets[0].octets);
+    server.receive(&packets[0].octets);
+    assert_eq!(reports(&server).len(), 1, "it came twice");
+    server.receive(&packets[1].octets);
+    assert_eq!(reports(&server).len(), 1, "the rest says nothing more");
+    reconnect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    server.events.clear();
+    server.receive(&packets[1].octets);
+    assert_eq!(
+        reports(&server),
+        [(GroupError::Continuation, false)],
+        "it continues nothing here"
+    );
+}
+
+/// A group that is broken in any way is reported, and the call goes again by other means: it is
+/// served once.
+// spec: rtr-4.2-d, rtr-5.4-d, rtr-5.4-f, rtr-5.4-g, rtr-5.4-i, rtr-5.4-j, rtr-9.5-g, rtr-9.5-h
+// spec: rtr-9.5-i
+#[test]
+fn a_call_whose_group_is_broken_goes_again_by_other_means() {
+    type Breaks = fn(&mut Vec<Packet>);
+    let cases: [(&str, Breaks, usize); 6] = [
+        ("one is missing", |packets| drop(packets.remove(2)), 1),
+        (
+            "one is doubled",
+            |packets| packets.insert(2, packets[2].clone()),
+            1,
+        ),
+        ("two are exchanged", |packets| packets.swap(2, 3), 1),
+        ("the first is missing", |packets| drop(packets.remove(0)), 4),
+        (
+            "the last is of another XID",
+            |packets| packets[4].octets[3] ^= 1,
+            1,
+        ),
+        (
+            "one says another operation",
+            |packets| packets[2].octets[35] ^= 3,
+            1,
+        ),
+    ];
+    for (what, breaks, count) in cases {
+        let (mut client, mut server) = warm(
+            plain(RtrExtConfig::ALL, Config::client()),
+            plain(RtrExtConfig::ALL, Config::server()),
+        );
+        let (xid, mut packets) = transmissions(&mut client, &LONG);
+        assert_eq!(packets.len(), 5);
+        breaks(&mut packets);
+        for packet in &packets {
+            server.receive(&packet.octets);
+        }
+        exchange(&mut client, &mut server);
+        assert_eq!(reports(&server).len(), count, "{what}");
+        assert!(reports(&client).iter().any(|(_, ours)| *ours), "{what}");
+        let (call, found, message) = arrived(&mut server);
+        assert_eq!((found, message), (xid, None), "{what}");
+        assert!(server.arrived().is_empty(), "{what}: it is served once");
+        answered(&mut client, &mut server, (call, xid), 200, &[]);
+        for _ in 0..40 {
+            works(&mut client, &mut server);
+        }
+        assert_eq!(
+            (client.session.outstanding(), server.session.outstanding()),
+            ((0, 0), (0, 0)),
+            "{what}"
+        );
+    }
+}
+
+/// Transmissions that were kept for others are given back when those do not come: by a report, by
+/// silence, and with the connection.
+#[test]
+fn the_buffers_of_a_group_that_is_given_up_are_free() {
+    type Breaks = fn(&mut Vec<Packet>);
+    let cases: [(&str, Breaks); 4] = [
+        ("one is missing", |packets| drop(packets.remove(2))),
+        ("the last is of another XID", |packets| {
+            packets[4].octets[3] ^= 1
+        }),
+        ("the last is cut off", |packets| {
+            packets[4].octets.truncate(36)
+        }),
+        ("the last is missing", |packets| drop(packets.pop())),
+    ];
+    for (what, breaks) in cases {
+        let (mut client, mut server) = warm(
+            plain(RtrExtConfig::ALL, Config::client()),
+            plain(RtrExtConfig::ALL, Config::server()),
+        );
+        let (_, mut packets) = transmissions(&mut client, &LONG);
+        breaks(&mut packets);
+        packets
+            .iter()
+            .for_each(|packet| server.receive(&packet.octets));
+        if what == "the last is missing" {
+            assert_eq!(server.forgotten(), 4);
+            server.lose(1);
+        }
+        assert_eq!(server.forgotten(), 0, "{what}");
+    }
+}
+
+/// A reply that nobody waits for any more takes no buffers either.
+#[test]
+fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    server.session.reply(call, 16_384, &[]).unwrap();
+    assert!(pass(&mut server, &mut client));
+    client.session.cancel(xid);
+    assert!(exchange(&mut client, &mut server) > 1);
+    assert_eq!(
+        (client.failures(xid), client.forgotten()),
+        (vec![CallFailure::Cancelled], 0)
+    );
+}
+
+/// The peer is told of the first transmission, and of the others nothing more is to be told.
+#[test]
+fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
+    let limits = Limits {
+        max_bytes: 8_192,
+        ..Limits::DEFAULT
+    };
+    let server = Config {
+        limits,
+        ..plain(
+            RtrExtConfig {
+                request_limit: 3,
+                ..RtrExtConfig::ALL
+            },
+            Config::server(),
+        )
+    };
+    let (mut client, mut server) = warm(plain(RtrExtConfig::ALL, Config::client()), server);
+    let (xid, mut packets) = transmissions(
+        &mut client,
+        &CallSpec {
+            length: 9_000,
+            ..SHORT
+        },
+    );
+    // It says that there are more than are taken.
+    packets[0].octets[39] = 9;
+    packets
+        .iter()
+        .for_each(|packet| server.receive(&packet.octets));
+    let counters = server.session.counters();
+    assert_eq!((counters.refused, counters.dropped), (1, 0));
+    exchange(&mut client, &mut server);
+    assert_eq!(client.failures(xid), [CallFailure::Peer(PeerError::Header)]);
+}
+
+/// What a peer breaks at will is told as long as the consumer listens.
+#[test]
+fn broken_groups_do_not_silence_what_is_told_later() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (_, packets) = transmissions(&mut client, &LONG);
+    for _ in 0..100 {
+        server.receive(&packets[1].octets);
+    }
+    assert_eq!(reports(&server).len(), 100);
+}
+
+// spec: rtr-4.2-d, rtr-9.5-e
+#[test]
+fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (long, mut packets) = transmissions(&mut client, &LONG);
+    let (short, more) = transmissions(&mut client, &SHORT);
+    packets.splice(2..2, more);
+    for packet in &packets {
+        server.receive(&packet.octets);
+    }
+    let mismatch = Mismatch {
+        expected: 5,
+        received: 0,
+    };
+    assert_eq!(
+        reports(&server),
+        [(GroupError::HeaderType(mismatch), false)]
+    );
+    assert!(server.arrived().is_empty(), "neither was taken");
+    exchange(&mut client, &mut server);
+    let mut found: Vec<_> = (0..2).map(|_| arrived(&mut server).1).collect();
+    found.sort_unstable();
+    let mut wanted = vec![long, short];
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+}
+
+// spec: rtr-5.4-h, rtr-5.4-l, rtr-5.4-m, rtr-5.4-n
+#[test]
+fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() {
+    // The second is more than one transmission for its data alone, and would fit one buffer without
+    // being placed.
+    let result = [DataItem {
+        position: 4_056,
+        length: 65_536,
+    }
+    .into()];
+    let large = CallSpec {
+        max_reply: 70_000,
+        results: &[ResultSpec::whole_call(65_536)],
+        ..SHORT
+    };
+    type Case<'a> = (
+        fn(RtrExtConfig, Config) -> Config,
+        CallSpec<'a>,
+        u32,
+        &'a [ResultItem],
+        bool,
+    );
+    let cases: [Case<'_>; 2] = [
+        (plain, LONG_REPLY, 16_384, &[], false),
+        (placing, large, 69_596, &result, true),
+    ];
+    for (config, call, length, results, fits) in cases {
+        let (mut client, mut server) = warm(
+            config(RtrExtConfig::ALL, Config::client()),
+            config(RtrExtConfig::ALL, Config::server()),
+        );
+        let (served, xid, _) = sent(&mut client, &mut server, &call);
+        server.session.reply(served, length, results).unwrap();
+        let mut packets = Vec::new();
+        while let Some(packet) = server.send() {
+            packets.push(packet);
+        }
+        assert!(packets.len() > 1);
+        packets.insert(1, packets[1].clone());
+        packets[1].octets[31] ^= 1;
+        packets
+            .iter()
+            .for_each(|packet| client.receive(&packet.octets));
+        exchange(&mut client, &mut server);
+        let found = (client.replies(xid).len(), client.failures(xid));
+        let failed = if fits {
+            vec![]
+        } else {
+            vec![CallFailure::Peer(PeerError::Header)]
+        };
+        assert_eq!(found, (usize::from(fits), failed));
+        client.events.clear();
+        works(&mut client, &mut server);
+        assert_eq!(client.session.outstanding(), (0, 0));
+    }
+}
+
+/// That it was sent once already is what counts against the replies that may be under way.
+#[test]
+fn a_reply_goes_again_where_no_other_may() {
+    let server = Config {
+        max_served: 1,
+        ..placing(RtrExtConfig::ALL, Config::server())
+    };
+    let (mut client, mut server) = warm(placing(RtrExtConfig::ALL, Config::client()), server);
+    let call = CallSpec {
+        max_reply: 70_000,
+        results: &[ResultSpec::whole_call(65_536)],
+        ..SHORT
+    };
+    let (served, xid, _) = sent(&mut client, &mut server, &call);
+    server
+        .session
+        .reply(
+            served,
+            69_596,
+            &[DataItem {
+                position: 4_056,
+                length: 65_536,
+            }
+            .into()],
+        )
+        .unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = server.send() {
+        packets.push(packet);
+    }
+    packets.swap(0, 1);
+    packets
+        .iter()
+        .for_each(|packet| client.receive(&packet.octets));
+    exchange(&mut client, &mut server);
+    assert_eq!(
+        (client.replies(xid).len(), client.failures(xid)),
+        (1, vec![])
+    );
+    client.events.clear();
+    works(&mut client, &mut server);
+}
+
+/// A key that was not the call's ends the connection, and yet the buffers of its transmissions are
+/// free again.
+#[test]
+fn the_buffers_of_a_reply_that_invalidates_what_it_may_not_are_free() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (call, _, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    server.session.reply(call, 16_384, &[]).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = server.send() {
+        packets.push(packet.octets);
+    }
+    let (last, others) = packets.split_last().unwrap();
+    others.iter().for_each(|octets| client.receive(octets));
+    assert!(client.forgotten() > 0);
+    client.receive_with(last, Some(99));
+    assert_eq!(client.closing(), Some(CloseReason::Invalidated));
+    assert_eq!(client.forgotten(), 0);
+}
+
+/// The peer can't know of a call what was not sent.
+#[test]
+fn an_unknown_operation_is_none_of_a_call_that_waits() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let before = client.session.available_credits();
+    let xid = client.session.call(&LONG, None).unwrap();
+    client.act();
+    client.receive(&words(&[xid, 2, 32, 4, 3]));
+    assert_eq!(client.session.counters().unexpected, 1);
+    exchange(&mut client, &mut server);
+    let (call, _, message) = arrived(&mut server);
+    assert!(message.is_some(), "it goes in transmissions");
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+    assert_eq!(
+        (client.session.available_credits(), client.failures(xid)),
+        (before, vec![])
+    );
+}
+
+/// Of an item without octets there is nothing in its target, where another may be.
+#[test]
+fn an_item_of_no_octets_takes_no_target() {
+    let (mut client, mut server) = warm(
+        placing(RtrExtConfig::ALL, Config::client()),
+        placing(RtrExtConfig::ALL, Config::server()),
+    );
+    let (xid, mut packets) = transmissions(
+        &mut client,
+        &write(&[DataItem {
+            position: 120,
+            length: 65_536,
+        }]),
+    );
+    let [mut packet] = <[Packet; 1]>::try_from(packets.split_off(0)).unwrap();
+    // One more item before the one that there is, of 24 octets, in place of as many zeros before
+    // the target.
+    let word = |at: usize| u32::from_be_bytes(packet.octets[at..at + 4].try_into().unwrap());
+    let (info, count) = (word(24), word(28));
+    assert_eq!((count, word(32), word(36)), (1, 120, 65_536));
+    let item: Vec<u8> = words(&[120, 0])
+        .into_iter()
+        .chain(packet.octets[40..56].iter().copied())
+        .collect();
+    assert_eq!(item.len(), 24);
+    packet.octets.splice(32..32, item);
+    packet.octets[24..28].copy_from_slice(&(info + 24).to_be_bytes());
+    packet.octets[28..32].copy_from_slice(&2u32.to_be_bytes());
+    let zeros = 4096;
+    packet.octets.drain(zeros..zeros + 24);
+    server.receive(&packet.octets);
+    let (_, found, message) = arrived(&mut server);
+    let message = message.unwrap();
+    assert_eq!(
+        (found, message.items.len(), message.places.len()),
+        (xid, 2, 1)
+    );
+    assert_eq!(message.items[0].reduction, Reduction::Placed(0..0));
+    assert_eq!(
+        whole(&server, &message, xid, false),
+        expected(xid, false, message.length)
+    );
+}
+
+#[test]
+fn a_group_that_the_connection_cuts_goes_again_on_the_next() {
+    for cut in 0..5 {
+        let (mut client, mut server) = warm(
+            plain(RtrExtConfig::ALL, Config::client()),
+            plain(RtrExtConfig::ALL, Config::server()),
+        );
+        let xid = client.session.call(&LONG, None).unwrap();
+        for _ in 0..cut {
+            assert!(pass(&mut client, &mut server));
+        }
+        crate::pair::reconnect(&mut client, &mut server);
+        exchange(&mut client, &mut server);
+        let (call, found, _) = arrived(&mut server);
+        assert_eq!(found, xid);
+        answered(&mut client, &mut server, (call, xid), 200, &[]);
+        assert_eq!(
+            (client.session.outstanding(), server.session.outstanding()),
+            ((0, 0), (0, 0))
+        );
+    }
+}
+
+#[test]
+fn a_reply_that_the_connection_cuts_is_given_up_and_its_memory_is_free() {
+    for cut in 0..5 {
+        let (mut client, mut server) = warm(
+            plain(RtrExtConfig::ALL, Config::client()),
+            plain(RtrExtConfig::ALL, Config::server()),
+        );
+        let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+        server.session.reply(call, 16_384, &[]).unwrap();
+        for _ in 0..cut {
+            assert!(pass(&mut server, &mut client));
+        }
+        crate::pair::reconnect(&mut client, &mut server);
+        assert!(server.session.is_settled());
+        exchange(&mut client, &mut server);
+        let (call, found, _) = arrived(&mut server);
+        assert_eq!(found, xid);
+        answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+        assert_eq!(client.session.outstanding(), (0, 0));
+    }
+}
+
+/// A reply in several transmissions is kept until a later call arrives, or for the time that was
+/// set.
+// spec: rtr-5.4-l
+#[test]
+fn a_reply_is_kept_for_a_while() {
+    let keep = 500;
+    let rtr = RtrExtConfig {
+        reply_retention: keep,
+        ..RtrExtConfig::ALL
+    };
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(rtr, Config::server()),
+    );
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    assert_eq!(
+        (server.session.outstanding(), server.session.poll_timeout()),
+        ((0, 1), Some(server.now + keep))
+    );
+    server.session.timeout(server.now + keep);
+    server.act();
+    assert_eq!(
+        (server.session.outstanding(), server.session.poll_timeout()),
+        ((0, 0), None)
+    );
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    works(&mut client, &mut server);
+    assert_eq!(server.session.outstanding(), (0, 0));
+}
+
+/// A reply whose Send is still to be released when the connection is lost is for nobody any more.
+#[test]
+fn a_reply_is_not_kept_beyond_its_connection() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    server.holds.releasing = true;
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    server.lose(1);
+    assert!(!server.session.is_settled());
+    server.released(SendOwner::Reply { call });
+    server.act();
+    assert!(server.session.is_settled());
+    assert!(server.events.contains(&Event::CallEnded {
+        call,
+        answered: true
+    }));
+}
+
+/// That it was kept when the connection was lost does not make it unsent.
+#[test]
+fn a_reply_that_was_kept_was_sent() {
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(RtrExtConfig::ALL, Config::server()),
+    );
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    server.lose(1);
+    assert!(server.events.contains(&Event::CallEnded {
+        call,
+        answered: true
+    }));
+}
+
+/// Who keeps replies for no time keeps none: no timer is due at once.
+#[test]
+fn a_reply_is_not_kept_for_no_time() {
+    let rtr = RtrExtConfig {
+        reply_retention: 0,
+        ..RtrExtConfig::ALL
+    };
+    let (mut client, mut server) = warm(
+        plain(RtrExtConfig::ALL, Config::client()),
+        plain(rtr, Config::server()),
+    );
+    server.now = 5;
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    answered(&mut client, &mut server, (call, xid), 16_384, &[]);
+    assert_eq!(
+        (server.session.outstanding(), server.session.poll_timeout()),
+        ((0, 0), None)
+    );
+}
+
+/// A ROPT_UPDPROP of one property, with a word.
+fn update(which: u32, value: u32) -> Vec<u8> {
+    words(&[77, 2, 1, 5, 0, ROPT_UPDPROP, 16, 1, which, 4, value])
+}
+
+/// A reply is laid out when the consumer answers, and the requester's buffers may be others when it
+/// goes.
+#[test]
+fn a_reply_goes_as_the_buffers_are_when_it_goes() {
+    let sizes = |config| Config {
+        receive_size: 8_192,
+        ..plain(RtrExtConfig::ALL, config)
+    };
+    for lowers in [false, true] {
+        let (mut client, mut server) = warm(
+            sizes(Config::client()),
+            plain(RtrExtConfig::ALL, Config::server()),
+        );
+        let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+        server.session.reply(call, 16_384, &[]).unwrap();
+        if lowers {
+            server
+                .session
+                .request_property(BasicProperty::ReceiveBufferSize(5_000))
+                .unwrap();
+            server.receive(&update(PROP_REQREMINV, 1));
+        } else {
+            server.receive(&update(PROP_RBSIZ, 16_000));
+        }
+        exchange(&mut client, &mut server);
+        // If it takes more transmissions than were reserved, the call ends by an error.
+        let found = (client.replies(xid), client.failures(xid));
+        match (
+            found.0.first().and_then(|reply| reply.reassembled.as_ref()),
+            found.1.as_slice(),
+        ) {
+            (Some(message), []) => assert_eq!(
+                whole(&client, message, xid, true),
+                expected(xid, true, 16_384)
+            ),
+            (None, [CallFailure::Peer(PeerError::Header)]) if lowers => {}
+            other => panic!("{lowers}: {other:?}"),
+        }
+        client.events.clear();
+        works(&mut client, &mut server);
+    }
+}
+
+/// What is exposed of a call that goes in transmissions is what it directs, and no more.
+#[test]
+fn regions_are_those_that_are_read_or_written() {
+    let rtr = RtrExtConfig {
+        placement: ResultPlacement::Explicit,
+        preference: MethodPreference::Groups,
+        ..RtrExtConfig::ALL
+    };
+    let (mut client, _server) = warm(
+        placing(rtr, Config::client()),
+        placing(RtrExtConfig::ALL, Config::server()),
+    );
+    client.holds.exposing = true;
+    let xid = client.session.call(&READ, None).unwrap();
+    client.act();
+    assert_eq!(
+        client
+            .session
+            .exposures(xid)
+            .map(|one| one.region)
+            .collect::<Vec<_>>(),
+        [Region::Result(0)]
+    );
+    let none: [&[Segment]; 0] = [];
+    client.session.exposed(xid, none);
+    assert!(matches!(
+        client.failures(xid).as_slice(),
+        [] | [CallFailure::Transfer(_)]
+    ));
+}

@@ -1,0 +1,319 @@
+//! The chunk lists of Version One, word by word (RFC 8166): what a requester offers, and what a
+//! responder makes of it.
+
+use rpcrdma_proto::chunk::ChunkError;
+use rpcrdma_proto::connection::{Action, CallFailure, Config, RdmaWrite, ServedCallId};
+use rpcrdma_proto::error::PeerError;
+use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec};
+
+use crate::pair::{End, NULL, exchange, key, one, settled, word, words, works};
+
+fn ends() -> (End, End) {
+    let (mut client, mut server) = settled(one(Config::client()), one(Config::server()));
+    works(&mut client, &mut server);
+    (client, server)
+}
+
+/// The low word of the offset that every exposed segment has here (`pair::OFFSET`).
+const OFFSET_WORD: u32 = 4096;
+
+/// The words of a message from one on.
+fn rest(message: &[u8], from: usize, count: usize) -> Vec<u32> {
+    (from..from + count).map(|at| word(message, at)).collect()
+}
+
+/// The first words of a call that offers chunks, and 40 bytes of an RPC message.
+fn offering(xid: u32, procedure: u32, lists: &[u32]) -> Vec<u8> {
+    let mut message = vec![xid, 1, 8, procedure];
+    message.extend(lists);
+    if procedure == 0 {
+        message.extend([xid, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    words(&message)
+}
+
+/// A Read list, a Write list, and a Reply chunk.
+const EMPTY: [u32; 3] = [0, 0, 0];
+
+// ---- Calls ----------------------------------------------------------------------------------------------------------
+
+/// An item that is reduced is one Read chunk of its own bytes: its padding is neither in the chunk
+/// nor inline. Its Position is that in the whole message.
+// spec: rfc8166-3.4.4.4-a, rfc8166-3.4.4.4-b, rfc8166-3.4.5-a, rfc8166-3.4.5.2-a
+// spec: rfc8166-3.4.5.2-c, rfc8166-3.5.2-a, rfc8166-4.2.4-a
+#[test]
+fn a_reduced_item_is_a_read_chunk_without_padding() {
+    let (mut client, mut server) = ends();
+    let items = [
+        DataItem {
+            position: 120,
+            length: 5_001,
+        },
+        DataItem {
+            position: 5_200,
+            length: 4_002,
+        },
+    ];
+    let call = CallSpec {
+        length: 9_404,
+        items: &items,
+        max_reply: 200,
+        results: &[],
+        reducible: true,
+    };
+    let xid = client.session.call(&call, None).unwrap();
+    let packet = client.send().unwrap();
+    let lists = [
+        [1, 120, key(xid, 1), 5_001, 0, OFFSET_WORD],
+        [1, 5_200, key(xid, 2), 4_002, 0, OFFSET_WORD],
+    ]
+    .concat();
+    assert_eq!(rest(&packet.octets, 0, 4), [xid, 1, 32, 0]);
+    assert_eq!(rest(&packet.octets, 4, 12), lists);
+    assert_eq!(rest(&packet.octets, 16, 3), EMPTY);
+    assert_eq!(packet.header, 19 * 4);
+    assert_eq!(
+        packet.octets.len() - packet.header,
+        9_404 - 5_004 - 4_004,
+        "the items have gone with their padding"
+    );
+    server.receive(&packet.octets);
+    let call = server.arrived()[0];
+    assert_eq!(server.session.call_length(call), Some(9_404));
+}
+
+/// A call without items that does not fit is a Read chunk at Position zero, of all its bytes.
+// spec: rfc8166-3.5.3-a, rfc8166-3.5.3-b, rfc8166-3.5.3-e, rfc8166-4.2.2-a, rfc8166-6.1-b
+#[test]
+fn a_long_call_is_a_read_chunk_at_position_zero() {
+    let (mut client, mut server) = ends();
+    let item = [DataItem {
+        position: 120,
+        length: 4_001,
+    }];
+    // The second has an item that stays in the message: its padding does, too.
+    for (items, reducible) in [(&[][..], true), (&item, false)] {
+        let call = CallSpec {
+            length: 9_000,
+            items,
+            reducible,
+            ..NULL
+        };
+        let xid = client.session.call(&call, None).unwrap();
+        let packet = client.send().unwrap();
+        let segment = [1, 0, key(xid, 1), 9_000, 0, OFFSET_WORD];
+        let message = [&[xid, 1, 32, 1][..], &segment, &EMPTY].concat();
+        assert_eq!(packet.octets, words(&message));
+        server.receive(&packet.octets);
+        let call = server.arrived()[0];
+        assert_eq!(server.session.call_length(call), Some(9_000));
+        server.session.reply(call, 24, &[]).unwrap();
+        exchange(&mut client, &mut server);
+    }
+}
+
+/// A requester offers as much as the largest result takes, without its padding, and a Reply chunk
+/// for the largest reply that may not fit.
+// spec: rfc8166-3.4.6-a, rfc8166-3.4.6.2-a, rfc8166-4.3.3-a
+#[test]
+fn offers_are_as_long_as_results_may_be() {
+    let (mut client, _) = ends();
+    // What the reply has besides its result fits, or does not.
+    for (max_reply, reply) in [(10_100, None), (20_000, Some(20_000 - 10_004))] {
+        let call = CallSpec {
+            max_reply,
+            results: &[ResultSpec::whole_call(10_001)],
+            ..NULL
+        };
+        let xid = client.session.call(&call, None).unwrap();
+        let packet = client.send().unwrap();
+        let mut lists = vec![0, 1, 1, key(xid, 1), 10_001, 0, OFFSET_WORD, 0];
+        lists.extend(match reply {
+            None => vec![0],
+            Some(length) => vec![1, 1, key(xid, 2), length, 0, OFFSET_WORD],
+        });
+        assert_eq!(rest(&packet.octets, 4, lists.len()), lists);
+        assert_eq!(packet.header, 4 * (4 + lists.len()));
+    }
+    // The largest reply that fits needs none.
+    let fits = 4096 - 28;
+    for (max_reply, offers) in [(fits, false), (fits + 1, true)] {
+        let call = CallSpec { max_reply, ..NULL };
+        client.session.call(&call, None).unwrap();
+        assert_eq!(client.send().unwrap().word(6), u32::from(offers));
+    }
+}
+
+// ---- Replies --------------------------------------------------------------------------------------------------------
+
+/// A Write chunk of two segments, one of one, and one of none; each of 100 bytes.
+const WRITES: [u32; 18] = [
+    1, 2, 71, 60, 0, 4096, 72, 40, 0, 4096, // two segments
+    1, 1, 73, 100, 0, 4096, // one
+    1, 0, // none
+];
+
+/// Serves a call with these lists, and answers it: what is written, and the reply.
+fn answered(lists: &[u32], length: u32, results: &[ResultItem]) -> (Vec<RdmaWrite>, Vec<u8>) {
+    let (_, mut server) = ends();
+    server.receive(&offering(77, 0, lists));
+    let call: ServedCallId = server.arrived()[0];
+    server.session.reply(call, length, results).unwrap();
+    server.holds.releasing = true;
+    let reply = server.send().unwrap();
+    let writes: Vec<_> = server.session.writes(call).collect();
+    assert!(server.send().is_none());
+    (writes, reply.octets)
+}
+
+fn written(writes: &[RdmaWrite]) -> Vec<(u32, u32, u32)> {
+    writes
+        .iter()
+        .map(|write| (write.target.handle, write.range.start, write.range.end))
+        .collect()
+}
+
+fn item(position: u32, length: u32) -> ResultItem {
+    DataItem { position, length }.into()
+}
+
+/// Each result fills its chunk one segment after the other, without its padding; all chunks are
+/// returned with as many segments as were offered, and with the bytes that each holds.
+// spec: rfc8166-3.4.6-b, rfc8166-3.4.6.2-b, rfc8166-3.4.6.2-c, rfc8166-4.3.1-a, rfc8166-4.3.2-a
+// spec: rfc8166-4.3.2.2-a, rfc8166-4.3.2.2-c, rfc8166-4.3.2.3-a
+#[test]
+fn a_reply_returns_every_write_chunk() {
+    let lists = [&[0][..], &WRITES, &[0, 0]].concat();
+    let returned = |one, two, three| {
+        let mut returned = lists.clone();
+        (returned[4], returned[8], returned[14]) = (one, two, three);
+        returned
+    };
+    // The result of 61 bytes has three of padding, which are nowhere.
+    let (writes, reply) = answered(&lists, 300, &[item(40, 61)]);
+    assert_eq!(written(&writes), [(71, 40, 100), (72, 100, 101)]);
+    assert_eq!(
+        rest(&reply, 4, 21),
+        returned(60, 1, 0),
+        "the second is unused"
+    );
+    assert_eq!(reply.len(), 4 * 25 + 300 - 64);
+    // A first result that is not there leaves its chunk to the next: the consumer names the others.
+    let (writes, reply) = answered(&lists, 300, &[item(40, 8), item(60, 99)]);
+    assert_eq!(written(&writes), [(71, 40, 48), (73, 60, 159)]);
+    assert_eq!(rest(&reply, 4, 21), returned(8, 0, 99));
+    assert_eq!(reply.len(), 4 * 25 + 300 - 108);
+    // Without a result all are unused.
+    let (writes, reply) = answered(&lists, 300, &[]);
+    assert_eq!(written(&writes), []);
+    assert_eq!(rest(&reply, 4, 21), returned(0, 0, 0));
+    // The result of a chunk without segments stays inline, and its chunk is returned so.
+    let (writes, reply) = answered(&lists, 300, &[item(40, 8), item(60, 8), item(80, 100)]);
+    assert_eq!(written(&writes), [(71, 40, 48), (73, 60, 68)]);
+    assert_eq!(rest(&reply, 4, 21), returned(8, 0, 8));
+    assert_eq!(reply.len(), 4 * 25 + 300 - 16);
+}
+
+/// A reply that does not fit goes into the Reply chunk, with all padding but that of the results
+/// which are written; one that fits goes inline. The chunk is returned in either case.
+// spec: rfc8166-3.5.3-d, rfc8166-3.5.3-e, rfc8166-4.3.1-a, rfc8166-4.3.3-b, rfc8166-4.3.3-c
+#[test]
+fn a_reply_chunk_is_returned() {
+    let reply = |length| vec![0, 0, 1, 1, 79, length, 0, 4096];
+    let lists = reply(10_000);
+    let (writes, message) = answered(&lists, 9_000, &[]);
+    assert_eq!(written(&writes), [(79, 0, 9_000)]);
+    assert_eq!(message, offering(77, 1, &reply(9_000)));
+    let (writes, message) = answered(&lists, 3_000, &[]);
+    assert_eq!(written(&writes), []);
+    assert_eq!(rest(&message, 4, 8), reply(0));
+    assert_eq!(message.len(), 4 * 12 + 3_000);
+    // As much as fits, and a word more.
+    let fits = 4096 - 4 * 12;
+    assert_eq!(word(&answered(&lists, fits, &[]).1, 3), 0);
+    assert_eq!(word(&answered(&lists, fits + 4, &[]).1, 3), 1);
+    let both = [
+        &[0, 1, 1, 71, 64, 0, 4096, 0][..],
+        &[1, 1, 79, 10_000, 0, 4096],
+    ]
+    .concat();
+    let (writes, message) = answered(&both, 9_000, &[item(40, 61)]);
+    assert_eq!(
+        written(&writes),
+        [(71, 40, 101), (79, 0, 40), (79, 104, 9_000)]
+    );
+    assert_eq!((word(&message, 8), word(&message, 15)), (61, 9_000 - 64));
+}
+
+/// A reply whose Read list is not empty, or that returns what was not offered, ends its call with
+/// an error that the consumer is told.
+// spec: rfc8166-4.3.1-a, rfc8166-6.1-d
+#[test]
+fn a_reply_that_breaks_a_rule_ends_its_call() {
+    let read = [1, 40, 9, 64, 0, 4096, 0, 0, 0];
+    let write = [0, 1, 1, 9, 64, 0, 4096, 0, 0];
+    let long = [0, 0, 1, 1, 9, 64, 0, 4096];
+    for (lists, error) in [
+        (&read[..], CallFailure::ReplyReadList),
+        (&write, CallFailure::Reply(ChunkError::NotAsOffered)),
+        (&long, CallFailure::Reply(ChunkError::NotAsOffered)),
+    ] {
+        let (mut client, _) = ends();
+        let xid = client.session.call(&NULL, None).unwrap();
+        client.send().unwrap();
+        let reply = [&[xid, 1, 8, 0][..], lists, &[xid, 1, 0, 0, 0, 0]].concat();
+        client.receive(&words(&reply));
+        assert_eq!(client.failures(xid), [error]);
+    }
+}
+
+/// A Read chunk may have its padding, in a segment of its own or at the end of the last one: what
+/// follows it is where it was.
+// spec: rfc8166-3.4.5.2-b, rfc8166-3.4.4-a, rfc8166-3.5.3-c
+#[test]
+fn a_read_chunk_may_have_its_padding() {
+    let segments = |lengths: &[u32]| {
+        let mut lists = Vec::new();
+        for (at, length) in (0..).zip(lengths) {
+            lists.extend([1, 20, 9, *length, 0, 4096 * at]);
+        }
+        lists.extend(EMPTY);
+        lists
+    };
+    for lengths in [&[61][..], &[64], &[61, 3], &[1, 60], &[60, 1, 3]] {
+        let (_, mut server) = ends();
+        server.receive(&offering(77, 0, &segments(lengths)));
+        let call = server.arrived()[0];
+        assert_eq!(
+            server.session.call_length(call),
+            Some(40 + 64),
+            "{lengths:?}"
+        );
+    }
+    // A short call may be a Read chunk, too.
+    let (_, mut server) = ends();
+    server.receive(&offering(77, 1, &[1, 0, 9, 40, 0, 4096, 0, 0, 0]));
+    let call = server.arrived()[0];
+    assert_eq!(server.session.call_length(call), Some(40));
+    assert!(
+        server
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::Read { .. }))
+    );
+}
+
+/// A responder that takes a call for one that it may not process says so.
+// spec: rfc8166-6.1-c
+#[test]
+fn a_call_that_the_consumer_rejects_is_not_processed() {
+    let (mut client, mut server) = ends();
+    let xid = client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = server.arrived()[0];
+    server.session.reject(call).unwrap();
+    assert_eq!(server.send().unwrap().octets, words(&[xid, 1, 32, 4, 2]));
+    assert!(server.session.reply(call, 24, &[]).is_err());
+    client.receive(&words(&[xid, 1, 8, 4, 2]));
+    assert_eq!(client.failures(xid), [CallFailure::Peer(PeerError::Header)]);
+}

@@ -1,0 +1,408 @@
+//! Changes of properties that the peer asks for.
+
+use rpcrdma_proto::connection::{Action, Config, Event, PropertyError, SendOwner};
+use rpcrdma_proto::property::{BasicProperty, PropertyValues};
+use rpcrdma_proto::v2::properties::Bkreqsup;
+
+use crate::pair::{NULL, REPLY, exchange, pair, settled, words, works};
+use crate::properties::{
+    CALL, DRAFTS, REPLY_DIRECTION, call, client_of, growing, operation, server_of, sized, travels,
+    update,
+};
+
+/// A smaller size binds who asks for it at once, and until it is answered otherwise (decision D17).
+// spec: xc3-1.3-d, xc3-3.1-h, xc3-3.1-i, xc3-3.1-j, xc3-4.2-a, xc3-4.1-h
+// spec: xc2-1.3-d, xc2-3.1-h, xc2-3.1-i, xc2-3.1-j, xc2-4.2-a
+#[test]
+fn a_smaller_size_binds_who_asks_for_it() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), sized(16_384, server_of(draft)));
+        works(&mut client, &mut server);
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(8192))
+            .unwrap();
+        assert_eq!(
+            client
+                .session
+                .request_property(BasicProperty::ReceiveBufferSize(4096)),
+            Err(PropertyError::Busy)
+        );
+        let xid = client.session.call(&call(16_000, 24), None).unwrap();
+        let (asked, long) = (client.send().unwrap(), client.send().unwrap());
+        assert_eq!(
+            asked.octets,
+            words(&[asked.word(0), 2, 32, 5, CALL, 2, 16, 1, 1, 4, 8192])
+        );
+        assert_eq!((long.word(0), long.octets.len()), (xid, 56));
+        server.actions.clear();
+        server.receive(&asked.octets);
+        assert_eq!(server.session.properties().receive_buffer_size, 8192);
+        let answer = server.send().unwrap();
+        assert_eq!(
+            answer.octets,
+            words(&[asked.word(0), 2, 32, 5, REPLY_DIRECTION, 3, 16, 1, 1, 0, 0])
+        );
+        client.receive(&answer.octets);
+        let size = BasicProperty::ReceiveBufferSize(8192);
+        let told = Event::PropertyAnswered {
+            requested: size,
+            value: Some(size),
+        };
+        assert!(client.events.contains(&told));
+        server.receive(&long.octets);
+        let given = server.arrived()[0];
+        server.session.reply(given, REPLY, &[]).unwrap();
+        exchange(&mut client, &mut server);
+        assert_eq!(travels(&mut client, &mut server, 8164, 24).0, 56);
+        assert_eq!(travels(&mut client, &mut server, 8160, 24).0, 8192);
+        assert!(server.actions.contains(&Action::PostReceives {
+            count: 1,
+            size: 8192
+        }));
+    }
+}
+
+/// An update to a larger size that comes before the answer has crossed the request, which may be
+/// granted by then: it lifts the limit once that is no longer pending (decision D17).
+// spec: xc3-3.1-j
+#[test]
+fn an_update_to_a_larger_size_lifts_the_limit_when_the_request_is_answered() {
+    let (mut client, mut server) = settled(Config::client(), sized(16_384, Config::server()));
+    works(&mut client, &mut server);
+    client
+        .session
+        .request_property(BasicProperty::ReceiveBufferSize(8192))
+        .unwrap();
+    let asked = client.send().unwrap().word(0);
+    for (size, octets) in [(8192, 56), (12_288, 56)] {
+        client.receive(&operation(77, CALL, 4, &[1, 1, 4, size]));
+        client.session.call(&call(10_000, 24), None).unwrap();
+        assert_eq!(
+            client.send().unwrap().octets.len(),
+            octets,
+            "after an update to {size}"
+        );
+    }
+    client.receive(&operation(asked, REPLY_DIRECTION, 3, &[0, 1, 1, 0]));
+    let asked = BasicProperty::ReceiveBufferSize(8192);
+    assert!(client.events.contains(&Event::PropertyAnswered {
+        requested: asked,
+        value: None
+    }));
+    client.session.call(&call(10_000, 24), None).unwrap();
+    assert_eq!(client.send().unwrap().octets.len(), 10_032);
+}
+
+/// A size that is larger than the current one, and smaller than one that crosses the request, is a
+/// smaller size to the peer.
+// spec: xc3-3.1-j, xc2-3.1-j
+#[test]
+fn a_size_binds_though_it_is_larger_than_the_current_one() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
+        works(&mut client, &mut server);
+        let size = BasicProperty::ReceiveBufferSize;
+        client.session.request_property(size(5000)).unwrap();
+        let asked = client.send().unwrap().word(0);
+        client.receive(&operation(77, CALL, 4, &update(draft, 1, 12_288)));
+        client.session.call(&call(10_000, 24), None).unwrap();
+        let sent = client.send().unwrap().octets.len();
+        assert_eq!(sent, 56, "a larger size holds, and 5000 may by now");
+        client.receive(&operation(asked, REPLY_DIRECTION, 3, &[1, 1, 0, 0]));
+        client.session.call(&call(10_000, 24), None).unwrap();
+        assert_eq!(client.send().unwrap().octets.len(), 56, "5000 is granted");
+    }
+}
+
+/// Below what every receiver takes another value is set, or none; then the old limit holds again.
+// spec: xc3-3.1-j, xc3-4.3-a
+#[test]
+fn a_size_below_the_least_is_not_set() {
+    for (size, now) in [
+        (16_384, Some(BasicProperty::ReceiveBufferSize(4096))),
+        (4096, None),
+    ] {
+        let (mut client, mut server) = settled(Config::client(), sized(size, Config::server()));
+        works(&mut client, &mut server);
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(2048))
+            .unwrap();
+        let xid = client.session.call(&call(3000, 24), None).unwrap();
+        let (asked, long) = (client.send().unwrap(), client.send().unwrap());
+        assert_eq!(
+            (long.word(0), long.octets.len()),
+            (xid, 56),
+            "2048 until the answer"
+        );
+        server.receive(&asked.octets);
+        server.receive(&long.octets);
+        let given = server.arrived()[0];
+        server.session.reply(given, REPLY, &[]).unwrap();
+        exchange(&mut client, &mut server);
+        assert!(client.events.contains(&Event::PropertyAnswered {
+            requested: BasicProperty::ReceiveBufferSize(2048),
+            value: now
+        }));
+        assert_eq!(travels(&mut client, &mut server, 4064, 24).0, 4096);
+        assert_eq!(travels(&mut client, &mut server, 4068, 24).0, 56);
+    }
+}
+
+/// A larger size is rejected at first, and told when the receives of the old one are gone.
+// spec: xc3-3.1-g, xc3-3.1-j, xc3-4.2-a
+#[test]
+fn a_larger_size_follows_by_an_update() {
+    let server = Config {
+        max_receive_size: 12_288,
+        ..Config::server()
+    };
+    let (mut client, mut server) = settled(Config::client(), server);
+    works(&mut client, &mut server);
+    client
+        .session
+        .request_property(BasicProperty::ReceiveBufferSize(65_536))
+        .unwrap();
+    exchange(&mut client, &mut server);
+    assert!(client.events.contains(&Event::PropertyAnswered {
+        requested: BasicProperty::ReceiveBufferSize(65_536),
+        value: None
+    }));
+    for _ in 0..=server.session.posted_receives() {
+        works(&mut client, &mut server);
+    }
+    assert_eq!(
+        client.session.peer_properties().receive_buffer_size,
+        12_288,
+        "no more than it has"
+    );
+    assert_eq!(travels(&mut client, &mut server, 12_256, 24).0, 12_288);
+}
+
+/// What the consumer wants to be larger still is not lost by a peer that asks for less.
+#[test]
+fn a_request_takes_nothing_from_a_larger_size_that_is_on_its_way() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
+        works(&mut client, &mut server);
+        server
+            .session
+            .set_property(BasicProperty::ReceiveBufferSize(16_384))
+            .unwrap();
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(8192))
+            .unwrap();
+        for _ in 0..=2 * server.session.posted_receives() {
+            works(&mut client, &mut server);
+        }
+        assert_eq!(client.session.peer_properties().receive_buffer_size, 16_384);
+    }
+}
+
+/// Replies that were made for the larger size go before the request for the smaller one.
+// spec: xc3-3.1-j
+// spec: xc2-3.1-j
+#[test]
+fn replies_that_wait_go_before_a_request() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(sized(16_384, client_of(draft)), server_of(draft));
+        works(&mut client, &mut server);
+        let xid = client.session.call(&call(40, 16_000), None).unwrap();
+        exchange(&mut client, &mut server);
+        let given = server.arrived()[0];
+        server.session.reply(given, 16_000, &[]).unwrap();
+        server
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(4096))
+            .unwrap();
+        let reply = server.send().unwrap();
+        assert_eq!((reply.word(0), reply.octets.len()), (xid, 16_032));
+        assert_eq!(server.send().unwrap().word(5), 2, "then the ROPT_REQPROP");
+    }
+}
+
+/// A reply may have to wait until another is released, and the request with it: nothing else goes
+/// in its place.
+#[test]
+fn a_request_waits_with_the_replies() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(
+            client_of(draft),
+            Config {
+                max_served: 1,
+                ..server_of(draft)
+            },
+        );
+        works(&mut client, &mut server);
+        server.holds.releasing = true;
+        let mut given = Vec::new();
+        for _ in 0..2 {
+            client.session.call(&NULL, None).unwrap();
+            exchange(&mut client, &mut server);
+            let call = server.arrived()[0];
+            given.push(call);
+            // So that other calls might go, too.
+            assert!(server.session.peer_ready(call));
+            server.session.reply(call, REPLY, &[]).unwrap();
+            exchange(&mut client, &mut server);
+        }
+        server
+            .session
+            .request_property(BasicProperty::RemoteInvalidation(true))
+            .unwrap();
+        assert!(
+            server.send().is_none(),
+            "the second reply waits for the first to be released"
+        );
+        server.released(SendOwner::Reply { call: given[0] });
+        assert_eq!(
+            server.send().unwrap().what,
+            SendOwner::Reply { call: given[1] }
+        );
+        let packet = server.send().unwrap();
+        assert_eq!((packet.what, packet.word(5)), (SendOwner::Header, 2));
+    }
+}
+
+/// Each of several changes has its answer: made, not made, or made otherwise.
+// spec: xc3-4.3-a, xc3-4.3-b, xc3-4.2-a, xc3-4.2-b, xc3-4.2-c, xc3-4-k, xc3-4-l
+#[test]
+fn every_change_is_answered_by_itself() {
+    let client = Config {
+        backward_support: Bkreqsup::Genl,
+        ..sized(16_384, Config::client())
+    };
+    let (mut client, mut server) = settled(client, Config::server());
+    works(&mut client, &mut server);
+    // Less support, invalidation that it can't have, no property that it knows, and less than every
+    // receiver takes. The XID is that of a call under way: it need not differ.
+    let own = client.session.call(&NULL, None).unwrap();
+    client.send().unwrap();
+    let info = [4, 3, 4, 1, 2, 4, 1, 99, 0, 1, 4, 1024];
+    client.receive(&operation(own, CALL, 2, &info));
+    let answer = client.send().unwrap();
+    assert_eq!(
+        answer.octets,
+        words(&[
+            own,
+            2,
+            8,
+            5,
+            REPLY_DIRECTION,
+            3,
+            32,
+            1,
+            0b0001,
+            1,
+            0b0110,
+            1,
+            1,
+            4,
+            4096
+        ])
+    );
+    assert_eq!(
+        *client.session.properties(),
+        PropertyValues {
+            receive_buffer_size: 4096,
+            remote_invalidation: false,
+            backward_support: Bkreqsup::Inline
+        }
+    );
+    assert_eq!(
+        client.session.outstanding().0,
+        1,
+        "the call is still to be answered"
+    );
+}
+
+/// As many requests as were granted are answered, however soon they come.
+// spec: xc3-4.3-a, bd-4.1-d
+// spec: xc2-4.3-a
+#[test]
+fn as_many_requests_as_were_granted_are_answered() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), server_of(draft));
+        works(&mut client, &mut server);
+        for xid in 1..=32 {
+            server.receive(&operation(xid, CALL, 2, &[0]));
+        }
+        assert_eq!(server.closing(), None);
+        for xid in 1..=32 {
+            let answer = server.send().unwrap();
+            assert_eq!((answer.word(0), answer.word(5)), (xid, 3));
+        }
+    }
+}
+
+/// A property that the peer said would not change, or did not name, is not asked for (decision
+/// D18).
+// spec: xc3-3-h, xc3-3-i
+#[test]
+fn what_does_not_change_is_not_asked_for() {
+    for draft in DRAFTS {
+        let (mut client, _) = pair(client_of(draft), server_of(draft));
+        let ask = client.send().unwrap();
+        client.receive(&operation(7, CALL, 1, &[2, 1, 4, 8192, 2, 4, 0, 1, 0b10]));
+        client.receive(&operation(ask.word(0), REPLY_DIRECTION, 3, &[0, 0, 0]));
+        assert_eq!(
+            client
+                .session
+                .request_property(BasicProperty::RemoteInvalidation(true)),
+            Err(PropertyError::Fixed)
+        );
+        assert_eq!(
+            client
+                .session
+                .request_property(BasicProperty::BackwardSupport(Bkreqsup::None)),
+            Err(PropertyError::Fixed)
+        );
+        assert_eq!(
+            client
+                .session
+                .request_property(BasicProperty::ReceiveBufferSize(16_384)),
+            Ok(())
+        );
+        // Neither does an update of it count.
+        client.receive(&operation(8, CALL, 4, &update(draft, 2, 1)));
+        assert!(!client.session.peer_properties().remote_invalidation);
+    }
+}
+
+/// A peer that answers by an error, wrongly, or not before the connection is gone has rejected.
+// spec: xc3-3-m, xc3-3.1-j
+#[test]
+fn a_request_without_a_good_answer_is_rejected() {
+    for answer in ["error", "malformed", "lost"] {
+        let (mut client, mut server) = settled(Config::client(), sized(16_384, Config::server()));
+        works(&mut client, &mut server);
+        client.events.clear();
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(8192))
+            .unwrap();
+        let xid = client.send().unwrap().word(0);
+        match answer {
+            "error" => client.receive(&words(&[xid, 2, 1, 4, 3])),
+            "malformed" => client.receive(&operation(xid, REPLY_DIRECTION, 3, &[5])),
+            _ => client.lose(1),
+        }
+        let told = |event: &&Event| {
+            **event
+                == Event::PropertyAnswered {
+                    requested: BasicProperty::ReceiveBufferSize(8192),
+                    value: None,
+                }
+        };
+        assert_eq!(client.events.iter().filter(told).count(), 1, "{answer}");
+        if answer != "lost" {
+            assert_eq!(
+                travels(&mut client, &mut server, 16_352, 24).0,
+                16_384,
+                "{answer}: the limit is gone"
+            );
+        }
+    }
+}
