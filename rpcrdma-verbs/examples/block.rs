@@ -1,11 +1,11 @@
-//! A block store: data go from the client's memory to the server's and back without being copied by either.
+//! A block store: data move between the memory of client and server, and neither copies them.
 
 use std::ops::RangeInclusive;
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
 use rpcrdma_verbs::memory::{Budget, Buf, Pool};
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::rpc::{self, Credentials, Denial};
@@ -16,7 +16,8 @@ const READ: u32 = 1;
 const WRITE: u32 = 2;
 const BLOCK: u32 = 1 << 20;
 
-/// One block. What is written stays in the vector; what is read leaves in a registered buffer.
+/// A store of one block. Written data stay in a vector; read data are sent from a registered
+/// buffer.
 struct Store {
     pool: Pool<SoftwareDevice>,
     block: Vec<u8>,
@@ -31,7 +32,12 @@ impl Service for Store {
         1..=1
     }
 
-    fn call(&mut self, _: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    fn call(
+        &mut self,
+        _: ConnectionId,
+        call: &rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         match call.procedure.number {
             READ => {
                 let mut data = self.pool.take(BLOCK).map_err(|_| Denial::System)?;
@@ -40,9 +46,13 @@ impl Service for Store {
                 results.item(data).map_err(|_| Denial::System)?;
             }
             WRITE => {
-                // The arguments were put together by RDMA Reads: the data are where they belong.
-                let (count, data) = u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
-                self.block = data.get(..count as usize).ok_or(Denial::GarbageArguments)?.to_vec();
+                // The arguments were assembled by RDMA Reads: the data are in place.
+                let (count, data) =
+                    u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+                self.block = data
+                    .get(..count as usize)
+                    .ok_or(Denial::GarbageArguments)?
+                    .to_vec();
             }
             _ => return Err(Denial::ProcedureUnavailable),
         }
@@ -54,26 +64,52 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fabric = Fabric::new();
     let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096)?;
     let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096)?;
-    let store = Store { pool: far.pool().clone(), block: Vec::new() };
+    let store = Store {
+        pool: far.pool().clone(),
+        block: Vec::new(),
+    };
     let mut server = Server::bind(&mut far, "127.0.0.1:0".parse()?, Config::server(), store)?;
-    let client = Client::connect(&mut near, server.address(), Config::client(), Credentials::none())?;
+    let client = Client::connect(
+        &mut near,
+        server.address(),
+        Config::client(),
+        Credentials::none(),
+    )?;
 
-    // The client's own memory, registered as it is: an RDMA Read of the server's takes it from there.
+    // The client registers its own memory, and the server reads it by RDMA Read.
     let device = near.device().clone();
     let data = Buf::adopt(&device, &Budget::new(1 << 24), vec![0xb1; BLOCK as usize])?;
-    let write = client.call(&mut near, Call::to(PROGRAM, 1, WRITE), |arguments| arguments.item(data).map(|_| ()))?;
+    let write = client.call(&mut near, Call::to(PROGRAM, 1, WRITE), |arguments| {
+        arguments.item(data).map(|_| ())
+    })?;
     finish(&client, write, &mut near, &mut far, &mut server)?;
     let memory = client.take_memory(&mut near, write);
     println!("written: {} buffer came back", memory.items.len());
 
-    // Memory for the result: an RDMA Write of the server's puts it there.
-    let place = Buf::adopt(&device, &Budget::new(1 << 24), Vec::with_capacity(BLOCK as usize))?;
-    let mut call = Call { largest_results: BLOCK + 4, ..Call::to(PROGRAM, 1, READ) };
+    // The buffer for the result, which the server writes by RDMA Write.
+    let place = Buf::adopt(
+        &device,
+        &Budget::new(1 << 24),
+        Vec::with_capacity(BLOCK as usize),
+    )?;
+    let mut call = Call {
+        largest_results: BLOCK + 4,
+        ..Call::to(PROGRAM, 1, READ)
+    };
     call.results.push(place);
     let read = client.call(&mut near, call, |_| Ok(()))?;
     finish(&client, read, &mut near, &mut far, &mut server)?;
-    let result = client.take_memory(&mut near, read).results.pop().and_then(Buf::into_vec).unwrap_or_default();
-    println!("read: {} octets, all as written: {}", result.len(), result.iter().all(|octet| *octet == 0xb1));
+    let result = client
+        .take_memory(&mut near, read)
+        .results
+        .pop()
+        .and_then(Buf::into_vec)
+        .unwrap_or_default();
+    println!(
+        "read: {} bytes, all as written: {}",
+        result.len(),
+        result.iter().all(|byte| *byte == 0xb1)
+    );
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::xdr::{Decode, Text};
 use rpcrdma_verbs::blocking::Client;
 use rpcrdma_verbs::client::Call;
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::rpc::{self, Credentials, Denial};
@@ -26,11 +26,16 @@ impl Service for Echo {
         1..=1
     }
 
-    fn call(&mut self, _: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    fn call(
+        &mut self,
+        _: ConnectionId,
+        call: &rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         match call.procedure.number {
             0 => {}
             1 => {
-                results.octets(call.arguments);
+                results.bytes(call.arguments);
             }
             _ => return Err(Denial::ProcedureUnavailable),
         }
@@ -58,10 +63,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     thread::spawn(move || serve(&device, &sender).expect("the server goes on"));
 
     let (device, budget) = (fabric.device(), Budget::new(1 << 26));
-    let mut client = Client::connect(&device, &budget, address.recv()?, Config::client(), Credentials::none())?;
+    let mut client = Client::connect(
+        &device,
+        &budget,
+        address.recv()?,
+        Config::client(),
+        Credentials::none(),
+    )?;
     let hello = Text::<255>::new("hello, fabric")?;
-    let (answer, _) = client.call(Call::to(0x2000_0001, 1, 1), |arguments| arguments.put(&hello).map(|_| ()))?;
+    let (answer, _) = client.call(Call::to(0x2000_0001, 1, 1), |arguments| {
+        arguments.put(&hello).map(|_| ())
+    })?;
     let back: Text<'_, 255> = Decode::from_bytes(answer.results())?;
-    println!("{back} (version {:?})", client.session().and_then(|session| session.version()));
+    println!(
+        "{back} (version {:?})",
+        client.session().and_then(|session| session.version())
+    );
     Ok(())
 }

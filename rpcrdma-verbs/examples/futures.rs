@@ -1,11 +1,12 @@
-//! Calls and handlers as futures, on tokio: a server whose handlers ask their caller back before they answer.
+//! Calls and handlers as futures on tokio: the handlers of the server call their caller back before
+//! they reply.
 
 use std::ops::RangeInclusive;
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::Call;
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
 use rpcrdma_verbs::handlers::{AsyncServer, AsyncService};
 use rpcrdma_verbs::local::Local;
 use rpcrdma_verbs::memory::Budget;
@@ -19,7 +20,7 @@ const READY: u32 = 1;
 const DOUBLE: u32 = 2;
 const NUMBER: u32 = 1;
 
-/// Doubles a number that its caller is asked for.
+/// Doubles a number that it asks its caller for.
 struct Doubler {
     local: Local<SoftwareDevice>,
 }
@@ -33,19 +34,33 @@ impl AsyncService for Doubler {
         1..=1
     }
 
-    // Without this no backward call would leave the server.
+    // Without this call the server would not send the backward call.
     fn is_ready(&self, call: &rpc::Call<'_>) -> bool {
         call.procedure.number == READY
     }
 
-    async fn call(&self, from: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    async fn call(
+        &self,
+        from: ConnectionId,
+        call: &rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         match call.procedure.number {
             READY => Ok(()),
             DOUBLE => {
-                let number = Call { largest_results: 4, ..Call::to(CALLBACK, 1, NUMBER) };
-                let (answer, _) = self.local.call_back(from, number, |_| Ok(())).await.map_err(|_| Denial::System)?;
+                let number = Call {
+                    largest_results: 4,
+                    ..Call::to(CALLBACK, 1, NUMBER)
+                };
+                let (answer, _) = self
+                    .local
+                    .call_back(from, number, |_| Ok(()))
+                    .await
+                    .map_err(|_| Denial::System)?;
                 let number = u32::from_bytes(answer.results()).map_err(|_| Denial::System)?;
-                results.put(&(2 * u64::from(number))).map_err(|_| Denial::System)?;
+                results
+                    .put(&(2 * u64::from(number)))
+                    .map_err(|_| Denial::System)?;
                 Ok(())
             }
             _ => Err(Denial::ProcedureUnavailable),
@@ -53,7 +68,7 @@ impl AsyncService for Doubler {
     }
 }
 
-/// What a client answers.
+/// The reply of the client.
 struct Number(u32);
 
 impl AsyncService for Number {
@@ -65,7 +80,12 @@ impl AsyncService for Number {
         1..=1
     }
 
-    async fn call(&self, _: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    async fn call(
+        &self,
+        _: ConnectionId,
+        call: &rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         if call.procedure.number != NUMBER {
             return Err(Denial::ProcedureUnavailable);
         }
@@ -75,14 +95,17 @@ impl AsyncService for Number {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     LocalSet::new().block_on(&runtime, async {
         let fabric = Fabric::new();
         let far = Local::new(Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096)?);
         spawn_local(rpcrdma_verbs::tokio::run(far.clone()));
         let any = "127.0.0.1:0".parse()?;
         let doubler = Doubler { local: far.clone() };
-        let server = far.with_driver(|driver| AsyncServer::bind(driver, any, Config::server(), doubler, 8))?;
+        let server =
+            far.with_driver(|driver| AsyncServer::bind(driver, any, Config::server(), doubler, 8))?;
         let address = server.address();
         far.serve(server);
 
@@ -91,10 +114,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let client = near.connect(address, Config::client(), Credentials::none())?;
         client.serve(Number(21), 2);
         client.call(Call::to(PROGRAM, 1, READY), |_| Ok(())).await?;
-        let double = Call { largest_results: 8, ..Call::to(PROGRAM, 1, DOUBLE) };
+        let double = Call {
+            largest_results: 8,
+            ..Call::to(PROGRAM, 1, DOUBLE)
+        };
         let (answer, _) = client.call(double, |_| Ok(())).await?;
-        println!("twice what the client has is {}", u64::from_bytes(answer.results())?);
-        // The service has a clone of its own server's driver.
+        println!(
+            "twice what the client has is {}",
+            u64::from_bytes(answer.results())?
+        );
+        // The service has a clone of the driver of its own server.
         far.stop();
         Ok(())
     })

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rpcrdma_proto::connection::{Config, Session};
 
 use crate::client::{self, Answered, Call, CallId, ClientError, ClientEvent};
-use crate::driver::{Driver, DriverError, GivenBack, Memory, WriteError, Writer};
+use crate::driver::{BeginError, CallBuffers, Driver, DriverError, WriteError, Writer};
 use crate::memory::{Budget, Pool};
 use crate::provider::Device;
 use crate::rpc::Credentials;
@@ -60,7 +60,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// How a call has ended: its results, and its memory.
-pub type Ended = (Answered, Memory);
+pub type Ended = (Answered, CallBuffers);
 
 /// Completions that may wait at once.
 const COMPLETIONS: u32 = 4096;
@@ -104,13 +104,19 @@ impl<D: Device> Client<D> {
         &mut self,
         call: Call,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-    ) -> Result<Ended, GivenBack<Error>> {
-        let call = self.client.call(&mut self.driver, call, write).map_err(|refused| refused.map(Error::Call))?;
+    ) -> Result<Ended, BeginError<Error>> {
+        let call = self
+            .client
+            .call(&mut self.driver, call, write)
+            .map_err(|refused| refused.map(Error::Call))?;
         let ended = self.wait(call);
         let memory = self.client.take_memory(&mut self.driver, call);
         match ended {
             Ok(answered) => Ok((answered, memory)),
-            Err(why) => Err(GivenBack { why, memory: Box::new(memory) }),
+            Err(why) => Err(BeginError {
+                error: why,
+                buffers: Box::new(memory),
+            }),
         }
     }
 
@@ -119,12 +125,17 @@ impl<D: Device> Client<D> {
         loop {
             while let Some(event) = self.client.event(&mut self.driver) {
                 match event {
-                    ClientEvent::Answered { call: ended, answer } if ended == call => return Ok(answer),
-                    ClientEvent::Failed { call: ended, why } if ended == call => return Err(Error::Call(why)),
+                    ClientEvent::Answered {
+                        call: ended,
+                        answer,
+                    } if ended == call => return Ok(answer),
+                    ClientEvent::Failed { call: ended, why } if ended == call => {
+                        return Err(Error::Call(why));
+                    }
                     ClientEvent::CalledBack(arrival) => {
                         if let Some(session) = self.driver.session_mut(self.client.id()) {
                             // It has ended already if its connection is gone.
-                            let _ = session.decline(arrival.call);
+                            let _ = session.reject(arrival.call);
                         }
                     }
                     _ => {}

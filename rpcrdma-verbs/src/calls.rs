@@ -5,11 +5,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::connection::{CallError, Failure, Reason, ReplyError, Served};
-use rpcrdma_proto::travel::RESULTS;
+use rpcrdma_proto::connection::{CallError, CallFailure, CloseReason, ReplyError, ServedCallId};
+use rpcrdma_proto::transfer::MAX_RESULTS;
 use rpcrdma_proto::version::Version;
 
-use crate::driver::{Driver, GivenBack, Id, Payload, Refused, Request, Told, Unanswered, WriteError, Writer};
+use crate::driver::{
+    BeginError, CallParams, ConnectionId, Driver, Event, OutgoingCallError, OutgoingReplyError,
+    Payload, WriteError, Writer,
+};
 use crate::memory::{Buf, MemoryError};
 use crate::provider::Device;
 use crate::rpc::{self, Credentials, Denial, Procedure, ReplyFault};
@@ -25,8 +28,9 @@ pub struct Call {
     pub procedure: Procedure,
     /// Octets of the largest results, with everything in place.
     pub largest_results: u32,
-    /// The memory for each result that may be written apart, in their order: as long as its capacity.
-    pub results: ArrayVec<Buf, RESULTS>,
+    /// The memory for each result that may be written apart, in their order: as long as its
+    /// capacity.
+    pub results: ArrayVec<Buf, MAX_RESULTS>,
     /// Whether anything may be moved apart: not if the octets are protected, as RPCSEC_GSS does.
     pub reducible: bool,
     /// How long it may take, waiting included; none for as long as it takes.
@@ -38,7 +42,11 @@ impl Call {
     #[must_use]
     pub fn to(program: u32, version: u32, number: u32) -> Self {
         Self {
-            procedure: Procedure { program, version, number },
+            procedure: Procedure {
+                program,
+                version,
+                number,
+            },
             largest_results: 256,
             results: ArrayVec::new(),
             reducible: true,
@@ -71,7 +79,7 @@ pub enum ClientEvent {
     /// The connection is gone.
     Closed {
         /// Why.
-        why: Reason,
+        why: CloseReason,
         /// Whether no other follows.
         last: bool,
     },
@@ -89,7 +97,7 @@ impl Answered {
     /// The results in XDR, without those that were written apart.
     #[must_use]
     pub fn results(&self) -> &[u8] {
-        self.message.octets().get(self.from..).unwrap_or_default()
+        self.message.bytes().get(self.from..).unwrap_or_default()
     }
 }
 
@@ -103,7 +111,7 @@ pub enum ClientError {
     /// Its message could not be written.
     Write(WriteError),
     /// The transport.
-    Transport(Failure),
+    Transport(CallFailure),
     /// The reply has no results.
     Reply(ReplyFault),
 }
@@ -112,9 +120,9 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(error) => error.fmt(f),
-            Self::NotReady => {
-                f.write_str("the client takes no backward calls now: wait for the call by which it says so")
-            }
+            Self::NotReady => f.write_str(
+                "the client takes no backward calls now: wait for the call by which it says so",
+            ),
             Self::Write(error) => error.fmt(f),
             Self::Transport(error) => error.fmt(f),
             Self::Reply(error) => error.fmt(f),
@@ -128,7 +136,7 @@ impl std::error::Error for ClientError {}
 #[derive(Debug)]
 pub struct Arrival {
     /// The call.
-    pub call: Served,
+    pub call: ServedCallId,
     /// Its XID.
     pub xid: u32,
     pub(crate) message: Payload,
@@ -138,7 +146,7 @@ impl Arrival {
     /// What it says; none if it is not even the beginning of an RPC call, and is to be declined.
     #[must_use]
     pub fn read(&self) -> Option<Result<rpc::Call<'_>, Denial>> {
-        rpc::read_call(self.message.octets(), self.message.items())
+        rpc::read_call(self.message.bytes(), self.message.items())
     }
 
     /// The same call with all of its items in place: those that were placed apart are copied.
@@ -147,7 +155,11 @@ impl Arrival {
     /// There is no memory.
     pub fn whole<D: Device>(self, driver: &Driver<D>) -> Result<Self, MemoryError> {
         let Self { call, xid, message } = self;
-        Ok(Self { call, xid, message: message.flattened(driver.pool())? })
+        Ok(Self {
+            call,
+            xid,
+            message: message.flattened(driver.pool())?,
+        })
     }
 }
 
@@ -174,22 +186,34 @@ impl std::error::Error for ServeError {}
 /// Begins a call on a connection.
 pub(crate) fn begin<D: Device>(
     driver: &mut Driver<D>,
-    id: Id,
+    id: ConnectionId,
     call: Call,
     credentials: &Credentials,
     write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-) -> Result<CallId, GivenBack<ClientError>> {
-    let Call { procedure, largest_results, results, reducible, timeout } = call;
+) -> Result<CallId, BeginError<ClientError>> {
+    let Call {
+        procedure,
+        largest_results,
+        results,
+        reducible,
+        timeout,
+    } = call;
     let micros = |timeout: Duration| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
     let deadline = timeout.map(|timeout| driver.now().saturating_add(micros(timeout)));
-    let mut request = Request { results, largest_reply: largest_results.saturating_add(REPLY), reducible, deadline };
+    let mut request = CallParams {
+        results,
+        max_reply: largest_results.saturating_add(REPLY),
+        reducible,
+        resend: true,
+        deadline,
+    };
     let begun = driver.call(id, &mut request, |writer| {
         rpc::write_call(writer, procedure, credentials)?;
         write(writer)
     });
     let cause = |why| match why {
-        Refused::Call(why) => ClientError::Call(why),
-        Refused::Write(why) => ClientError::Write(why),
+        OutgoingCallError::Call(why) => ClientError::Call(why),
+        OutgoingCallError::Write(why) => ClientError::Write(why),
     };
     begun.map(CallId).map_err(|refused| refused.map(cause))
 }
@@ -198,25 +222,47 @@ pub(crate) fn begin<D: Device>(
 const REPLY: u32 = 24;
 
 /// What a consumer of calls is told.
-pub(crate) fn event(told: Told) -> ClientEvent {
+pub(crate) fn event(told: Event) -> ClientEvent {
     match told {
-        Told::Ready(version) => ClientEvent::Ready(version),
-        Told::Replied { xid, message } => {
+        Event::Ready(version) => ClientEvent::Ready(version),
+        Event::ReplyArrived { xid, message } => {
             let call = CallId(xid);
-            let octets = message.octets();
+            let octets = message.bytes();
             match rpc::read_reply(octets).map(|results| octets.len() - results.len()) {
-                Ok(from) => ClientEvent::Answered { call, answer: Answered { message, from } },
-                Err(why) => ClientEvent::Failed { call, why: ClientError::Reply(why) },
+                Ok(from) => ClientEvent::Answered {
+                    call,
+                    answer: Answered { message, from },
+                },
+                Err(why) => ClientEvent::Failed {
+                    call,
+                    why: ClientError::Reply(why),
+                },
             }
         }
-        Told::Failed { xid, why } => ClientEvent::Failed { call: CallId(xid), why: ClientError::Transport(why) },
-        Told::Arrived { call, xid, message } => ClientEvent::CalledBack(Arrival { call, xid, message }),
-        Told::Closed { why, last } => ClientEvent::Closed { why, last },
+        Event::CallFailed {
+            xid, error: why, ..
+        } => ClientEvent::Failed {
+            call: CallId(xid),
+            why: ClientError::Transport(why),
+        },
+        Event::CallArrived { call, xid, message } => {
+            ClientEvent::CalledBack(Arrival { call, xid, message })
+        }
+        Event::Closed {
+            reason: why,
+            is_final: last,
+        } => ClientEvent::Closed { why, last },
     }
 }
 
-/// A call as its service takes it: with its items apart, or in place. None if there is no memory for that, and it is declined.
-pub(crate) fn taken<D: Device>(driver: &mut Driver<D>, id: Id, arrival: Arrival, with_items: bool) -> Option<Arrival> {
+/// A call as its service takes it: with its items apart, or in place. None if there is no memory
+/// for that, and it is declined.
+pub(crate) fn taken<D: Device>(
+    driver: &mut Driver<D>,
+    id: ConnectionId,
+    arrival: Arrival,
+    with_items: bool,
+) -> Option<Arrival> {
     if with_items || arrival.message.items().is_empty() {
         return Some(arrival);
     }
@@ -227,18 +273,18 @@ pub(crate) fn taken<D: Device>(driver: &mut Driver<D>, id: Id, arrival: Arrival,
             tracing::warn!(%error, "a call is declined for want of memory");
             if let Some(session) = driver.session_mut(id) {
                 // It has ended already if its connection is gone.
-                let _ = session.decline(call);
+                let _ = session.reject(call);
             }
             None
         }
     }
 }
 
-/// What a call says; none if it is answered already: it is malformed, or for another program or version. If it says that its
-/// caller takes backward calls, that is noted.
+/// What a call says; none if it is answered already: it is malformed, or for another program or
+/// version. If it says that its caller takes backward calls, that is noted.
 pub(crate) fn admitted<'a, D: Device>(
     driver: &mut Driver<D>,
-    id: Id,
+    id: ConnectionId,
     arrival: &'a Arrival,
     (program, versions): (u32, RangeInclusive<u32>),
     is_ready: impl FnOnce(&rpc::Call<'_>) -> bool,
@@ -247,15 +293,16 @@ pub(crate) fn admitted<'a, D: Device>(
         None => {
             if let Some(session) = driver.session_mut(id) {
                 // It has ended already if its connection is gone.
-                let _ = session.decline(arrival.call);
+                let _ = session.reject(arrival.call);
             }
             return None;
         }
         Some(Err(denial)) => denial,
         Some(Ok(call)) if call.procedure.program != program => Denial::ProgramUnavailable,
-        Some(Ok(call)) if !versions.contains(&call.procedure.version) => {
-            Denial::ProgramMismatch { low: *versions.start(), high: *versions.end() }
-        }
+        Some(Ok(call)) if !versions.contains(&call.procedure.version) => Denial::ProgramMismatch {
+            low: *versions.start(),
+            high: *versions.end(),
+        },
         Some(Ok(call)) => {
             if is_ready(&call)
                 && let Some(session) = driver.session_mut(id)
@@ -266,15 +313,17 @@ pub(crate) fn admitted<'a, D: Device>(
         }
     };
     // It has ended already if its connection is gone.
-    let _ = answer(driver, id, arrival.call, arrival.xid, Some(denial), |_| Ok(()));
+    let _ = answer(driver, id, arrival.call, arrival.xid, Some(denial), |_| {
+        Ok(())
+    });
     None
 }
 
 /// Answers a call: with what `write` writes, or with a denial.
 pub(crate) fn answer<D: Device>(
     driver: &mut Driver<D>,
-    id: Id,
-    call: Served,
+    id: ConnectionId,
+    call: ServedCallId,
     xid: u32,
     denial: Option<Denial>,
     write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
@@ -284,7 +333,7 @@ pub(crate) fn answer<D: Device>(
         write(writer)
     });
     answered.map_err(|why| match why {
-        Unanswered::Reply(why) => ServeError::Reply(why),
-        Unanswered::Write(why) => ServeError::Write(why),
+        OutgoingReplyError::Reply(why) => ServeError::Reply(why),
+        OutgoingReplyError::Write(why) => ServeError::Write(why),
     })
 }

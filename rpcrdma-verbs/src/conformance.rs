@@ -1,63 +1,66 @@
-//! What every provider must do: named cases, for any device. A provider's tests run all of them.
+//! The conformance suite of providers: named cases that run on any device. The tests of a provider
+//! run all of them.
 //!
-//! A case fails by panicking. Where real devices differ from one another in a way that nothing above depends on, a case takes
-//! either: which, is said at its place.
+//! A case fails by panicking. Where devices differ, and nothing above depends on it, a case accepts
+//! either behaviour, and says so.
 
-mod connecting;
+mod connections;
 #[cfg(test)]
-mod delayed;
-mod failing;
-mod many;
+mod delay;
+mod failures;
+mod fixture;
+mod many_queue_pairs;
+mod messages;
+mod rdma_access;
 #[cfg(test)]
-mod numbering;
-mod reaching;
-mod sending;
-mod waking;
+mod request_numbers;
+mod sinks;
+mod threads;
+mod wakeups;
 mod windows;
-mod world;
 
 use std::net::SocketAddr;
 
 use crate::provider::{Capabilities, Device};
 
-/// What the cases are run on.
+/// The devices that the cases run on.
 #[derive(Debug)]
-pub struct Bed<D: Device> {
-    /// Connects.
+pub struct TestBed<D: Device> {
+    /// The device that connects.
     pub near: D,
-    /// Listens.
+    /// The device that listens.
     pub far: D,
-    /// Takes no part, and has a protection domain of its own.
+    /// A device with its own protection domain, which is not connected.
     pub third: D,
-    /// Where it listens: at any port.
+    /// The address to listen on, with any port.
     pub address: SocketAddr,
 }
 
-/// One of the cases.
+/// A case.
 #[derive(Debug)]
 pub struct Case<D: Device> {
-    /// What it is about.
+    /// What the case tests.
     pub name: &'static str,
-    /// What a device must have for it.
+    /// The capability that the case requires.
     pub needs: Need,
-    run: fn(&Bed<D>),
+    run: fn(&TestBed<D>),
 }
 
-/// What a device must have for a case.
+/// A capability that a case requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
-    /// What every device has.
+    /// No special capability.
     Nothing,
     /// Memory windows.
     Windows,
-    /// Memory windows that keep their bounds, and that no peer can invalidate but its own.
+    /// Memory windows that confine the peer, and that only their own peer can invalidate.
     GuardedWindows,
     /// Messages that wait for a receive.
     RnrRetry,
 }
 
 impl Need {
-    /// Whether a device has it.
+    /// Returns true if a device has the capability.
     #[must_use]
     pub fn is_met(self, capabilities: &Capabilities) -> bool {
         match self {
@@ -70,16 +73,16 @@ impl Need {
 }
 
 impl<D: Device> Case<D> {
-    /// Runs it.
+    /// Runs the case.
     ///
     /// # Panics
-    /// The provider does otherwise.
-    pub fn run(&self, bed: &Bed<D>) {
+    /// Panics if the provider behaves differently.
+    pub fn run(&self, bed: &TestBed<D>) {
         (self.run)(bed);
     }
 }
 
-/// The cases of modules: each by the name of its function.
+/// Lists the cases of modules, each with the name of its function.
 macro_rules! cases {
     ($($module:ident: $need:ident { $($name:ident),* $(,)? })*) => {
         vec![$($(Case {
@@ -90,11 +93,11 @@ macro_rules! cases {
     };
 }
 
-/// All cases.
+/// Returns all cases.
 #[must_use]
 pub fn cases<D: Device>() -> Vec<Case<D>> {
     cases! {
-        connecting: Nothing {
+        connections: Nothing {
             private_data_of_every_size_arrives,
             too_much_private_data_is_refused,
             a_rejection_is_told_with_its_data,
@@ -110,7 +113,7 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             both_ends_are_told_of_the_end,
             more_reads_than_the_device_has_are_refused,
         }
-        sending: Nothing {
+        messages: Nothing {
             messages_of_all_sizes_arrive,
             parts_are_gathered,
             more_slices_than_the_device_takes_are_refused,
@@ -125,11 +128,11 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             shared_receives_serve_several_queue_pairs,
             memory_of_another_device_is_refused,
         }
-        sending: RnrRetry {
+        messages: RnrRetry {
             a_message_waits_for_a_receive,
         }
-        reaching: Nothing {
-            octets_are_written_and_read,
+        rdma_access: Nothing {
+            bytes_are_written_and_read,
             parts_are_gathered_and_scattered,
             reads_stay_within_bounds,
             writes_stay_within_bounds,
@@ -140,6 +143,12 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             keys_end_with_their_registration,
             a_write_is_there_before_a_later_message,
             a_read_is_done_before_a_later_message,
+        }
+        sinks: Nothing {
+            the_key_of_a_sink_reaches_nothing_beyond_it,
+            the_key_of_a_sink_ends_with_its_read,
+            the_key_of_a_block_gives_the_peer_no_right,
+            the_key_of_a_sink_ends_with_a_refused_post,
         }
         windows: Windows {
             a_key_ends_with_its_invalidation,
@@ -155,7 +164,7 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             a_window_exposes_its_range_alone,
             a_peer_invalidates_no_other_window,
         }
-        failing: Nothing {
+        failures: Nothing {
             a_message_without_a_receive_ends_both,
             a_message_longer_than_its_receive_ends_both,
             what_was_posted_is_flushed_in_order,
@@ -164,15 +173,21 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             nothing_of_a_dropped_queue_pair_is_touched,
             a_completion_queue_overruns,
         }
-        waking: Nothing {
+        wakeups: Nothing {
             an_armed_queue_wakes_once,
             what_came_before_is_not_told,
             no_wake_up_is_lost,
             a_manager_wakes,
         }
-        many: Nothing {
+        many_queue_pairs: Nothing {
             many_queue_pairs_share_a_completion_queue,
             one_of_many_ends_alone,
+        }
+        threads: Nothing {
+            a_thread_ends_objects_while_another_sends,
+            a_region_ends_in_another_thread,
+            two_threads_end_one_queue,
+            what_one_thread_makes_another_uses,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Transport headers, to be read by people.
+//! Transport headers as text.
 
 mod groups;
 mod operations;
@@ -13,9 +13,11 @@ use rpcrdma_proto::header::{Body, Chunks, Header};
 use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::version::Version;
 
-/// Shows the header of a message: one line, or with `{:#}` its chunks and properties on lines of their own.
+/// Displays the header of a message in one line. With `{:#}`, chunks and properties have lines of
+/// their own.
 ///
-/// Nothing in a message tells which draft of properties its connection speaks: [`Dump::speaking`] says so.
+/// A message does not tell which draft of properties its connection uses: [`Dump::with_properties`]
+/// sets it.
 ///
 /// ```
 /// use rpcrdma_verbs::dump::Dump;
@@ -26,7 +28,7 @@ use rpcrdma_proto::version::Version;
 ///     0, 0, 0, 0,  0, 0, 0, 0,  0, 0, 0, 0,
 ///     0, 0, 0, 7,  0, 0, 0, 0,
 /// ];
-/// assert_eq!(Dump::new(&message).to_string(), "RDMA2_MSG call 0x00000007, 32 credits, 8 octets inline");
+/// assert_eq!(Dump::new(&message).to_string(), "RDMA2_MSG call 0x00000007, 32 credits, 8 bytes inline");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Dump<'a> {
@@ -35,21 +37,28 @@ pub struct Dump<'a> {
 }
 
 impl<'a> Dump<'a> {
-    /// Of a message, from its transport header on. Properties are read as those of xcharext-03.
+    /// Displays a message that begins with its transport header. Properties are decoded as those of
+    /// xcharext-03.
     #[must_use]
     pub const fn new(message: &'a [u8]) -> Self {
-        Self { message, draft: Properties::Properties }
+        Self {
+            message,
+            draft: Properties::Properties,
+        }
     }
 
-    /// Of a connection with these settings: xcharext-02 has the same codes for other shapes.
+    /// Sets the draft of the connection: xcharext-02 uses the same codes for other types.
     #[must_use]
-    pub const fn speaking(self, draft: Properties) -> Self {
+    pub const fn with_properties(self, draft: Properties) -> Self {
         Self { draft, ..self }
     }
 }
 
-/// Whatever is offered, it is shown.
-const ALL: Limits = Limits { segments: u32::MAX, octets: u32::MAX };
+/// Whatever is offered is displayed.
+const ALL: Limits = Limits {
+    max_segments: u32::MAX,
+    max_bytes: u32::MAX,
+};
 
 impl fmt::Display for Dump<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,29 +66,63 @@ impl fmt::Display for Dump<'_> {
             Ok(header) => header,
             Err(refusal) => return refusal.fmt(f),
         };
-        let Header { xid, version, credits, body } = header;
-        let name = |one: &'static str, two: &'static str| if version == Version::One { one } else { two };
+        let Header {
+            xid,
+            version,
+            credits,
+            body,
+        } = header;
+        let name =
+            |one: &'static str, two: &'static str| if version == Version::One { one } else { two };
         match body {
-            Body::Message { direction, chunks, payload } => {
+            Body::Message {
+                direction,
+                chunks,
+                payload,
+            } => {
                 let (name, direction) = (name("RDMA_MSG", "RDMA2_MSG"), word(direction));
-                write!(f, "{name} {direction} {xid:#010x}, {credits} credits, {} octets inline", payload.len())?;
+                write!(
+                    f,
+                    "{name} {direction} {xid:#010x}, {credits} credits, {} bytes inline",
+                    payload.len()
+                )?;
                 show(&chunks, f)
             }
             Body::Long { direction, chunks } => {
                 let direction = direction.map_or("message", word);
-                write!(f, "{} {direction} {xid:#010x}, {credits} credits", name("RDMA_NOMSG", "RDMA2_NOMSG"))?;
+                write!(
+                    f,
+                    "{} {direction} {xid:#010x}, {credits} credits",
+                    name("RDMA_NOMSG", "RDMA2_NOMSG")
+                )?;
                 show(&chunks, f)
             }
-            Body::Operation { direction, code, info, payload } => {
-                write!(f, "{} {} {xid:#010x}, {credits} credits", operation(code, self.draft), word(direction))?;
+            Body::Operation {
+                direction,
+                code,
+                info,
+                payload,
+            } => {
+                write!(
+                    f,
+                    "{} {} {xid:#010x}, {credits} credits",
+                    operation(code, self.draft),
+                    word(direction)
+                )?;
                 operations::show(code, self.draft, info, f)?;
                 groups::show(code, info, f)?;
-                if payload.is_empty() { Ok(()) } else { write!(f, ", {} octets inline", payload.len()) }
+                if payload.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, ", {} bytes inline", payload.len())
+                }
             }
             Body::Error(error) => {
                 write!(f, "{} {xid:#010x}: ", name("RDMA_ERROR", "RDMA2_ERROR"))?;
                 match error {
-                    PeerError::Versions { low, high } => write!(f, "versions {low} to {high} are spoken"),
+                    PeerError::Versions { low, high } => {
+                        write!(f, "versions {low} to {high} are spoken")
+                    }
                     PeerError::Header => f.write_str(name("ERR_CHUNK", "bad header")),
                     PeerError::Operation => f.write_str("the operation is not known"),
                 }
@@ -89,7 +132,11 @@ impl fmt::Display for Dump<'_> {
 }
 
 fn word(direction: MsgType) -> &'static str {
-    if direction == MsgType::Call { "call" } else { "reply" }
+    if direction == MsgType::Call {
+        "call"
+    } else {
+        "reply"
+    }
 }
 
 fn operation(code: u32, draft: Properties) -> Cow<'static, str> {
@@ -127,9 +174,13 @@ fn separate(f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn segment(segment: &Segment, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Segment { handle, length, offset } = segment;
+    let Segment {
+        handle,
+        length,
+        offset,
+    } = segment;
     if f.alternate() {
-        write!(f, "{length} octets at {offset:#x} by key {handle:#010x}")
+        write!(f, "{length} bytes at {offset:#x} by key {handle:#010x}")
     } else {
         write!(f, "{length}")
     }

@@ -1,4 +1,4 @@
-//! A queue that is written in place.
+//! A queue whose entries are written in place.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,9 +6,10 @@ use std::mem::ManuallyDrop;
 
 /// A queue, first in, first out.
 ///
-/// To a `VecDeque` itself a value is moved, from where it was made: as its memory might not grow, and the value be dropped then.
-/// A move right after it was made waits for all of its parts, which takes longer than to make it. Here nothing is dropped by a
-/// push that fails: so the compiler makes it where it belongs.
+/// `VecDeque::push_back` moves its argument, because it must drop the argument if the allocation
+/// fails. A move directly after the construction waits for all stores of the value, which takes
+/// longer than to construct it. Here a push that fails drops nothing, so the compiler constructs
+/// the value in its place.
 pub(crate) struct Fifo<T>(VecDeque<ManuallyDrop<T>>);
 
 impl<T> Fifo<T> {
@@ -26,22 +27,27 @@ impl<T> Fifo<T> {
         self.0.pop_front().map(ManuallyDrop::into_inner)
     }
 
-    /// What is taken next.
+    /// Returns the next entry.
     #[inline]
     pub(crate) fn first(&self) -> Option<&T> {
         self.0.front().map(|value| &**value)
     }
 
-    /// What came last.
+    /// Returns the newest entry.
     pub(crate) fn last(&self) -> Option<&T> {
         self.0.back().map(|value| &**value)
+    }
+
+    /// Returns all entries, beginning with the next.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|value| &mut **value)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes what came last.
+    /// Removes the newest entry.
     pub(crate) fn pop_last(&mut self) -> Option<T> {
         self.0.pop_back().map(ManuallyDrop::into_inner)
     }
@@ -55,7 +61,9 @@ impl<T> Drop for Fifo<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Fifo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|value| &**value)).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|value| &**value))
+            .finish()
     }
 }
 
@@ -70,7 +78,13 @@ mod tests {
         let value = Rc::new(());
         let mut fifo = Fifo::new();
         (0..5).for_each(|number| fifo.push((number, value.clone())));
-        assert_eq!((fifo.pop().map(|(number, _)| number), Rc::strong_count(&value)), (Some(0), 5));
+        assert_eq!(
+            (
+                fifo.pop().map(|(number, _)| number),
+                Rc::strong_count(&value)
+            ),
+            (Some(0), 5)
+        );
         assert_eq!(fifo.pop_last().map(|(number, _)| number), Some(4));
         assert_eq!((fifo.len(), Rc::strong_count(&value)), (3, 4));
         assert_eq!(fifo.pop().map(|(number, _)| number), Some(1));

@@ -1,4 +1,4 @@
-//! The transport of RPC-over-RDMA: over an embedded software fabric, on any machine.
+//! The transport of RPC-over-RDMA: RDMA devices, and a software fabric that runs on any machine.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "addresses are of 64 bits on every machine with RDMA, and numbers of requests of 32: `try_from` would say neither"
@@ -21,6 +21,7 @@ mod peers;
 pub mod provider;
 mod queue;
 pub mod rpc;
+pub mod rpc_transport;
 pub mod server;
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -1,76 +1,96 @@
-//! Registered memory, owned: what is posted or exposed can't be touched, since nobody has it.
+//! Owned registered memory: code cannot access a buffer while it is posted or exposed.
 //!
-//! A [`Buf`] is a registered buffer with one owner. To be sent, read into or exposed it is turned into a [`Lent`], which gives
-//! no access to its octets; when nothing uses it any more, [`Lent::into_buf`] gives it back. So what a peer may still write is
-//! never seen as a slice.
+//! A [`Buf`] is a registered buffer with one owner. To be sent, exposed, or used as a sink, it is
+//! converted to a [`PostedBuf`], which gives no access to its bytes. [`PostedBuf::into_buf`]
+//! converts it back when nothing else uses it. So there is never a slice of memory that a peer may
+//! write.
 //!
-//! Buffers come from a [`Pool`], which registers large blocks once, or from the caller's own memory ([`Buf::adopt`]).
+//! The key of a buffer's block gives a peer no right, on any device. Memory that a peer may access
+//! has a key of its own, of a window or of a registration, which keeps a reference to the buffer.
+//! So no peer can access memory that safe code uses, whatever keys it knows or guesses. The
+//! exception are windows that do not confine a peer that is
+//! [trusted](crate::driver::Driver::trust_peers_with_windows).
+//!
+//! Buffers come from a [`Pool`], which registers large blocks once, or from the caller's own memory
+//! ([`Buf::adopt`]).
 
-#![allow(unsafe_code, reason = "the octets of a place belong to whoever has its only share")]
+#![allow(
+    unsafe_code,
+    reason = "the bytes of a place belong to whoever has its only share"
+)]
 
 mod block;
+mod cache;
 mod pool;
+mod registration;
+mod returns;
+mod shared;
+mod slabs;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use block::BlockRange;
 pub use block::Budget;
-use block::Place;
-use pool::Share;
+pub(crate) use cache::BufCache;
+use pool::SlotRef;
 pub use pool::{Pool, PoolStats};
+pub(crate) use registration::Registration;
 
-use crate::provider::{Access, Device, Slice, VerbError};
+use crate::provider::{Access, Device, Sge, VerbError};
 
-/// A registered buffer with one owner: `len` octets of its `capacity`.
+/// A registered buffer with one owner. It has `len` bytes of its `capacity`.
 ///
 /// ```
-/// use rpcrdma_verbs::memory::{Budget, Buf, Lent, Pool};
+/// use rpcrdma_verbs::memory::{Budget, Buf, PostedBuf, Pool};
 /// use rpcrdma_verbs::provider::software::Fabric;
 ///
 /// let device = Fabric::new().device();
 /// let pool = Pool::new(&device, &Budget::new(1 << 20));
 /// let mut buf = pool.take(4096)?;
-/// buf.extend_from_slice(b"octets");
-/// assert_eq!((&*buf, buf.capacity()), (b"octets".as_slice(), 4096));
+/// buf.extend_from_slice(b"bytes");
+/// assert_eq!((&*buf, buf.capacity()), (b"bytes".as_slice(), 4096));
 ///
 /// // The caller's own memory, registered as it is.
 /// let own = Buf::adopt(&device, &Budget::new(1 << 20), vec![7; 100])?;
-/// let lent = Lent::from(own);
-/// let back = lent.into_buf().expect("nobody else has it");
+/// let posted = PostedBuf::from(own);
+/// let back = posted.into_buf().expect("nobody else has it");
 /// assert_eq!(back.into_vec(), Some(vec![7; 100]));
 /// # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
 /// ```
 pub struct Buf {
-    /// The only share in its place.
-    share: Share,
+    /// The only reference to its slot.
+    share: SlotRef,
     length: u32,
 }
 
-/// Why there is no memory.
+/// The reason why no memory is available.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The budget is used up: wait for buffers to come back, or allow for more.
+    /// The budget is used up. Wait for buffers to be dropped, or raise the budget.
     Budget {
-        /// Octets that were asked for.
-        wanted: usize,
-        /// Octets that the budget has.
+        /// The number of bytes requested.
+        requested: usize,
+        /// The limit of the budget in bytes.
         limit: usize,
     },
-    /// A buffer of more octets than a work request can have.
+    /// The buffer would be longer than a work request can be.
     TooLarge(usize),
-    /// The device can't register it.
+    /// The device cannot register the memory.
     Device(VerbError),
 }
 
 impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Budget { wanted, limit } => write!(
+            Self::Budget { requested, limit } => write!(
                 f,
-                "{wanted} octets more would exceed the budget of {limit} octets of registered memory: raise it, or have less under way"
+                "{requested} more bytes would exceed the budget of {limit} bytes of registered memory: raise it, or have fewer calls in flight"
             ),
-            Self::TooLarge(octets) => write!(f, "{octets} octets are more than one buffer can have"),
+            Self::TooLarge(bytes) => {
+                write!(f, "{bytes} bytes exceed the maximum length of a buffer")
+            }
             Self::Device(error) => error.fmt(f),
         }
     }
@@ -78,7 +98,11 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Self::Device(error) = self { Some(error) } else { None }
+        if let Self::Device(error) = self {
+            Some(error)
+        } else {
+            None
+        }
     }
 }
 
@@ -89,60 +113,75 @@ impl From<VerbError> for MemoryError {
 }
 
 impl Buf {
-    /// Registers a vector's memory: its octets become the buffer's, and its capacity too. Nothing is copied.
+    /// Registers the memory of a vector, with its length and capacity. Nothing is copied.
     ///
     /// # Errors
-    /// The budget is used up, or the device can't.
-    pub fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
-        let length = u32::try_from(memory.len()).map_err(|_| MemoryError::TooLarge(memory.len()))?;
-        let share = Share::adopted(Place::adopt(device, budget, memory)?);
+    /// Fails if the budget is used up, or if the device refuses.
+    pub fn adopt<D: Device>(
+        device: &D,
+        budget: &Budget,
+        memory: Vec<u8>,
+    ) -> Result<Self, MemoryError> {
+        let length =
+            u32::try_from(memory.len()).map_err(|_| MemoryError::TooLarge(memory.len()))?;
+        let share = SlotRef::adopted(BlockRange::adopt(device, budget, memory)?);
         Ok(Self { share, length })
     }
 
-    /// An empty buffer of a place that nobody else has.
-    fn of(share: Share) -> Self {
-        debug_assert!(share.is_only());
+    /// Creates an empty buffer from the only reference to a slot.
+    fn from_slot(share: SlotRef) -> Self {
+        debug_assert!(share.is_unique());
         Self { share, length: 0 }
     }
 
-    /// Octets that it can have.
+    /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.share.capacity()
     }
 
-    /// Makes it so many octets long, up to its capacity; new ones are what was there before. How many they are.
+    /// Sets the length, up to the capacity. Bytes beyond the old length have their earlier
+    /// contents. Returns the new length.
     pub fn set_len(&mut self, length: u32) -> u32 {
         self.length = length.min(self.capacity());
         self.length
     }
 
-    /// All octets that it can have, those beyond its length as they were left.
+    /// Returns all bytes of the capacity. Those beyond the length have their earlier contents.
     pub fn as_full_mut(&mut self) -> &mut [u8] {
-        // SAFETY: a buffer has the only share in its place, so that nothing is lent of it; and it is borrowed mutably.
-        unsafe { self.share.octets_mut(self.share.capacity()) }
+        // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
+        // and it is borrowed mutably.
+        unsafe { self.share.bytes_mut(self.share.capacity()) }
     }
 
-    /// Adds octets at its end: as many as there is room for, which is told.
-    pub fn extend_from_slice(&mut self, octets: &[u8]) -> usize {
+    /// Appends as many of the bytes as there is room for, and returns their number.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) -> usize {
         let from = self.length as usize;
         let room = self.as_full_mut().get_mut(from..).unwrap_or_default();
-        let count = octets.len().min(room.len());
-        let (Some(room), Some(octets)) = (room.get_mut(..count), octets.get(..count)) else { return 0 };
-        room.copy_from_slice(octets);
-        // Within the capacity, of 32 bits.
+        let count = bytes.len().min(room.len());
+        let (Some(room), Some(bytes)) = (room.get_mut(..count), bytes.get(..count)) else {
+            return 0;
+        };
+        room.copy_from_slice(bytes);
+        // It is at most the capacity, which has 32 bits.
         self.length += u32::try_from(count).unwrap_or(0);
         count
     }
 
-    /// The vector that it was made of, with its present octets; none if it is a pool's.
+    /// Returns true if it is the caller's own memory, and not from a pool.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.share.is_adopted()
+    }
+
+    /// Returns the vector that the buffer was made of, with its current length, or `None` if the
+    /// buffer is from a pool.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
-        // A pool's goes home.
+        // A buffer of a pool returns to the pool.
         if !self.share.is_adopted() {
             return None;
         }
-        self.share.into_place()?.into_vec(self.length)
+        self.share.into_range()?.into_vec(self.length)
     }
 }
 
@@ -150,97 +189,130 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: a buffer has the only share in its place, so that nothing is lent of it; and it is borrowed.
-        unsafe { self.share.octets(self.length) }
+        // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
+        // and it is borrowed.
+        unsafe { self.share.bytes(self.length) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: a buffer has the only share in its place, so that nothing is lent of it; and it is borrowed mutably.
-        unsafe { self.share.octets_mut(self.length) }
+        // SAFETY: a buffer has the only reference to its slot, so that no request uses the memory;
+        // and it is borrowed mutably.
+        unsafe { self.share.bytes_mut(self.length) }
     }
 }
 
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buf({} of {} octets)", self.length, self.capacity())
+        write!(f, "Buf({} of {} bytes)", self.length, self.capacity())
     }
 }
 
-/// A buffer that work requests or the peer may be using: its octets can't be seen or changed.
+/// A buffer that work requests or the peer may be using. It gives no access to its bytes.
 #[derive(Clone)]
-pub struct Lent {
-    share: Share,
+pub struct PostedBuf {
+    share: SlotRef,
     length: u32,
 }
 
-impl From<Buf> for Lent {
+impl From<Buf> for PostedBuf {
     fn from(buf: Buf) -> Self {
-        Self { share: buf.share, length: buf.length }
+        Self {
+            share: buf.share,
+            length: buf.length,
+        }
     }
 }
 
-impl Lent {
-    /// The buffer, if nothing uses it any more; else itself.
+impl PostedBuf {
+    /// Returns the buffer if nothing else uses it, and otherwise itself.
     ///
     /// # Errors
-    /// Something still uses it.
+    /// Fails if something else uses it.
     pub fn into_buf(self) -> Result<Buf, Self> {
-        if self.share.is_only() { Ok(Buf { share: self.share, length: self.length }) } else { Err(self) }
+        if self.share.is_unique() {
+            Ok(Buf {
+                share: self.share,
+                length: self.length,
+            })
+        } else {
+            Err(self)
+        }
     }
 
-    /// Whether it is the caller's own memory, and no pool's.
+    /// Returns true if nothing else uses it.
+    #[inline]
+    pub(crate) fn is_unique(&self) -> bool {
+        self.share.is_unique()
+    }
+
+    /// Returns true if it is the caller's own memory, and not from a pool.
     pub(crate) fn is_adopted(&self) -> bool {
         self.share.is_adopted()
     }
 
-    /// Its octets, if nothing else uses it: borrowed mutably, so that nothing begins to meanwhile.
-    pub(crate) fn octets(&mut self) -> Option<&[u8]> {
-        // SAFETY: it has the only share in its place, and no other can come about while it is borrowed mutably.
-        self.share.is_only().then(|| unsafe { self.share.octets(self.length) })
+    /// Returns its bytes if nothing else uses it. The mutable borrow prevents new uses.
+    pub(crate) fn bytes(&mut self) -> Option<&[u8]> {
+        if !self.share.is_unique() {
+            return None;
+        }
+        // SAFETY: this is the only reference to the slot, and no other can be created while it is
+        // borrowed mutably.
+        Some(unsafe { self.share.bytes(self.length) })
     }
 
-    /// Its octets as a work request names them: `length` of them from `from` on; none if it has not so many.
-    pub(crate) fn slice(&self, from: u32, length: u32) -> Option<Slice> {
-        from.checked_add(length).filter(|end| *end <= self.capacity())?;
-        Some(Slice { address: self.share.address() + u64::from(from), length, key: self.share.key() })
+    /// Returns a scatter/gather entry for `length` bytes that begin at `from`, or `None` if they
+    /// exceed the capacity.
+    pub(crate) fn slice(&self, from: u32, length: u32) -> Option<Sge> {
+        from.checked_add(length)
+            .filter(|end| *end <= self.capacity())?;
+        Some(Sge {
+            address: self.share.address() + u64::from(from),
+            length,
+            key: self.share.key(),
+        })
     }
 
-    /// Octets that it can have.
+    /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.share.capacity()
     }
 
-    /// Makes it so many octets long, up to its capacity. How many they are.
+    /// Leaks the buffer: it is never reused and never freed, because a device may still access it.
+    pub(crate) fn leak(self) {
+        self.share.leak();
+    }
+
+    /// Sets the length, up to the capacity, and returns it.
     pub(crate) fn set_len(&mut self, length: u32) -> u32 {
         self.length = length.min(self.capacity());
         self.length
     }
 
-    /// Octets that it has.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.length
     }
 
-    /// Whether it has none.
+    /// Returns true if the length is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 }
 
-impl fmt::Debug for Lent {
+impl fmt::Debug for PostedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lent({} of {} octets)", self.length, self.capacity())
+        write!(f, "PostedBuf({} of {} bytes)", self.length, self.capacity())
     }
 }
 
-/// A registered buffer whose octets change no more, or a part of it: what a cache keeps. Clones share the octets.
+/// A read-only registered buffer, or a part of one. Clones share the memory. A cache can keep it.
 ///
-/// It can be sent, and be read by the peer, while others see it, too: nothing writes it.
+/// It can be sent and exposed for reading while others read it, because nothing writes it.
 ///
 /// ```
 /// use rpcrdma_verbs::memory::{Budget, Buf, Frozen};
@@ -248,43 +320,53 @@ impl fmt::Debug for Lent {
 ///
 /// let buf = Buf::adopt(&Fabric::new().device(), &Budget::new(1 << 20), (0..100).collect())?;
 /// let block = Frozen::from(buf);
-/// let part = block.part(10, 20).expect("it has so many octets");
+/// let part = block.part(10, 20).expect("it has so many bytes");
 /// assert_eq!((&part[..2], part.len()), ([10, 11].as_slice(), 20));
 /// # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
 /// ```
 #[derive(Clone)]
 pub struct Frozen {
-    lent: Lent,
+    buf: PostedBuf,
     from: u32,
     length: u32,
 }
 
 impl From<Buf> for Frozen {
     fn from(buf: Buf) -> Self {
-        Self { from: 0, length: buf.length, lent: buf.into() }
+        Self {
+            from: 0,
+            length: buf.length,
+            buf: buf.into(),
+        }
     }
 }
 
 impl Frozen {
-    /// `length` octets of it from `from` on, sharing its memory; none if it has not so many.
+    /// Returns `length` bytes that begin at `from`, which share the memory, or `None` if they
+    /// exceed the buffer.
     #[must_use]
     pub fn part(&self, from: u32, length: u32) -> Option<Self> {
         from.checked_add(length).filter(|end| *end <= self.length)?;
-        Some(Self { lent: self.lent.clone(), from: self.from + from, length })
+        Some(Self {
+            buf: self.buf.clone(),
+            from: self.from + from,
+            length,
+        })
     }
 
-    /// The buffer, if nobody else has a part of it; else itself.
+    /// Returns the buffer if it has no other reference, and otherwise itself.
     ///
     /// # Errors
-    /// Somebody else has.
+    /// Fails if the buffer has another reference.
     pub fn into_buf(self) -> Result<Buf, Self> {
-        let Self { lent, from, length } = self;
-        lent.into_buf().map_err(|lent| Self { lent, from, length })
+        let Self { buf, from, length } = self;
+        buf.into_buf().map_err(|buf| Self { buf, from, length })
     }
 
-    /// The buffer that it is a part of, and where it begins there: to be sent or read by the peer, and nothing else.
-    pub(crate) fn source(&self) -> (&Lent, u32) {
-        (&self.lent, self.from)
+    /// Returns the buffer and the offset of this part. The caller may use it only to send, or to
+    /// let the peer read.
+    pub(crate) fn source(&self) -> (&PostedBuf, u32) {
+        (&self.buf, self.from)
     }
 }
 
@@ -292,25 +374,26 @@ impl Deref for Frozen {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: it was made of a buffer, which had the only share in its place; since then shares of it were lent to be
-        // read from alone, so that nobody writes the octets, and nobody has them mutably.
-        let octets = unsafe { self.lent.share.octets(self.from + self.length) };
-        octets.get(self.from as usize..).unwrap_or_default()
+        // SAFETY: it was made of a buffer, which had the only reference to its slot. Since then,
+        // references were given only to requests of ours that read the memory, and to keys that
+        // allow the peer only to read. The key of the block gives a peer no right. So nothing
+        // writes the bytes, and no mutable reference to them exists.
+        let bytes = unsafe { self.buf.share.bytes(self.from + self.length) };
+        bytes.get(self.from as usize..).unwrap_or_default()
     }
 }
 
 impl fmt::Debug for Frozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Frozen({} octets from {} on)", self.length, self.from)
+        write!(f, "Frozen({} bytes from {} on)", self.length, self.from)
     }
 }
 
-/// The rights with which buffers are registered: windows give the peer its own.
-fn rights<D: Device>(device: &D) -> Access {
+/// Returns the access rights of buffers, which give the peer none. A window has rights of its own,
+/// and so does a [`Registration`].
+fn block_access<D: Device>(device: &D) -> Access {
     if device.capabilities().windows {
         Access::BOUND
-    } else if device.capabilities().read_sink_is_exposed {
-        Access { remote_write: true, ..Access::LOCAL_WRITE }
     } else {
         Access::LOCAL_WRITE
     }

@@ -1,27 +1,30 @@
-//! The connections to a server, and what comes by them: the same for services that answer at once and for those that take their
-//! time.
+//! The connections to a server, and what comes by them: the same for services that answer at once
+//! and for those that take their time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{Config, Failure, Reason};
+use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
 
 use crate::calls::{Arrival, Call, CallId, ClientError, ClientEvent, begin, event};
-use crate::driver::{Driver, DriverError, GivenBack, Id, Listening, Memory, Told, WriteError, Writer};
+use crate::driver::{
+    BeginError, CallBuffers, ConnectionId, Driver, DriverError, Event, ListenerHandle, WriteError,
+    Writer,
+};
 use crate::provider::Device;
 use crate::rpc::Credentials;
 
 /// The connections to a server, and what became of its backward calls.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    listening: Listening,
-    connections: Vec<Id>,
-    events: VecDeque<(Id, ClientEvent, Memory)>,
+    listening: ListenerHandle,
+    connections: Vec<ConnectionId>,
+    events: VecDeque<(ConnectionId, ClientEvent, CallBuffers)>,
     /// The memory of the call whose end was told last.
-    memory: Memory,
+    memory: CallBuffers,
     /// Since when it is shutting down, and the connections that do not know yet.
-    draining: Option<(Instant, VecDeque<Id>)>,
+    draining: Option<(Instant, VecDeque<ConnectionId>)>,
 }
 
 /// Connections that begin to drain together.
@@ -44,7 +47,7 @@ impl Peers {
             listening,
             connections: Vec::new(),
             events: VecDeque::new(),
-            memory: Memory::default(),
+            memory: CallBuffers::default(),
             draining: None,
         })
     }
@@ -53,34 +56,36 @@ impl Peers {
         self.listening.address
     }
 
-    pub(crate) fn connections(&self) -> &[Id] {
+    pub(crate) fn connections(&self) -> &[ConnectionId] {
         &self.connections
     }
 
-    pub(crate) fn event(&mut self) -> Option<(Id, ClientEvent)> {
+    pub(crate) fn event(&mut self) -> Option<(ConnectionId, ClientEvent)> {
         let (id, event, memory) = self.events.pop_front()?;
         self.memory = memory;
         Some((id, event))
     }
 
     /// The memory of the call whose end was told last.
-    pub(crate) fn take_memory(&mut self) -> Memory {
+    pub(crate) fn take_memory(&mut self) -> CallBuffers {
         std::mem::take(&mut self.memory)
     }
 
-    /// Keeps what became of a backward call, with its memory: its connection may be forgotten when that is told.
-    fn ended<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, event: ClientEvent) {
+    /// Keeps what became of a backward call, with its memory: its connection may be forgotten when
+    /// that is told.
+    fn ended<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId, event: ClientEvent) {
         if let ClientEvent::Answered { call, .. } | ClientEvent::Failed { call, .. } = &event {
-            let memory = driver.take_memory(id, call.0);
+            let memory = driver.take_buffers(id, call.0);
             self.events.push_back((id, event, memory));
         }
     }
 
-    /// Takes what has come since the last turn of the driver, and hands over the calls: how many there are.
+    /// Takes what has come since the last turn of the driver, and hands over the calls: how many
+    /// there are.
     pub(crate) fn take<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
-        mut arrived: impl FnMut(&mut Driver<D>, Id, Arrival),
+        mut arrived: impl FnMut(&mut Driver<D>, ConnectionId, Arrival),
     ) -> usize {
         while let Some(id) = driver.accepted(self.listening) {
             self.connections.push(id);
@@ -90,14 +95,14 @@ impl Peers {
         }
         let mut count = 0;
         while let Some(id) = driver.ready_accepted(self.listening) {
-            while let Some(told) = driver.event(id) {
+            while let Some(told) = driver.poll_event(id) {
                 match told {
-                    Told::Arrived { call, xid, message } => {
+                    Event::CallArrived { call, xid, message } => {
                         arrived(driver, id, Arrival { call, xid, message });
                         count += 1;
                     }
                     // A client's next connection is a session of its own.
-                    Told::Closed { why, .. } => {
+                    Event::Closed { reason: why, .. } => {
                         self.closed(driver, id, why);
                         break;
                     }
@@ -108,8 +113,8 @@ impl Peers {
         count
     }
 
-    /// Takes no more connections, and lets those that are there end when what has come by them is answered: some with each
-    /// [`Self::take`], as each end takes a completion.
+    /// Takes no more connections, and lets those that are there end when what has come by them is
+    /// answered: some with each [`Self::take`], as each end takes a completion.
     pub(crate) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         driver.unlisten(self.listening);
         if self.draining.is_none() {
@@ -123,11 +128,16 @@ impl Peers {
 
     #[cold]
     fn drain_some<D: Device>(&mut self, driver: &mut Driver<D>) {
-        let Some((since, left)) = &mut self.draining else { return };
+        let Some((since, left)) = &mut self.draining else {
+            return;
+        };
         for _ in 0..left.len().min(TOGETHER) {
             let Some(id) = left.pop_front() else { return };
-            let Some(session) = driver.session_mut(id) else { continue };
-            // A client that is cut off before its first message is answered would take us for one that has Version One alone.
+            let Some(session) = driver.session_mut(id) else {
+                continue;
+            };
+            // A client that is cut off before its first message is answered would take us for one
+            // that has Version One alone.
             if session.version().is_none() && since.elapsed() < FIRST {
                 left.push_back(id);
                 continue;
@@ -147,24 +157,27 @@ impl Peers {
     pub(crate) fn end<D: Device>(&mut self, driver: &mut Driver<D>) {
         self.drain(driver);
         for id in std::mem::take(&mut self.connections) {
-            self.closed(driver, id, Reason::Lost);
+            self.closed(driver, id, CloseReason::Lost);
         }
     }
 
     /// Cuts a connection off.
-    pub(crate) fn cut<D: Device>(&mut self, driver: &mut Driver<D>, id: Id) {
+    pub(crate) fn cut<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId) {
         if self.connections.contains(&id) {
-            self.closed(driver, id, Reason::Lost);
+            self.closed(driver, id, CloseReason::Lost);
         }
     }
 
     /// A connection is gone, and with it what its client was called back with.
-    fn closed<D: Device>(&mut self, driver: &mut Driver<D>, id: Id, reason: Reason) {
+    fn closed<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId, reason: CloseReason) {
         driver.finish(id);
-        while let Some(told) = driver.event(id) {
+        while let Some(told) = driver.poll_event(id) {
             let ended = match event(told) {
-                ClientEvent::Failed { call, why: ClientError::Transport(Failure::Closed(_)) } => {
-                    let why = ClientError::Transport(Failure::Closed(reason));
+                ClientEvent::Failed {
+                    call,
+                    why: ClientError::Transport(CallFailure::Closed(_)),
+                } => {
+                    let why = ClientError::Transport(CallFailure::Closed(reason));
                     ClientEvent::Failed { call, why }
                 }
                 event @ (ClientEvent::Answered { .. } | ClientEvent::Failed { .. }) => event,
@@ -180,13 +193,22 @@ impl Peers {
 /// Calls a client back, if it has said that it takes that.
 pub(crate) fn call_back<D: Device>(
     driver: &mut Driver<D>,
-    to: Id,
+    to: ConnectionId,
     call: Call,
     write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-) -> Result<CallId, GivenBack<ClientError>> {
-    if driver.session(to).is_some_and(|session| !session.is_peer_ready()) {
-        let memory = Box::new(Memory { results: call.results, ..Memory::default() });
-        return Err(GivenBack { why: ClientError::NotReady, memory });
+) -> Result<CallId, BeginError<ClientError>> {
+    if driver
+        .session(to)
+        .is_some_and(|session| !session.is_peer_ready())
+    {
+        let memory = Box::new(CallBuffers {
+            results: call.results,
+            ..CallBuffers::default()
+        });
+        return Err(BeginError {
+            error: ClientError::NotReady,
+            buffers: memory,
+        });
     }
     begin(driver, to, call, &Credentials::none(), write)
 }

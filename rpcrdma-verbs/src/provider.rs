@@ -1,11 +1,16 @@
-//! The contract between this transport and what moves the octets: in the shape of verbs, so that real verbs fit it as they are.
+//! The interface to RDMA devices, in the shape of verbs, so that real verbs fit it directly.
 //!
-//! A [`Device`] registers memory and makes completion queues and queue pairs; its [`Manager`] makes connections. All of it is
-//! non-blocking: what happened is polled, and a file descriptor tells when it is worth polling.
+//! A [`Device`] registers memory and creates completion queues and queue pairs. Its
+//! [`ConnectionManager`] establishes connections. All operations are non-blocking: completions and
+//! events are polled, and a file descriptor tells when to poll.
 //!
-//! Memory is given by address, as verbs want it, so posting is `unsafe`: whoever posts promises that the memory stays, and is
-//! touched by nobody, until the completion. `queue` makes that promise with owned buffers, and is the only
-//! one that posts.
+//! Any thread may use a device, and own what is created on it: threads may share a device, its
+//! regions and its shared receive queues, and move all else. Ending something waits for other
+//! threads that use or end it.
+//!
+//! Memory is passed by address, as in verbs, so posting is `unsafe`: the caller promises that the
+//! memory stays valid and unused until the completion. The module `queue` keeps this promise with
+//! owned buffers. It is the only module that posts.
 
 pub mod access;
 #[cfg(feature = "ibverbs")]
@@ -17,161 +22,168 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use access::Access;
 
-/// What a device can do, said openly: probed, not assumed.
+/// What a device can do. The provider probes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// The device's name.
     pub name: String,
-    /// Whether type-2 memory windows can be bound, and be invalidated by the peer.
+    /// True if type-2 memory windows can be bound, and invalidated by the peer.
     pub windows: bool,
-    /// Slices of one Send or RDMA Write, and of one receive.
-    pub slices: usize,
-    /// Slices of one RDMA Read.
-    pub read_slices: usize,
-    /// RDMA Reads that may be under way on one queue pair.
-    pub reads: u32,
-    /// Octets of one work request.
-    pub message: u32,
-    /// Octets that a Send may take along when it is posted ([`WorkRequest::inline`]); none if it can't.
-    pub inline: u32,
-    /// Whether the sink of an RDMA Read needs remote write access (iWARP).
-    pub read_sink_is_exposed: bool,
-    /// Whether a Send can wait until the peer has a receive for it (InfiniBand's RNR retry; iWARP has none).
+    /// The maximum number of scatter/gather entries of a Send, an RDMA Write or a receive.
+    pub max_sge: usize,
+    /// The maximum number of scatter/gather entries of an RDMA Read.
+    pub max_read_sge: usize,
+    /// The maximum number of RDMA Reads in flight on a queue pair.
+    pub max_reads: u32,
+    /// The maximum number of bytes of a work request.
+    pub max_message: u32,
+    /// The maximum number of bytes of an inline Send ([`WorkRequest::inline`]); zero if there are
+    /// none.
+    pub max_inline: u32,
+    /// True if the sink of an RDMA Read needs remote write access (iWARP).
+    pub read_sink_needs_remote_write: bool,
+    /// True if a Send can wait until the peer has a receive for it (RNR retry of InfiniBand; iWARP
+    /// has none).
     pub rnr_retry: bool,
-    /// Whether a request is done when the peer has taken it, so that its status tells how the peer refused it. Where not
-    /// (iWARP), it is done when it is on its way, and a refusal ends the connection and says nothing more.
+    /// True if a request completes when the peer has acknowledged it, with a status that tells why
+    /// the peer has rejected it. Otherwise (iWARP) it completes when it is sent, and a rejection
+    /// ends the connection without a reason.
     pub acknowledges: bool,
-    /// Whether windows keep the peer to what they are bound to, and can be invalidated by the peer of their own queue pair alone.
-    /// Where not (soft-RoCE), it reaches all of the region that they are bound to, can invalidate those of others, and brings down
-    /// the machine by invalidating one that is not bound.
+    /// True if a window confines the peer to the memory to which it is bound, and only the peer of
+    /// its own queue pair can invalidate it. Otherwise (soft-RoCE) the peer can access the whole
+    /// region, can invalidate the windows of others, and crashes the machine by invalidating a
+    /// window that is not bound.
     pub guards_windows: bool,
-    /// Whether the peer needs the right to read what it reads. Where not (soft-iWARP), it reads all that is registered, if it
-    /// guesses the key.
+    /// True if the peer needs the right to read. Otherwise (soft-iWARP) it can read all registered
+    /// memory whose key it guesses.
     pub guards_reads: bool,
 }
 
 impl Capabilities {
-    /// Whether to let the peer invalidate by its messages. A call that is given up ends its window here while the reply ends it,
-    /// too: that costs a connection, but where windows are not guarded the machine.
+    /// Returns true if the peer may invalidate keys by its messages. When a call is given up, we
+    /// may invalidate a window at the same time as the reply does. This costs a connection; without
+    /// guarded windows, it would crash the machine.
     #[must_use]
     pub const fn remote_invalidation(&self) -> bool {
         self.windows && self.guards_windows
     }
 }
 
-/// Memory of ours in a work request.
-// Laid out as verbs have it (`ibv_sge`).
+/// A scatter/gather entry: our memory in a work request.
+// The layout is that of `ibv_sge`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slice {
-    /// Its address.
+pub struct Sge {
+    /// The address.
     pub address: u64,
-    /// Octets.
+    /// The number of bytes.
     pub length: u32,
-    /// The local key of the region that it is in.
+    /// The local key of the region.
     pub key: u32,
 }
 
-/// Memory of the peer's.
+/// Memory of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remote {
-    /// Its address, as the peer knows it.
+pub struct RemoteMemory {
+    /// The address in the peer's address space.
     pub address: u64,
-    /// The key that the peer has exposed it by.
+    /// The key under which the peer exposes the memory.
     pub key: u32,
 }
 
-/// A request to a queue pair. Its slices are a range of the table that is posted with it.
+/// A request to a queue pair. Its entries are a range of the table that is posted with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkRequest {
-    /// What its completion is known by.
+    /// The identifier that its completion carries.
     pub id: u64,
-    /// Whether its success has a completion; its failure always has.
+    /// True if a success creates a completion. A failure always does.
     pub signaled: bool,
-    /// Whether a Send takes the octets of its slices along when it is posted: their memory is free again then, and need not be
-    /// registered. No more than [`Capabilities::inline`].
+    /// True if a Send copies its bytes when it is posted. Its memory is then free at once, and need
+    /// not be registered. At most [`Capabilities::max_inline`] bytes.
     pub inline: bool,
-    /// Where its slices begin in the table, and how many there are.
+    /// The index of the first entry in the table, and the number of entries.
     pub slices: (u32, u32),
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What a work request does.
+/// The operation of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Sends the slices as one message into a receive of the peer's, and invalidates a key of the peer's with it.
+    /// Sends the entries as one message, and invalidates a key of the peer.
     Send {
         /// The key to invalidate.
         invalidate: Option<u32>,
     },
-    /// Writes the slices to the peer's memory.
+    /// Writes the entries to memory of the peer.
     Write {
-        /// Where to.
-        to: Remote,
+        /// The target.
+        to: RemoteMemory,
     },
-    /// Reads the peer's memory into the slices.
+    /// Reads memory of the peer into the entries.
     Read {
-        /// Where from.
-        from: Remote,
+        /// The source.
+        from: RemoteMemory,
     },
-    /// Binds a window to a range of a region, the one slice, and gives it this key.
+    /// Binds a window to the range of the only entry, with a new key.
     Bind {
-        /// The window.
+        /// The number of the window.
         window: u32,
-        /// Its new key: that of the window but for the lowest octet.
+        /// The new key, which differs from the old one in the lowest byte.
         key: u32,
-        /// What the peer may do.
+        /// The rights of the peer.
         access: Access,
     },
-    /// Makes a window unreachable.
+    /// Invalidates a window.
     Invalidate {
-        /// Its key.
+        /// The key of the window.
         key: u32,
     },
 }
 
-/// A request for a message.
+/// A request to receive a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receive {
-    /// What its completion is known by.
+    /// The identifier that its completion carries.
     pub id: u64,
-    /// Where its slices begin in the table, and how many there are.
+    /// The index of the first entry in the table, and the number of entries.
     pub slices: (u32, u32),
 }
 
-/// What became of a request.
+/// The completion of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The request's id.
+    /// The identifier of the request.
     pub id: u64,
     /// The number of the queue pair.
     pub queue_pair: u32,
-    /// Whether it was done.
+    /// The status.
     pub status: Status,
-    /// Octets received; nothing for other requests.
+    /// The number of bytes received; zero for other requests.
     pub length: u32,
     /// The key that the peer's Send has invalidated.
     pub invalidated: Option<u32>,
 }
 
-/// Whether a request was done, or why not.
+/// The status of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
-    /// It was.
+    /// The request has succeeded.
     Success,
-    /// The queue pair failed before it came to this.
+    /// The queue pair failed before it executed the request.
     Flushed,
     /// A message was longer than the receive.
     LocalLength,
-    /// Memory of ours is not registered, or not for this.
+    /// Our memory is not registered, or without the required right.
     LocalProtection,
-    /// The peer's memory is not exposed, or not for this.
+    /// The memory of the peer is not exposed, or without the required right.
     RemoteAccess,
-    /// The peer could not take it: a key that it was asked to invalidate can't be, or its receive is too short.
+    /// The peer could not execute the request: it could not invalidate the key, or its receive was
+    /// too short.
     RemoteInvalidRequest,
     /// The peer had no receive.
     ReceiverNotReady,
@@ -197,47 +209,47 @@ impl fmt::Display for Status {
     }
 }
 
-/// What a device could not do: the verb, and the cause.
+/// The failure of a verb.
 #[derive(Debug)]
 pub struct VerbError {
-    /// The verb.
+    /// The name of the verb.
     pub verb: &'static str,
     /// The cause.
     pub cause: Cause,
 }
 
-/// Why a verb failed.
+/// The cause of the failure of a verb.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The system says so.
+    /// An error of the system.
     System(io::Error),
-    /// The system says so, which usually has this reason.
-    Explained(io::Error, Box<str>),
-    /// There is no RDMA device of this name, or none at all: those that there are.
+    /// An error of the system, with its usual reason.
+    Hinted(io::Error, Box<str>),
+    /// There is no RDMA device with this name, or none at all. The list has those that exist.
     NoDevice(Option<String>, Vec<String>),
     /// No port of the device is active.
     PortDown(String),
-    /// What is reached through another device.
+    /// The address is reached through another device.
     OtherDevice {
         /// The address.
         address: SocketAddr,
-        /// The device that it is reached through.
+        /// The device through which it is reached.
         device: String,
     },
-    /// The queue pair, or the connection, is not in a state for it.
+    /// The queue pair or connection is in the wrong state.
     State,
     /// A queue is full.
     Full,
-    /// More slices, octets or reads than the device takes.
+    /// The request has more entries, bytes or reads than the device supports.
     Limit,
-    /// There is nobody at the address.
+    /// Nothing listens at the address.
     Unreachable(SocketAddr),
-    /// The address is taken.
+    /// The address is in use.
     AddressInUse(SocketAddr),
-    /// Private data longer than the connection manager takes.
+    /// The private data is longer than the connection manager supports.
     PrivateData,
-    /// A completion queue has overrun: it was made too small.
+    /// A completion queue has overrun because it is too small.
     Overrun,
 }
 
@@ -246,17 +258,22 @@ impl fmt::Display for VerbError {
         write!(f, "{}: ", self.verb)?;
         match &self.cause {
             Cause::System(error) => error.fmt(f),
-            Cause::Explained(error, reason) => write!(f, "{error}: {reason}"),
+            Cause::Hinted(error, reason) => write!(f, "{error}: {reason}"),
             Cause::NoDevice(name, found) => no_device(f, name.as_deref(), found),
             Cause::PortDown(device) => {
-                write!(f, "no port of {device} is active: is its cable plugged, its network interface up?")
+                write!(
+                    f,
+                    "no port of {device} is active: is its cable plugged, its network interface up?"
+                )
             }
-            Cause::OtherDevice { address, device } => write!(f, "{address} is reached through the device {device}"),
-            Cause::State => f.write_str("not in this state"),
+            Cause::OtherDevice { address, device } => {
+                write!(f, "{address} is reached through the device {device}")
+            }
+            Cause::State => f.write_str("wrong state"),
             Cause::Full => f.write_str("the queue is full"),
-            Cause::Limit => f.write_str("more than the device takes"),
-            Cause::Unreachable(address) => write!(f, "nobody listens at {address}"),
-            Cause::AddressInUse(address) => write!(f, "somebody listens at {address} already"),
+            Cause::Limit => f.write_str("exceeds a limit of the device"),
+            Cause::Unreachable(address) => write!(f, "nothing listens at {address}"),
+            Cause::AddressInUse(address) => write!(f, "{address} is in use"),
             Cause::PrivateData => f.write_str("too much private data"),
             Cause::Overrun => f.write_str("the completion queue has overrun"),
         }
@@ -265,197 +282,251 @@ impl fmt::Display for VerbError {
 
 fn no_device(f: &mut fmt::Formatter<'_>, name: Option<&str>, found: &[String]) -> fmt::Result {
     match (name, found) {
-        (Some(name), []) => write!(f, "there is no RDMA device {name}, nor any other"),
-        (Some(name), found) => write!(f, "there is no RDMA device {name}, only {}", found.join(", ")),
+        (Some(name), []) => write!(f, "there is no RDMA device {name}, and no other"),
+        (Some(name), found) => write!(
+            f,
+            "there is no RDMA device {name}, only {}",
+            found.join(", ")
+        ),
         (None, _) => f.write_str("there is no RDMA device"),
     }
 }
 
 impl std::error::Error for VerbError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Cause::System(error) | Cause::Explained(error, _) = &self.cause { Some(error) } else { None }
+        if let Cause::System(error) | Cause::Hinted(error, _) = &self.cause {
+            Some(error)
+        } else {
+            None
+        }
     }
 }
 
 /// The result of a verb.
 pub type Result<T> = std::result::Result<T, VerbError>;
 
-/// Octets of private data that every connection manager takes: iWARP's, and librdmacm's share of InfiniBand's.
-pub const PRIVATE_DATA: usize = 56;
+/// The number of bytes of private data that every connection manager supports: the limit of iWARP,
+/// and what librdmacm leaves of InfiniBand's.
+pub const MAX_PRIVATE_DATA: usize = 56;
 
-/// How a queue pair is made.
+/// The sizes of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePairConfig {
-    /// Work requests that may be posted at once.
+    /// The depth of the send queue.
     pub sends: u32,
-    /// Receives that may be posted at once; unused with a shared queue.
+    /// The depth of the receive queue; unused with a shared queue.
     pub receives: u32,
-    /// RDMA Reads of ours, and of the peer's, that may be under way.
+    /// The maximum number of RDMA Reads in flight in each direction.
     pub reads: u32,
-    /// Whether the peer's Sends are tried again, without end, while there is no receive here. They fail at once if not.
+    /// True if Sends of the peer are retried without limit while there is no receive. Otherwise
+    /// they fail at once.
     pub rnr_retry: bool,
 }
 
-/// An RDMA device, with a protection domain of its own.
+/// An RDMA device with its own protection domain.
 ///
-/// Clones are of the same device and domain.
+/// Clones refer to the same device and domain. Several threads may use it at once.
 #[expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
-pub trait Device: Clone + fmt::Debug + 'static {
+pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// Registered memory.
-    type Region: Region + fmt::Debug + 'static;
+    type Region: Region + fmt::Debug + Send + Sync + 'static;
     /// A memory window.
-    type Window: Window + fmt::Debug + 'static;
+    type Window: Window + fmt::Debug + Send + 'static;
     /// A completion queue.
-    type CompletionQueue: CompletionQueue + fmt::Debug + 'static;
+    type CompletionQueue: CompletionQueue + fmt::Debug + Send + 'static;
     /// A receive queue that several queue pairs share.
-    type SharedReceives: SharedReceives + fmt::Debug + 'static;
+    type SharedReceives: SharedReceives + fmt::Debug + Send + Sync + 'static;
     /// A queue pair.
-    type QueuePair: QueuePair + fmt::Debug + 'static;
+    type QueuePair: QueuePair + fmt::Debug + Send + 'static;
     /// A connection manager.
-    type Manager: Manager<Self> + fmt::Debug;
+    type Manager: ConnectionManager<Self> + fmt::Debug + Send + 'static;
 
-    /// What it can do.
+    /// Returns what the device can do.
     fn capabilities(&self) -> &Capabilities;
+
+    /// Returns the protection domain of the device. Its queue pairs can use the memory that is
+    /// registered in the same domain.
+    fn protection_domain(&self) -> ProtectionDomainId;
 
     /// Registers memory.
     ///
     /// # Safety
-    /// The memory must stay until the region is dropped, and whoever uses it must respect what was posted and exposed.
+    /// The memory must stay valid until [`Region::deregister`] has returned true. Meanwhile all
+    /// accesses must respect what is posted and exposed.
     ///
     /// # Errors
-    /// The device can't register it.
-    unsafe fn register(&self, memory: NonNull<u8>, length: usize, access: Access) -> Result<Self::Region>;
+    /// Fails if the device cannot register the memory.
+    unsafe fn register(
+        &self,
+        memory: NonNull<u8>,
+        length: usize,
+        access: Access,
+    ) -> Result<Self::Region>;
 
-    /// Makes a window that is not bound.
+    /// Creates an unbound window.
     ///
     /// # Errors
-    /// The device has none.
+    /// Fails if the device has no windows.
     fn window(&self) -> Result<Self::Window>;
 
-    /// Makes a completion queue for so many completions at once.
+    /// Creates a completion queue for `entries` completions.
     ///
     /// # Errors
-    /// The device can't.
+    /// Fails if the device refuses.
     fn completion_queue(&self, entries: u32) -> Result<Self::CompletionQueue>;
 
-    /// Makes a receive queue to be shared.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
-    /// The device can't.
+    /// Fails if the device refuses.
     fn shared_receives(&self, entries: u32) -> Result<Self::SharedReceives>;
 
-    /// Makes a connection manager.
+    /// Creates a connection manager.
     ///
     /// # Errors
-    /// The device can't.
+    /// Fails if the device refuses.
     fn manager(&self) -> Result<Self::Manager>;
 }
 
-/// Registered memory. Dropping it deregisters.
-pub trait Region {
-    /// The key for work requests of ours.
-    fn local_key(&self) -> u32;
-    /// The key for the peer, if it was registered with remote access.
-    fn remote_key(&self) -> u32;
+/// Tells the protection domains of a process apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ProtectionDomainId(u64);
+
+impl ProtectionDomainId {
+    /// Returns the identifier of a new protection domain.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
-/// A memory window (type 2). Dropping it makes it unreachable.
+/// Registered memory.
 ///
-/// It may end with the queue pair that it was last bound on, and with the region that it is bound to: then it can be bound no
-/// more.
+/// The owner of the memory deregisters it before the memory is freed or reused. Dropping the region
+/// also deregisters it, but does not report a refusal of the device.
+pub trait Region {
+    /// Returns the key for our work requests.
+    fn local_key(&self) -> u32;
+    /// Returns the key for the peer, if the memory was registered with remote access.
+    fn remote_key(&self) -> u32;
+    /// Ends the registration, and returns true if the device can no longer access the memory. If it
+    /// returns false, the memory must be leaked. A second call returns the first result.
+    fn deregister(&mut self) -> bool;
+}
+
+/// A memory window (type 2).
+///
+/// It may end with the queue pair on which it was last bound, and with the region to which it is
+/// bound. It then cannot be bound again. Dropping the window also ends it, but does not report a
+/// refusal of the device.
 pub trait Window {
-    /// Its number, for `Operation::Bind`.
+    /// Returns the number, for `Operation::Bind`.
     fn number(&self) -> u32;
-    /// Its key when it was made; each bind gives it one with another lowest octet.
+    /// Returns the initial key. Each bind changes the lowest byte.
     fn key(&self) -> u32;
+    /// Ends the window, and returns true if it gives no access any more. If it returns false, the
+    /// memory to which it is bound must be leaked. A second call returns the first result.
+    fn end(&mut self) -> bool;
 }
 
 /// A completion queue.
 pub trait CompletionQueue {
-    /// Takes completions, as many as there is room for and are there.
+    /// Takes at most `most` completions, and returns their number.
     ///
     /// # Errors
-    /// It has overrun.
+    /// Fails if the queue has overrun.
     fn poll(&self, completions: &mut Vec<Completion>, most: usize) -> Result<usize>;
 
-    /// Asks for the descriptor to become readable at the next completion. Poll once more afterwards: what came before is
-    /// not told.
+    /// Requests that the descriptor becomes readable at the next completion. Poll once more
+    /// afterwards, because earlier completions are not reported.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the system fails.
     fn arm(&self) -> Result<()>;
 
-    /// Takes back what made the descriptor readable.
+    /// Consumes the event that made the descriptor readable.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the system fails.
     fn acknowledge(&self) -> Result<()>;
 
-    /// The descriptor to wait on.
+    /// Returns the descriptor to wait for.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-/// A receive queue that several queue pairs share.
+/// A receive queue that several queue pairs share. Clones refer to the same queue.
 #[expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
 pub trait SharedReceives: Clone {
-    /// Posts receives: how many were taken.
+    /// Posts all receives, or none.
     ///
     /// # Safety
-    /// As [`QueuePair::post`].
+    /// As for [`QueuePair::post`].
     ///
     /// # Errors
-    /// It is full, or the device refuses.
-    unsafe fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()>;
+    /// Fails if the queue is full, or if the device refuses.
+    unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()>;
+
+    /// Ends the queue, after all queue pairs that use it. Returns true if nothing accesses the
+    /// posted memory any more. If it returns false, that memory must be leaked. A second call
+    /// returns the first result.
+    fn end(&self) -> bool;
 }
 
-/// A queue pair. Dropping it ends the connection: after that nothing of what was posted is touched any more.
+/// A queue pair. Dropping it also ends it, but does not report a refusal of the device.
 #[expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
 pub trait QueuePair {
-    /// Its number.
+    /// Returns the number.
     fn number(&self) -> u32;
 
-    /// Posts work requests in their order: all or none.
+    /// Posts work requests in order: all, or none.
     ///
     /// # Safety
-    /// The memory of the slices must stay, and be touched by nobody else (for what is sent or written: be changed by nobody),
-    /// until the request's completion, or that of a later one where it is not signaled, or the queue pair is dropped. What an
-    /// inline request takes along is free when this returns.
+    /// The memory of the entries must stay valid and unused by others (memory that is sent or
+    /// written may be read by others) until the completion of the request, or of a later one if it
+    /// is not signaled, or until [`Self::end`] has returned true. The memory of an inline request
+    /// is free when this returns.
     ///
     /// # Errors
-    /// The queue is full, or not in a state for it, or an inline request has more octets than it may.
-    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Slice]) -> Result<()>;
+    /// Fails if the queue is full or in the wrong state, or if an inline request has too many
+    /// bytes.
+    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Sge]) -> Result<()>;
 
-    /// Posts receives: all or none.
+    /// Posts all receives, or none.
     ///
     /// # Safety
-    /// As [`Self::post`].
+    /// As for [`Self::post`].
     ///
     /// # Errors
-    /// As [`Self::post`].
-    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Slice]) -> Result<()>;
+    /// As for [`Self::post`].
+    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()>;
 
-    /// Ends the connection: what was posted is flushed.
+    /// Ends the connection, and flushes what was posted.
     fn disconnect(&self);
+
+    /// Ends the queue pair, and returns true if nothing accesses the posted memory any more. If it
+    /// returns false, that memory must be leaked. A second call returns the first result.
+    fn end(&self) -> bool;
 }
 
-/// A connection manager: it makes and accepts connections, and tells what becomes of them.
-pub trait Manager<D: Device> {
-    /// A request to connect that can be accepted. Dropping it rejects.
-    type Request;
+/// A connection manager: it initiates and accepts connections, and reports their events.
+pub trait ConnectionManager<D: Device> {
+    /// A request of a peer to connect. Dropping it rejects the connection.
+    type Request: Send;
 
-    /// Listens at an address, and tells it: port 0 asks for any.
+    /// Listens on an address, and returns it. Port 0 selects a free port.
     ///
     /// # Errors
-    /// The address is taken, or not ours.
+    /// Fails if the address is in use, or is not an address of this host.
     fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr>;
 
-    /// Listens there no more. Requests that were told can still be accepted.
+    /// Stops listening. Requests that were already reported can still be accepted.
     fn unlisten(&mut self, address: SocketAddr);
 
-    /// Begins to connect. Receives can be posted at once; `Established` tells when work can be.
+    /// Starts to connect. Receives can be posted at once, and other requests after `Established`.
     ///
     /// # Errors
-    /// It can't begin.
+    /// Fails if the connection cannot be started.
     fn connect(
         &mut self,
         address: SocketAddr,
@@ -464,10 +535,10 @@ pub trait Manager<D: Device> {
         private_data: &[u8],
     ) -> Result<D::QueuePair>;
 
-    /// Makes the queue pair for a request. Receives are to be posted before it is accepted.
+    /// Creates the queue pair for a request. Post its receives before it is accepted.
     ///
     /// # Errors
-    /// The device can't.
+    /// Fails if the device refuses.
     fn prepare(
         &mut self,
         request: &Self::Request,
@@ -475,28 +546,33 @@ pub trait Manager<D: Device> {
         queues: Queues<'_, D>,
     ) -> Result<D::QueuePair>;
 
-    /// Accepts a request with the queue pair that was prepared for it.
+    /// Accepts a request, with the queue pair that was prepared for it.
     ///
     /// # Errors
-    /// The peer is gone.
-    fn accept(&mut self, request: Self::Request, queue_pair: &D::QueuePair, private_data: &[u8]) -> Result<()>;
+    /// Fails if the peer is gone.
+    fn accept(
+        &mut self,
+        request: Self::Request,
+        queue_pair: &D::QueuePair,
+        private_data: &[u8],
+    ) -> Result<()>;
 
     /// Rejects a request.
     fn reject(&mut self, request: Self::Request, private_data: &[u8]);
 
-    /// What has happened.
+    /// Returns the next event.
     fn poll(&mut self) -> Option<ConnectionEvent<Self::Request>>;
 
-    /// The descriptor to wait on.
+    /// Returns the descriptor to wait for.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
 /// The queues of a queue pair.
 #[derive(Debug)]
 pub struct Queues<'a, D: Device> {
-    /// For the completions of all its requests.
+    /// The completion queue of all its requests.
     pub completions: &'a D::CompletionQueue,
-    /// For its receives, if they are shared.
+    /// The shared receive queue, if it uses one.
     pub receives: Option<&'a D::SharedReceives>,
 }
 
@@ -508,41 +584,68 @@ impl<D: Device> Clone for Queues<'_, D> {
 
 impl<D: Device> Copy for Queues<'_, D> {}
 
-/// What happens to connections. Queue pairs are named by their numbers.
+/// An event of a connection. Queue pairs are identified by their numbers.
 #[derive(Debug)]
 pub enum ConnectionEvent<R> {
-    /// Somebody wants to connect.
+    /// A peer requests a connection.
     Requested {
-        /// To be accepted or rejected.
+        /// The request, to be accepted or rejected.
         request: R,
-        /// What it says.
+        /// The private data of the peer.
         private_data: Box<[u8]>,
-        /// From where.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// The address that was listened at.
+        /// The address of the listener.
         listener: SocketAddr,
     },
-    /// A connection is there.
+    /// A connection is established.
     Established {
-        /// Whose.
+        /// The number of its queue pair.
         queue_pair: u32,
-        /// What the peer says.
+        /// The private data of the peer.
         private_data: Box<[u8]>,
     },
-    /// A connection could not be made.
+    /// A connection could not be established.
     Failed {
-        /// Whose.
+        /// The number of its queue pair.
         queue_pair: u32,
-        /// Whether the peer has rejected it.
+        /// True if the peer has rejected it.
         rejected: bool,
-        /// What the peer says.
+        /// The private data of the peer.
         private_data: Box<[u8]>,
-        /// Why, where more is known.
-        why: Option<VerbError>,
+        /// The error, if more is known.
+        error: Option<VerbError>,
     },
     /// A connection has ended. What was posted is being flushed.
     Disconnected {
-        /// Whose.
+        /// The number of its queue pair.
         queue_pair: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+
+    /// Compiles only if the objects of a device are for any thread.
+    fn any_thread<D: Device>() {
+        is_shared::<D>();
+        is_shared::<D::Region>();
+        is_shared::<D::SharedReceives>();
+        is_send::<D::Window>();
+        is_send::<D::CompletionQueue>();
+        is_send::<D::QueuePair>();
+        is_send::<D::Manager>();
+        is_send::<ConnectionEvent<<D::Manager as ConnectionManager<D>>::Request>>();
+    }
+
+    #[test]
+    fn objects_of_devices_are_for_any_thread() {
+        any_thread::<software::SoftwareDevice>();
+        #[cfg(feature = "ibverbs")]
+        any_thread::<ibverbs::IbvDevice>();
+    }
 }

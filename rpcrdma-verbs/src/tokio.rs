@@ -17,13 +17,15 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Turns the driver for good: to be spawned on the local set that its clients are on.
 ///
-/// While there is something to do it turns and yields; then it arms the completion queue, turns once more, and sleeps until a
-/// descriptor is readable, a deadline passes, or a call begins.
+/// While there is something to do it turns and yields; then it arms the completion queue, turns
+/// once more, and sleeps until a descriptor is readable, a deadline passes, or a call begins.
 ///
 /// # Errors
 /// The driver can't go on.
 pub async fn run<D: Device>(local: Local<D>) -> Result<(), DriverError> {
-    let descriptors = local.with_driver(|driver| driver.descriptors()).map_err(system)?;
+    let descriptors = local
+        .with_driver(|driver| driver.descriptors())
+        .map_err(system)?;
     let [queue, manager, handles] = descriptors.map(registered);
     let (queue, manager, handles) = (queue?, manager?, handles?);
     loop {
@@ -31,13 +33,16 @@ pub async fn run<D: Device>(local: Local<D>) -> Result<(), DriverError> {
             ::tokio::task::yield_now().await;
         }
         local.with_driver(|driver| driver.arm())?;
-        // From here on whoever begins something, or lets a handler go on, wakes this task, the next turn's handlers included.
+        // From here on whoever begins something, or lets a handler go on, wakes this task, the next
+        // turn's handlers included.
         registered_with(&local).await;
         // What came before it was armed is not told.
         if local.turn()? > 0 {
             continue;
         }
-        let due = local.with_driver(|driver| driver.sleeps()).map_or(NAP, |due| due.min(NAP));
+        let due = local
+            .with_driver(|driver| driver.timeout())
+            .map_or(NAP, |due| due.min(NAP));
         let woken = woken(&local);
         ::tokio::select! {
             ready = readable(&queue) => ready?,
@@ -74,7 +79,8 @@ async fn woken<D: Device>(local: &Local<D>) {
 
 #[allow(unsafe_code, reason = "tokio wants a promise about the descriptor")]
 fn registered(descriptor: OwnedFd) -> Result<AsyncFd<OwnedFd>, DriverError> {
-    // SAFETY: an `OwnedFd` names the same open descriptor as long as it lives, and it lives in what is made of it here.
+    // SAFETY: an `OwnedFd` names the same open descriptor as long as it lives, and it lives in what
+    // is made of it here.
     let registered = unsafe { AsyncFd::register(descriptor) };
     registered.map_err(|refused| system(refused.into()))
 }
@@ -85,5 +91,9 @@ async fn readable(descriptor: &AsyncFd<OwnedFd>) -> Result<(), DriverError> {
 }
 
 fn system(error: io::Error) -> DriverError {
-    VerbError { verb: "wait", cause: Cause::System(error) }.into()
+    VerbError {
+        verb: "wait",
+        cause: Cause::System(error),
+    }
+    .into()
 }

@@ -1,12 +1,16 @@
-//! A thousand connections: what memory each end of one takes.
+//! The memory of each end of a thousand connections.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of a test are small"
+)]
 
-mod world;
+mod endpoints;
 
 use std::net::SocketAddr;
 
+use endpoints::{Block, NULL, call};
 use rpcrdma_proto::chunk::Limits;
 use rpcrdma_proto::connection::{Config, Role};
 use rpcrdma_verbs::client::{Client, ClientEvent};
@@ -15,31 +19,41 @@ use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::rpc::Credentials;
 use rpcrdma_verbs::server::Server;
-use world::{Block, NULL, call};
 
 const CREDITS: u16 = 32;
-/// Octets of a page, on the machines that this is run on.
+/// The page size in bytes of the machines that run this test.
 const PAGE: usize = 4096;
 
-/// Octets of this process that are in memory; none where the system does not say so in this way.
+/// Returns the bytes of this process that are resident, or `None` if the system does not report
+/// them.
 fn resident() -> Option<usize> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
-    pages.split(' ').nth(1)?.parse::<usize>().ok()?.checked_mul(PAGE)
+    pages
+        .split(' ')
+        .nth(1)?
+        .parse::<usize>()
+        .ok()?
+        .checked_mul(PAGE)
 }
 
-/// What one end of a connection takes.
+/// The memory of one end of a connection.
 #[derive(Debug)]
 struct Octets {
-    /// Registered memory, of the end that has more.
+    /// Registered memory of the larger end.
     registered: usize,
-    /// All that is allocated, what is registered included: half of what both ends have.
+    /// Allocated memory, including registered memory: half of that of both ends.
     allocated: usize,
-    /// The same as the system has it in memory.
+    /// Resident memory, as the system reports it.
     resident: Option<usize>,
 }
 
-/// What each end has when each of so many connections has had so many calls under way at once.
-fn octets_per_end((connections, calls): (usize, u16), client: &Config, server: Config, shared: Option<u32>) -> Octets {
+/// Measures the memory of each end after each of several connections has had several calls at once.
+fn bytes_per_end(
+    (connections, calls): (usize, u16),
+    client: &Config,
+    server: Config,
+    shared: Option<u32>,
+) -> Octets {
     let fabric = Fabric::new();
     let budgets = [Budget::new(1 << 30), Budget::new(1 << 30)];
     let mut near = Driver::new(&fabric.device(), &budgets[0], 1 << 17).unwrap();
@@ -50,21 +64,47 @@ fn octets_per_end((connections, calls): (usize, u16), client: &Config, server: C
         }
     }
     let block = Block::new(far.pool());
-    let mut server = Server::bind(&mut far, SocketAddr::from(([127, 0, 0, 1], 0)), server, block).unwrap();
+    let mut server = Server::bind(
+        &mut far,
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        server,
+        block,
+    )
+    .unwrap();
     let before = resident();
     let mut clients = Vec::new();
     let allocated = allocation_counter::measure(|| {
-        let connect = |_| Client::connect(&mut near, server.address(), client.clone(), Credentials::none()).unwrap();
+        let connect = |_| {
+            Client::connect(
+                &mut near,
+                server.address(),
+                client.clone(),
+                Credentials::none(),
+            )
+            .unwrap()
+        };
         clients.extend((0..connections).map(connect));
         call_all(&clients, calls, &mut near, &mut far, &mut server);
     });
     assert_eq!(server.connections().len(), connections);
-    let resident = resident().zip(before).map(|(after, before)| after.saturating_sub(before) / (2 * connections));
-    let registered = budgets.each_ref().map(Budget::used).into_iter().max().unwrap() / connections;
-    Octets { registered, allocated: usize::try_from(allocated.bytes_current).unwrap() / (2 * connections), resident }
+    let resident = resident()
+        .zip(before)
+        .map(|(after, before)| after.saturating_sub(before) / (2 * connections));
+    let registered = budgets
+        .each_ref()
+        .map(Budget::used)
+        .into_iter()
+        .max()
+        .unwrap()
+        / connections;
+    Octets {
+        registered,
+        allocated: usize::try_from(allocated.bytes_current).unwrap() / (2 * connections),
+        resident,
+    }
 }
 
-/// Calls of all clients at once.
+/// Makes calls of all clients at once.
 fn call_all(
     clients: &[Client],
     calls: u16,
@@ -94,33 +134,65 @@ fn call_all(
     }
 }
 
-/// 32 credits, and nothing beside that: no backward calls, and few segments in each call.
+/// 32 credits, no backward calls, and few segments in each call.
 fn settings() -> (Config, Config) {
-    let limits = Limits { segments: 8, ..Limits::DEFAULT };
-    let few = Config { segments: 8, limits, reserve: 2, receive_size_most: 4096, ..Config::client() };
-    let client = Config { calls: CREDITS, credits: CREDITS.into(), serve: 0, ..few.clone() };
-    let server = Config { role: Role::Server, calls: 0, credits: 0, serve: CREDITS, ..few };
+    let limits = Limits {
+        max_segments: 8,
+        ..Limits::DEFAULT
+    };
+    let few = Config {
+        max_segments: 8,
+        limits,
+        reserved_receives: 2,
+        max_receive_size: 4096,
+        ..Config::client()
+    };
+    let client = Config {
+        max_calls: CREDITS,
+        credits: CREDITS.into(),
+        max_served: 0,
+        ..few.clone()
+    };
+    let server = Config {
+        role: Role::Server,
+        max_calls: 0,
+        credits: 0,
+        max_served: CREDITS,
+        ..few
+    };
     (client, server)
 }
 
-/// One end of each of a thousand connections that have all had so many calls under way at once.
+/// Measures one end of each of a thousand connections after several calls at once on each.
 fn thousand(what: &str, calls: u16, shared: Option<u32>) -> Octets {
     let (client, server) = settings();
-    let octets = octets_per_end((1000, calls), &client, server, shared);
-    let Octets { registered, allocated, resident } = &octets;
-    println!("octets of one end, {what}: {registered} registered, {allocated} allocated, {resident:?} in memory");
-    octets
+    let bytes = bytes_per_end((1000, calls), &client, server, shared);
+    let Octets {
+        registered,
+        allocated,
+        resident,
+    } = &bytes;
+    println!(
+        "bytes of one end, {what}: {registered} registered, {allocated} allocated, {resident:?} in memory"
+    );
+    bytes
 }
 
 #[test]
 fn a_thousand_connections_are_small() {
     let idle = thousand("idle", 1, None);
-    // A client that had one call under way has few receives; a server has as many as it may grant.
-    assert!(idle.registered < 160 << 10 && idle.allocated < 104 << 10, "{idle:?}");
+    // A client that had one call in flight has few receives. A server has as many as it may grant.
+    assert!(
+        idle.registered < 160 << 10 && idle.allocated < 104 << 10,
+        "{idle:?}"
+    );
     let busy = thousand("with 32 calls at once", CREDITS, None);
-    assert!(busy.registered < 160 << 10 && busy.allocated < 224 << 10, "{busy:?}");
-    // As it is set up without being asked: 8 backward calls, and up to 64 segments in each call.
-    let default = octets_per_end((100, CREDITS), &Config::client(), Config::server(), None);
+    assert!(
+        busy.registered < 160 << 10 && busy.allocated < 224 << 10,
+        "{busy:?}"
+    );
+    // The default settings: 8 backward calls, and up to 64 segments in each call.
+    let default = bytes_per_end((100, CREDITS), &Config::client(), Config::server(), None);
     println!("with the default settings: {default:?}");
 }
 
@@ -128,6 +200,13 @@ fn a_thousand_connections_are_small() {
 fn a_thousand_connections_that_share_their_receives_are_smaller() {
     let idle = thousand("idle, receives shared", 1, Some(1024));
     assert!(idle.allocated < 32 << 10, "{idle:?}");
-    let busy = thousand("with 32 calls at once, receives shared", CREDITS, Some(1024));
-    assert!(busy.registered < 32 << 10 && busy.allocated < 32 << 10, "{busy:?}");
+    let busy = thousand(
+        "with 32 calls at once, receives shared",
+        CREDITS,
+        Some(1024),
+    );
+    assert!(
+        busy.registered < 32 << 10 && busy.allocated < 32 << 10,
+        "{busy:?}"
+    );
 }

@@ -1,15 +1,19 @@
-//! Calls over a fabric with a delay, with ends that sleep: each on a thread of its own.
+//! Calls over a fabric with a delay. Each end sleeps in its own thread.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of a test are small"
+)]
 
-mod world;
+mod endpoints;
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use endpoints::{Block, NULL, WRITE, World, block, call};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::{Client, ClientEvent};
 use rpcrdma_verbs::driver::Driver;
@@ -17,16 +21,21 @@ use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::rpc::Credentials;
 use rpcrdma_verbs::server::Server;
-use world::{Block, NULL, WRITE, World, block, call};
 
 const DELAY: Duration = Duration::from_millis(1);
-/// How long an end sleeps at most: so long that calls which had to wait for it would be seen.
+/// The maximum time that an end sleeps, so long that a call that waits for it is noticed.
 const NAP: Duration = Duration::from_secs(30);
 
 fn serve(device: &SoftwareDevice, address: &mpsc::Sender<SocketAddr>) {
     let mut driver = Driver::new(device, &Budget::new(1 << 26), 4096).unwrap();
     let block = Block::new(driver.pool());
-    let mut server = Server::bind(&mut driver, ([127, 0, 0, 1], 0).into(), Config::server(), block).unwrap();
+    let mut server = Server::bind(
+        &mut driver,
+        ([127, 0, 0, 1], 0).into(),
+        Config::server(),
+        block,
+    )
+    .unwrap();
     address.send(server.address()).unwrap();
     loop {
         driver.wait(NAP).unwrap();
@@ -34,7 +43,7 @@ fn serve(device: &SoftwareDevice, address: &mpsc::Sender<SocketAddr>) {
     }
 }
 
-/// Makes a call, sleeping until it is answered: how long that took.
+/// Makes a call, and sleeps until it is answered. Returns the duration.
 fn answered(driver: &mut Driver<SoftwareDevice>, client: &mut Client, number: u32) -> Duration {
     let mut item = driver.pool().take(20_000).unwrap();
     item.extend_from_slice(&block()[..20_000]);
@@ -57,7 +66,7 @@ fn answered(driver: &mut Driver<SoftwareDevice>, client: &mut Client, number: u3
     }
 }
 
-/// What came about without a turn is not slept over.
+/// `wait` does not sleep over events that came about without a turn.
 #[test]
 fn what_was_flushed_is_told_before_anybody_sleeps() {
     let fabric = Fabric::new();
@@ -65,23 +74,40 @@ fn what_was_flushed_is_told_before_anybody_sleeps() {
     let device = fabric.device();
     thread::spawn(move || serve(&device, &sender));
     let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
-    let config = Config { segments: 1, segment: 4096, ..Config::client() };
-    let mut client = Client::connect(&mut driver, address.recv().unwrap(), config, Credentials::none()).unwrap();
+    let config = Config {
+        max_segments: 1,
+        max_segment_len: 4096,
+        ..Config::client()
+    };
+    let mut client = Client::connect(
+        &mut driver,
+        address.recv().unwrap(),
+        config,
+        Credentials::none(),
+    )
+    .unwrap();
     answered(&mut driver, &mut client, NULL);
     let began = Instant::now();
-    // Its reply takes more segments than there are.
-    client.call(&mut driver, call(NULL, 1 << 20), |_| Ok(())).unwrap();
+    // Its reply needs more segments than there are.
+    client
+        .call(&mut driver, call(NULL, 1 << 20), |_| Ok(()))
+        .unwrap();
     driver.flush();
     assert!(driver.wait(NAP).unwrap() && began.elapsed() < NAP);
-    assert!(matches!(client.event(&mut driver), Some(ClientEvent::Failed { .. })));
+    assert!(matches!(
+        client.event(&mut driver),
+        Some(ClientEvent::Failed { .. })
+    ));
 }
 
-/// The replies leave when they are given, whenever their driver is turned next.
+/// Replies are sent when they are made, whenever their driver is turned next.
 #[test]
 fn replies_do_not_wait_for_a_turn() {
     let mut world = World::new(Config::client(), Config::server());
     for _ in 0..3 {
-        let begun = world.client.call(&mut world.near, call(NULL, 0), |_| Ok(()));
+        let begun = world
+            .client
+            .call(&mut world.near, call(NULL, 0), |_| Ok(()));
         begun.unwrap();
         let mut answered = false;
         for _ in 0..10 {
@@ -107,12 +133,19 @@ fn who_sleeps_is_woken_and_calls_take_their_round_trips() {
     thread::spawn(move || serve(&device, &sender));
     let mut driver = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
     let address = address.recv().unwrap();
-    let mut client = Client::connect(&mut driver, address, Config::client(), Credentials::none()).unwrap();
+    let mut client =
+        Client::connect(&mut driver, address, Config::client(), Credentials::none()).unwrap();
     let began = Instant::now();
     answered(&mut driver, &mut client, NULL);
     for _ in 0..10 {
-        assert!(answered(&mut driver, &mut client, NULL) >= 2 * DELAY, "there and back");
-        assert!(answered(&mut driver, &mut client, WRITE) >= 4 * DELAY, "and the data are fetched");
+        assert!(
+            answered(&mut driver, &mut client, NULL) >= 2 * DELAY,
+            "there and back"
+        );
+        assert!(
+            answered(&mut driver, &mut client, WRITE) >= 4 * DELAY,
+            "and the data are fetched"
+        );
     }
     assert!(began.elapsed() < NAP, "nobody has slept to the end");
 }

@@ -1,45 +1,51 @@
-//! Messages in transmissions of rtrext-02, with data that the Sends place: over the transport, on every ground. What it costs is
-//! counted exactly.
+//! Messages in several transmissions (rtrext-02), with placed data, over the transport on every
+//! device. Costs are counted exactly.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking"
+)]
 
-mod ground;
+mod fixture;
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::Config;
-use rpcrdma_proto::continuation::Rtr;
-use rpcrdma_proto::placement::{Segment, Structure};
-use rpcrdma_proto::travel::{Direct, Prefer, RESULTS};
+use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
+use rpcrdma_proto::transfer::{MAX_RESULTS, MethodPreference, ResultPlacement};
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, Client, ClientEvent};
-use rpcrdma_verbs::driver::{Counters, Driver, DriverError, Id, Memory, Placed, Writer};
+use rpcrdma_verbs::driver::{
+    CallBuffers, ConnectionId, Counters, Driver, DriverError, PlacedItem, Writer,
+};
 use rpcrdma_verbs::memory::{Budget, Buf, Frozen};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::{Credentials, Denial};
 use rpcrdma_verbs::server::{Server, Service};
 
-use ground::{Ground, on_every_ground};
+use fixture::{Ground, on_every_ground};
 
 const PROGRAM: u32 = 0x2000_0002;
 const READ: u32 = 1;
 const WRITE: u32 = 2;
 const ECHO: u32 = 3;
-/// Several reads in one call, each of which has its count: none is read where that is zero.
+/// Several reads in one call, with a count each. A count of zero has no result.
 const READS: u32 = 4;
 
-/// What was written last is read: the data are kept where they landed.
+/// A store whose reads return the last write. Placed data stay where they landed.
 #[derive(Default)]
 struct Store {
     data: Vec<Frozen>,
-    /// Of arguments that are in place.
+    /// Arguments that were not placed.
     flat: Vec<u8>,
     takes_items: bool,
-    /// Whether it tells which of several reads its results answer.
+    /// True if it tells which of several reads its results answer.
     tells: bool,
-    /// Calls whose data came apart.
+    /// The number of calls with placed data.
     placed: usize,
 }
 
@@ -56,22 +62,41 @@ impl Service for Store {
         self.takes_items
     }
 
-    fn call(&mut self, _: Id, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
-        let (count, rest) = u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+    fn call(
+        &mut self,
+        _: ConnectionId,
+        call: &rpcrdma_verbs::rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
+        let (count, rest) =
+            u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
         match call.procedure.number {
             READ => {
-                let first = self.data.first().and_then(|data| data.part(0, count)).ok_or(Denial::System)?;
+                let first = self
+                    .data
+                    .first()
+                    .and_then(|data| data.part(0, count))
+                    .ok_or(Denial::System)?;
                 results.frozen(first).map_err(|_| Denial::System)?;
             }
             READS => self.reads(call, results)?,
             WRITE => {
-                self.data = call.items.iter().flat_map(Placed::parts).cloned().collect();
+                self.data = call
+                    .items
+                    .iter()
+                    .flat_map(PlacedItem::parts)
+                    .cloned()
+                    .collect();
                 self.placed += usize::from(!call.items.is_empty());
-                self.flat = if call.items.is_empty() { rest[..count as usize].to_vec() } else { Vec::new() };
+                self.flat = if call.items.is_empty() {
+                    rest[..count as usize].to_vec()
+                } else {
+                    Vec::new()
+                };
                 results.put(&count).map_err(|_| Denial::System)?;
             }
             _ => {
-                results.octets(call.arguments);
+                results.bytes(call.arguments);
             }
         }
         Ok(())
@@ -79,7 +104,11 @@ impl Service for Store {
 }
 
 impl Store {
-    fn reads(&self, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    fn reads(
+        &self,
+        call: &rpcrdma_verbs::rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         let mut left = call.arguments;
         while !left.is_empty() {
             if self.tells {
@@ -89,7 +118,11 @@ impl Store {
             left = rest;
             results.put(&(count > 0)).map_err(|_| Denial::System)?;
             if count > 0 {
-                let data = self.data.first().and_then(|data| data.part(0, count)).ok_or(Denial::System)?;
+                let data = self
+                    .data
+                    .first()
+                    .and_then(|data| data.part(0, count))
+                    .ok_or(Denial::System)?;
                 results.frozen(data).map_err(|_| Denial::System)?;
             }
         }
@@ -105,42 +138,70 @@ struct World<D: Device> {
 }
 
 /// 4 KiB, and 64 KiB for bulk data.
-fn structure() -> Structure {
-    let head = Segment { length: 4096, align: 8, target: false };
-    let bulk = Segment { length: 65_536, align: 4096, target: true };
-    Structure::new(&[head, bulk]).unwrap()
+fn structure() -> BufferStructure {
+    let head = BufferSegment {
+        length: 4096,
+        align: 8,
+        target: false,
+    };
+    let bulk = BufferSegment {
+        length: 65_536,
+        align: 4096,
+        target: true,
+    };
+    BufferStructure::new(&[head, bulk]).unwrap()
 }
 
-fn placing() -> Rtr {
-    Rtr { structure: Some(structure()), ..Rtr::ALL }
+fn placing() -> RtrExtConfig {
+    RtrExtConfig {
+        structure: Some(structure()),
+        ..RtrExtConfig::ALL
+    }
 }
 
 impl<D: Device> World<D> {
     fn new(ground: &impl Ground<Device = D>, client: Config, server: Config) -> Self {
         let mut near = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
         let mut far = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
-        let store = Store { takes_items: true, tells: true, ..Store::default() };
+        let store = Store {
+            takes_items: true,
+            tells: true,
+            ..Store::default()
+        };
         let server = Server::bind(&mut far, ground.address(), server, store).unwrap();
-        let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
-        let mut world = Self { client, near, far, server };
-        // What is told takes its credit back with the second reply.
+        let client =
+            Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
+        let mut world = Self {
+            client,
+            near,
+            far,
+            server,
+        };
+        // The advertisement returns its credit with the second reply.
         for _ in 0..3 {
             world.echo(4);
         }
         world
     }
 
-    fn both(ground: &impl Ground<Device = D>, rtr: Rtr) -> Self {
-        Self::new(ground, Config::client().with_rtr(rtr), Config::server().with_rtr(rtr))
+    fn both(ground: &impl Ground<Device = D>, rtr: RtrExtConfig) -> Self {
+        Self::new(
+            ground,
+            Config::client().with_rtr(rtr),
+            Config::server().with_rtr(rtr),
+        )
     }
 
-    /// The reply to a call, and its memory.
-    fn answer(&mut self) -> (Vec<u8>, Memory) {
+    /// Returns the reply to a call, and its buffers.
+    fn answer(&mut self) -> (Vec<u8>, CallBuffers) {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(60) {
             match self.client.event(&mut self.near) {
                 Some(ClientEvent::Answered { call, answer }) => {
-                    return (answer.results().to_vec(), self.client.take_memory(&mut self.near, call));
+                    return (
+                        answer.results().to_vec(),
+                        self.client.take_memory(&mut self.near, call),
+                    );
                 }
                 Some(ClientEvent::Ready(_)) => {}
                 Some(other) => panic!("{other:?}"),
@@ -153,52 +214,85 @@ impl<D: Device> World<D> {
         panic!("nothing happens");
     }
 
-    fn echo(&mut self, octets: u32) {
-        let call = Call { largest_results: octets, ..Call::to(PROGRAM, 1, ECHO) };
-        let sent: Vec<u8> = (0..octets).map(|at| (at ^ at >> 8) as u8).collect();
-        self.client.call(&mut self.near, call, |writer| writer.octets(&sent).done()).unwrap();
+    fn echo(&mut self, bytes: u32) {
+        let call = Call {
+            largest_results: bytes,
+            ..Call::to(PROGRAM, 1, ECHO)
+        };
+        let sent: Vec<u8> = (0..bytes).map(|at| (at ^ at >> 8) as u8).collect();
+        self.client
+            .call(&mut self.near, call, |writer| writer.bytes(&sent).done())
+            .unwrap();
         assert_eq!(self.answer().0, sent);
     }
 
-    fn data(&self, octets: u32, seed: u32) -> Buf {
-        let mut data = self.near.pool().take(octets).unwrap();
-        data.extend_from_slice(&(0..octets).map(|at| (at ^ at >> 8 ^ seed) as u8).collect::<Vec<_>>());
+    fn data(&self, bytes: u32, seed: u32) -> Buf {
+        let mut data = self.near.pool().take(bytes).unwrap();
+        data.extend_from_slice(
+            &(0..bytes)
+                .map(|at| (at ^ at >> 8 ^ seed) as u8)
+                .collect::<Vec<_>>(),
+        );
         data
     }
 
-    fn write(&mut self, octets: u32, seed: u32) {
-        let data = self.data(octets, seed);
+    fn write(&mut self, bytes: u32, seed: u32) {
+        let data = self.data(bytes, seed);
         let expected = data.to_vec();
-        self.client.call(&mut self.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data)?.done()).unwrap();
+        self.client
+            .call(&mut self.near, Call::to(PROGRAM, 1, WRITE), |writer| {
+                writer.item(data)?.done()
+            })
+            .unwrap();
         let (results, memory) = self.answer();
-        assert_eq!(results, octets.to_be_bytes());
-        assert_eq!((memory.items.len(), &memory.items[0][..]), (1, &expected[..]));
+        assert_eq!(results, bytes.to_be_bytes());
+        assert_eq!(
+            (memory.items.len(), &memory.items[0][..]),
+            (1, &expected[..])
+        );
         let store = self.server.service();
         let found = if store.data.is_empty() {
             store.flat.clone()
         } else {
             store.data.iter().flat_map(|part| part.to_vec()).collect()
         };
-        assert!(found == expected, "{octets} octets");
+        assert!(found == expected, "{bytes} bytes");
     }
 
-    fn read(&mut self, octets: u32, seed: u32) -> Memory {
-        let result = self.near.pool().take(octets.max(1024)).unwrap();
-        let call =
-            Call { largest_results: octets + 8, results: [result].into_iter().collect(), ..Call::to(PROGRAM, 1, READ) };
-        self.client.call(&mut self.near, call, |writer| writer.put(&octets)?.done()).unwrap();
+    fn read(&mut self, bytes: u32, seed: u32) -> CallBuffers {
+        let result = self.near.pool().take(bytes.max(1024)).unwrap();
+        let call = Call {
+            largest_results: bytes + 8,
+            results: [result].into_iter().collect(),
+            ..Call::to(PROGRAM, 1, READ)
+        };
+        self.client
+            .call(&mut self.near, call, |writer| writer.put(&bytes)?.done())
+            .unwrap();
         let (results, memory) = self.answer();
-        assert_eq!(results[..4], octets.to_be_bytes());
-        let found = if memory.results[0].is_empty() { &results[4..] } else { &memory.results[0][..] };
-        let expected: Vec<u8> = (0..octets).map(|at| (at ^ at >> 8 ^ seed) as u8).collect();
-        assert!(found[..octets as usize] == expected, "{octets} octets");
+        assert_eq!(results[..4], bytes.to_be_bytes());
+        let found = if memory.results[0].is_empty() {
+            &results[4..]
+        } else {
+            &memory.results[0][..]
+        };
+        let expected: Vec<u8> = (0..bytes).map(|at| (at ^ at >> 8 ^ seed) as u8).collect();
+        assert!(found[..bytes as usize] == expected, "{bytes} bytes");
         memory
     }
 
-    /// Several reads in one call, for each of which there are 32 KiB: what is inline, and where each one's octets went.
+    /// Makes several reads in one call, with a buffer of 32 KiB each. Returns the number of inline
+    /// bytes, and the number of bytes in each buffer.
     fn reads(&mut self, counts: &[u32]) -> (usize, Vec<usize>) {
-        let results: ArrayVec<Buf, RESULTS> = counts.iter().map(|_| self.near.pool().take(32_768).unwrap()).collect();
-        let call = Call { largest_results: 40_000 * counts.len() as u32, results, ..Call::to(PROGRAM, 1, READS) };
+        let results: ArrayVec<Buf, MAX_RESULTS> = counts
+            .iter()
+            .map(|_| self.near.pool().take(32_768).unwrap())
+            .collect();
+        let call = Call {
+            largest_results: 40_000 * counts.len() as u32,
+            results,
+            ..Call::to(PROGRAM, 1, READS)
+        };
         let write = |writer: &mut Writer<'_>| {
             for count in counts {
                 writer.operation(1, |writer| writer.put(count)?.done())?;
@@ -208,26 +302,47 @@ impl<D: Device> World<D> {
         self.client.call(&mut self.near, call, write).unwrap();
         let (inline, memory) = self.answer();
         for result in &memory.results {
-            assert!(result.iter().copied().eq((0..result.len() as u32).map(|at| (at ^ at >> 8 ^ 1) as u8)));
+            assert!(
+                result
+                    .iter()
+                    .copied()
+                    .eq((0..result.len() as u32).map(|at| (at ^ at >> 8 ^ 1) as u8))
+            );
         }
-        (inline.len(), memory.results.iter().map(|result| result.len()).collect())
+        (
+            inline.len(),
+            memory.results.iter().map(|result| result.len()).collect(),
+        )
     }
 
     fn counters(&self) -> [Counters; 2] {
         let far = self.server.connections()[0];
-        [self.near.counters(self.client.id()).unwrap(), self.far.counters(far).unwrap()]
+        [
+            self.near.counters(self.client.id()).unwrap(),
+            self.far.counters(far).unwrap(),
+        ]
     }
 
-    /// What both ends have done since: Sends, RDMA Reads and Writes, regions exposed, and octets copied.
+    /// Returns the differences of the counters of both ends: Sends, RDMA Reads and Writes, exposed
+    /// regions, and copied bytes.
     fn since(&self, before: &[Counters; 2]) -> (u64, u64, u64, u64) {
         let all = |f: fn(&Counters) -> u64| {
-            self.counters().iter().zip(before).map(|(now, then)| f(now) - f(then)).sum::<u64>()
+            self.counters()
+                .iter()
+                .zip(before)
+                .map(|(now, then)| f(now) - f(then))
+                .sum::<u64>()
         };
-        (all(|c| c.sends), all(|c| c.reads + c.writes), all(|c| c.exposed), all(|c| c.copied))
+        (
+            all(|c| c.sends),
+            all(|c| c.reads + c.writes),
+            all(|c| c.exposures),
+            all(|c| c.copied),
+        )
     }
 }
 
-/// Ends a chain of a writer's.
+/// Ends a chain of calls of a writer.
 trait Done {
     fn done(&mut self) -> Result<(), rpcrdma_verbs::driver::WriteError>;
 }
@@ -251,7 +366,10 @@ fn reads_and_writes_take_one_message_each_way_and_no_memory_is_exposed(ground: &
         let before = world.counters();
         let memory = world.read(65_536, seed);
         let (sends, moves, exposed, copied) = world.since(&before);
-        assert_eq!((sends, moves, exposed, memory.results[0].len()), (2, 0, 0, 65_536));
+        assert_eq!(
+            (sends, moves, exposed, memory.results[0].len()),
+            (2, 0, 0, 65_536)
+        );
         assert!(copied < 200, "{copied}: the RPC messages alone");
     }
 }
@@ -265,14 +383,14 @@ fn long_messages_take_one_message_each_way_where_they_fit(ground: &impl Ground) 
 }
 
 fn long_messages_go_in_several_transmissions(ground: &impl Ground) {
-    let mut world = World::both(ground, Rtr::ALL);
+    let mut world = World::both(ground, RtrExtConfig::ALL);
     for _ in 0..20 {
         let before = world.counters();
         world.echo(16_384);
         let (sends, moves, exposed, _) = world.since(&before);
         assert_eq!((sends, moves, exposed), (5 + 5, 0, 0), "4 KiB each");
     }
-    // Without it the call is read, and the reply written.
+    // Without the extension the call is read, and the reply written.
     let mut world = World::new(ground, Config::client(), Config::server());
     let before = world.counters();
     world.echo(16_384);
@@ -281,19 +399,36 @@ fn long_messages_go_in_several_transmissions(ground: &impl Ground) {
 }
 
 fn messages_of_all_sizes_arrive_whole(ground: &impl Ground) {
-    for rtr in [Rtr::ALL, placing(), Rtr { direct: Direct::Choice, prefer: Prefer::Groups, ..placing() }] {
+    for rtr in [
+        RtrExtConfig::ALL,
+        placing(),
+        RtrExtConfig {
+            placement: ResultPlacement::Choice,
+            preference: MethodPreference::Groups,
+            ..placing()
+        },
+    ] {
         for takes_items in [true, false] {
             let mut world = World::both(ground, rtr);
             world.server.service().takes_items = takes_items;
-            for (seed, octets) in
-                (0..).zip([1, 4_095, 4_096, 40_000, 65_535, 65_536, 65_537, 200_001, 500_000, 1 << 20])
-            {
-                world.write(octets, seed);
+            for (seed, bytes) in (0..).zip([
+                1,
+                4_095,
+                4_096,
+                40_000,
+                65_535,
+                65_536,
+                65_537,
+                200_001,
+                500_000,
+                1 << 20,
+            ]) {
+                world.write(bytes, seed);
                 if takes_items && !world.server.service().data.is_empty() {
                     let first = world.server.service().data[0].len() as u32;
-                    world.read(first.min(octets), seed);
+                    world.read(first.min(bytes), seed);
                 }
-                world.echo((octets & !3).max(4));
+                world.echo((bytes & !3).max(4));
             }
             drop(world);
         }
@@ -305,36 +440,88 @@ fn the_callers_own_memory_is_what_a_result_goes_to(ground: &impl Ground) {
     world.write(40_000, 1);
     let budget = Budget::new(1 << 20);
     let own = Buf::adopt(world.near.device(), &budget, vec![0; 65_536]).unwrap();
-    let call = Call { largest_results: 40_008, results: [own].into_iter().collect(), ..Call::to(PROGRAM, 1, READ) };
-    world.client.call(&mut world.near, call, |writer| writer.put(&40_000u32)?.done()).unwrap();
+    let call = Call {
+        largest_results: 40_008,
+        results: [own].into_iter().collect(),
+        ..Call::to(PROGRAM, 1, READ)
+    };
+    world
+        .client
+        .call(&mut world.near, call, |writer| {
+            writer.put(&40_000u32)?.done()
+        })
+        .unwrap();
     let (_, memory) = world.answer();
-    let vec = memory.results.into_iter().next().unwrap().into_vec().expect("the caller's own");
+    let vec = memory
+        .results
+        .into_iter()
+        .next()
+        .unwrap()
+        .into_vec()
+        .expect("the caller's own");
     assert_eq!(vec.len(), 40_000);
-    assert!(vec == (0..40_000u32).map(|at| (at ^ at >> 8 ^ 1) as u8).collect::<Vec<_>>());
+    assert!(
+        vec == (0..40_000u32)
+            .map(|at| (at ^ at >> 8 ^ 1) as u8)
+            .collect::<Vec<_>>()
+    );
 }
 
-/// Each operation of a call has memory of its own for its results: what one has not is not another's.
+/// Each operation of a call has its own buffers for results. Another operation does not use them.
 // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s
 fn results_of_several_operations_are_held_apart(ground: &impl Ground) {
-    for direct in [Direct::Cheaper, Direct::Explicit, Direct::Choice, Direct::BySize(25_000)] {
-        let mut world = World::both(ground, Rtr { direct, prefer: Prefer::Groups, ..placing() });
+    for direct in [
+        ResultPlacement::Cheaper,
+        ResultPlacement::Explicit,
+        ResultPlacement::Choice,
+        ResultPlacement::BySize(25_000),
+    ] {
+        let mut world = World::both(
+            ground,
+            RtrExtConfig {
+                placement: direct,
+                preference: MethodPreference::Groups,
+                ..placing()
+            },
+        );
         world.write(65_536, 1);
-        for counts in [[20_000, 30_000, 5_000], [0, 30_000, 20_000], [0, 0, 32_768], [9_000, 0, 9_001], [0; 3]] {
-            let octets: Vec<usize> = counts.iter().map(|count| *count as usize).collect();
-            let inline = counts.iter().map(|count| if *count > 0 { 8 } else { 4 }).sum();
-            assert_eq!(world.reads(&counts), (inline, octets), "{direct:?}");
+        for counts in [
+            [20_000, 30_000, 5_000],
+            [0, 30_000, 20_000],
+            [0, 0, 32_768],
+            [9_000, 0, 9_001],
+            [0; 3],
+        ] {
+            let bytes: Vec<usize> = counts.iter().map(|count| *count as usize).collect();
+            let inline = counts
+                .iter()
+                .map(|count| if *count > 0 { 8 } else { 4 })
+                .sum();
+            assert_eq!(world.reads(&counts), (inline, bytes), "{direct:?}");
         }
     }
-    // Of a service that does not tell, nobody knows which memory its results should go to.
-    let mut world = World::both(ground, Rtr { prefer: Prefer::Groups, ..placing() });
+    // If the service does not tell, it is unknown which buffers its results belong to.
+    let mut world = World::both(
+        ground,
+        RtrExtConfig {
+            preference: MethodPreference::Groups,
+            ..placing()
+        },
+    );
     world.server.service().tells = false;
     world.write(65_536, 1);
-    assert_eq!(world.reads(&[0, 2_000, 1_000]), (4 + 8 + 8 + 3_000, vec![0; 3]));
+    assert_eq!(
+        world.reads(&[0, 2_000, 1_000]),
+        (4 + 8 + 8 + 3_000, vec![0; 3])
+    );
 }
 
 fn operations_with_more_results_than_buffers_are_refused(ground: &impl Ground) {
     let mut world = World::both(ground, placing());
-    let call = Call { results: [world.data(100, 1)].into_iter().collect(), ..Call::to(PROGRAM, 1, READS) };
+    let call = Call {
+        results: [world.data(100, 1)].into_iter().collect(),
+        ..Call::to(PROGRAM, 1, READS)
+    };
     let begun = world.client.call(&mut world.near, call, |writer| {
         writer
             .operation(1, |writer| writer.put(&1u32)?.done())?
@@ -342,20 +529,29 @@ fn operations_with_more_results_than_buffers_are_refused(ground: &impl Ground) {
             .done()
     });
     let back = begun.expect_err("there is one buffer");
-    assert_eq!(back.why.to_string(), "the operations have more results than the call has buffers for");
-    assert_eq!(back.memory.results.len(), 1);
+    assert_eq!(
+        back.error.to_string(),
+        "the operations have more results than the call has buffers for"
+    );
+    assert_eq!(back.buffers.results.len(), 1);
 }
 
 fn a_peer_without_it_is_served_as_ever(ground: &impl Ground) {
     for (client, server) in [
         (Config::client().with_rtr(placing()), Config::server()),
         (Config::client(), Config::server().with_rtr(placing())),
-        (Config::client().with_rtr(Rtr { tries: true, ..placing() }), Config::server()),
+        (
+            Config::client().with_rtr(RtrExtConfig {
+                probe: true,
+                ..placing()
+            }),
+            Config::server(),
+        ),
     ] {
         let mut world = World::new(ground, client, server);
-        for octets in [100, 20_000, 300_000] {
-            world.write(octets, octets);
-            world.echo(octets);
+        for bytes in [100, 20_000, 300_000] {
+            world.write(bytes, bytes);
+            world.echo(bytes);
         }
     }
 }
@@ -363,14 +559,30 @@ fn a_peer_without_it_is_served_as_ever(ground: &impl Ground) {
 fn structures_that_the_device_does_not_take_are_refused(ground: &impl Ground) {
     let mut driver = Driver::new(&ground.open(), &Budget::new(1 << 24), 256).unwrap();
     let address = ground.address();
-    let with = |segments: &[Segment]| {
-        Config::server().with_rtr(Rtr { structure: Some(Structure::new(segments).unwrap()), ..Rtr::ALL })
+    let with = |segments: &[BufferSegment]| {
+        Config::server().with_rtr(RtrExtConfig {
+            structure: Some(BufferStructure::new(segments).unwrap()),
+            ..RtrExtConfig::ALL
+        })
     };
-    let head = Segment { length: 4096, align: 0, target: false };
-    let odd = Segment { length: 4096, align: 8192, target: true };
-    let mut bind = |segments: &[Segment]| Server::bind(&mut driver, address, with(segments), Store::default());
+    let head = BufferSegment {
+        length: 4096,
+        align: 0,
+        target: false,
+    };
+    let odd = BufferSegment {
+        length: 4096,
+        align: 8192,
+        target: true,
+    };
+    let mut bind = |segments: &[BufferSegment]| {
+        Server::bind(&mut driver, address, with(segments), Store::default())
+    };
     assert!(matches!(bind(&[head, odd]), Err(DriverError::Alignment)));
-    assert!(matches!(bind(&[head; 16]), Err(DriverError::Segments { .. })));
+    assert!(matches!(
+        bind(&[head; 16]),
+        Err(DriverError::TooManySegments { .. })
+    ));
     assert!(bind(&[head, head]).is_ok());
 }
 

@@ -1,8 +1,9 @@
-//! Linux as the peer: our client and the kernel's NFS server, the kernel's NFS client and our server, and malformed messages.
+//! Linux as the peer: our client with the kernel's NFS server, the kernel's NFS client with our
+//! server, and malformed messages.
 //!
-//! Run as root in a machine of its own: `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_ADDRESS` an address of it, and
-//! `RPCRDMA_NFSD` address and port at which the kernel's NFS server listens for RDMA. NFS is mounted, which fails as it should.
-//! `docs/linux.md` says what was seen.
+//! Run as root in a machine of its own. `RPCRDMA_DEVICE` names an RDMA device, `RPCRDMA_ADDRESS` an
+//! address of it, and `RPCRDMA_NFSD` the address and port where the kernel's NFS server listens for
+//! RDMA. NFS is mounted, which is expected to fail. `docs/linux.md` lists the results.
 
 #![cfg(feature = "ibverbs")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -22,17 +23,17 @@ mod wire;
 
 const NFS: u32 = 100_003;
 
-/// Words as octets.
+/// Converts words to bytes.
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// A word of a message, by its number.
-fn word(octets: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(octets[4 * at..][..4].try_into().unwrap())
+/// Returns a word of a message by its index.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[4 * at..][..4].try_into().unwrap())
 }
 
-/// A null call of NFS without credentials.
+/// A NULL call of NFS without credentials.
 fn null_call(xid: u32, version: u32) -> [u32; 10] {
     [xid, 0, 2, NFS, version, 0, 0, 0, 0, 0]
 }

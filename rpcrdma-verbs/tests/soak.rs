@@ -1,37 +1,61 @@
-//! Clients and a server on a fabric where things go wrong: every call ends once, with its results or with its cause.
+//! Clients and a server on a fabric with faults: every call ends once, with its results or with an
+//! error.
 //!
-//! `RPCRDMA_SOAK_SECONDS` says how long each takes, 3 if it does not; `RPCRDMA_SOAK_SEED` where the random numbers begin.
+//! `RPCRDMA_SOAK_SECONDS` sets the duration of each test (default 3), and `RPCRDMA_SOAK_SEED` the
+//! seed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of a test are small"
+)]
 
-mod world;
+mod endpoints;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use endpoints::traffic::{Caller, Expected, Host, Open, PATIENCE, begin, gone, settle};
+use endpoints::{NULL, Random, call};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
-use world::traffic::{Caller, Expected, Host, Open, PATIENCE, begin, gone, settle};
-use world::{NULL, Random, call};
 
 fn device(fabric: &Arc<Fabric>, number: u64) -> SoftwareDevice {
     let mut capabilities = fabric.device().capabilities().clone();
     match number % 4 {
         1 => capabilities.windows = false,
-        2 => (capabilities.windows, capabilities.read_sink_is_exposed) = (false, true),
+        2 => {
+            (
+                capabilities.windows,
+                capabilities.read_sink_needs_remote_write,
+            ) = (false, true)
+        }
         _ => {}
     }
     fabric.device_with(capabilities)
 }
 
 fn faults(random: &mut Random) -> Faults {
-    let mut chance = |most: u64| if random.one_in(3) { 0 } else { random.below(most) as u16 };
-    let (disconnect, not_ready, bad_key, lost_wakeup) = (chance(200), chance(100), chance(300), chance(20_000));
+    let mut chance = |most: u64| {
+        if random.one_in(3) {
+            0
+        } else {
+            random.below(most) as u16
+        }
+    };
+    let (disconnect, not_ready, bad_key, lost_wakeup) =
+        (chance(200), chance(100), chance(300), chance(20_000));
     let delay = chance(8).into();
-    Faults { seed: random.next(), delay, disconnect, not_ready, bad_key, lost_wakeup }
+    Faults {
+        seed: random.next(),
+        delay,
+        disconnect,
+        not_ready,
+        bad_key,
+        lost_wakeup,
+    }
 }
 
 #[test]
@@ -41,8 +65,9 @@ fn calls_end_once_whatever_goes_wrong() {
     let fabric = Fabric::new();
     let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
     let address = host.server.address();
-    let mut callers: Vec<Caller<SoftwareDevice>> =
-        (0..4).map(|number| Caller::new(&device(&fabric, number), address, number, seed)).collect();
+    let mut callers: Vec<Caller<SoftwareDevice>> = (0..4)
+        .map(|number| Caller::new(&device(&fabric, number), address, number, seed))
+        .collect();
     let mut number = callers.len() as u64;
     let (mut total, mut restarts) = (Vec::new(), 0);
     while Instant::now() < end {
@@ -50,14 +75,22 @@ fn calls_end_once_whatever_goes_wrong() {
             fabric.inject(faults(&mut random));
         }
         if random.one_in(5000) {
-            // Another client in place of one, whose calls go with it.
+            // Replaces a client, whose calls end.
             let at = random.below(4) as usize;
-            let old = std::mem::replace(&mut callers[at], Caller::new(&device(&fabric, number), address, number, seed));
+            let old = std::mem::replace(
+                &mut callers[at],
+                Caller::new(&device(&fabric, number), address, number, seed),
+            );
             number += 1;
             total.push(gone(old));
         }
         if random.one_in(10_000) {
-            let Host { server, driver, budget, .. } = host;
+            let Host {
+                server,
+                driver,
+                budget,
+                ..
+            } = host;
             drop((server, driver));
             assert_eq!(budget.used(), 0, "of a server that is gone");
             host = Host::new(&fabric.device(), address);
@@ -75,14 +108,19 @@ fn calls_end_once_whatever_goes_wrong() {
     settle(&mut callers, &mut host, &mut random);
     total.extend(callers.into_iter().map(gone));
     assert_eq!(host.ended, host.begun);
-    let Host { server, driver, budget, .. } = host;
+    let Host {
+        server,
+        driver,
+        budget,
+        ..
+    } = host;
     drop((server, driver));
     assert_eq!(budget.used(), 0, "of the server");
     total.iter().for_each(|tally| println!("{tally:?}"));
     assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
 }
 
-/// Counts a thread off, however it ends.
+/// Counts a thread down, however it ends.
 struct End<'a>(&'a AtomicU64);
 
 impl Drop for End<'_> {
@@ -112,7 +150,12 @@ fn threads_do_not_wait_for_each_other() {
                 }
                 host.step(&mut random);
             }
-            let Host { server, driver, budget, .. } = host;
+            let Host {
+                server,
+                driver,
+                budget,
+                ..
+            } = host;
             drop((server, driver));
             assert_eq!(budget.used(), 0, "of the server");
         });
@@ -139,11 +182,15 @@ fn threads_do_not_wait_for_each_other() {
     assert!(answered.into_inner() > 100);
 }
 
-/// What is delayed goes on although both ends wait, each in its thread.
+/// Delayed work progresses while both ends wait, each in its thread.
 #[test]
 fn delays_hold_up_nobody_who_waits() {
     let fabric = Fabric::new();
-    fabric.inject(Faults { seed: 5, delay: 6, ..Faults::default() });
+    fabric.inject(Faults {
+        seed: 5,
+        delay: 6,
+        ..Faults::default()
+    });
     let began = Instant::now();
     let done = AtomicBool::new(false);
     let (tell, told) = std::sync::mpsc::channel();
@@ -159,8 +206,18 @@ fn delays_hold_up_nobody_who_waits() {
         });
         let mut caller = Caller::new(&fabric.device(), told.recv().unwrap(), 0, 5);
         for _ in 0..50 {
-            let id = caller.client.call(&mut caller.driver, call(NULL, 0), |_| Ok(())).unwrap();
-            caller.open.insert(id, Open { expected: Expected::Nothing, timed: false, cancelled: false });
+            let id = caller
+                .client
+                .call(&mut caller.driver, call(NULL, 0), |_| Ok(()))
+                .unwrap();
+            caller.open.insert(
+                id,
+                Open {
+                    expected: Expected::Nothing,
+                    timed: false,
+                    cancelled: false,
+                },
+            );
             while !caller.open.is_empty() {
                 caller.driver.wait(PATIENCE).unwrap();
                 caller.take();
@@ -172,5 +229,8 @@ fn delays_hold_up_nobody_who_waits() {
         drop(caller);
     });
     assert!(fabric.injected().delays > 0);
-    assert!(began.elapsed() < PATIENCE, "somebody has waited as long as it was allowed to");
+    assert!(
+        began.elapsed() < PATIENCE,
+        "somebody has waited as long as it was allowed to"
+    );
 }

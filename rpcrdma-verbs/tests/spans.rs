@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` is told of an RPC.
+//! The tracing spans and events of an RPC.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::{Call, Client, ClientEvent};
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::rpc::{self, Credentials, Denial};
@@ -19,8 +19,8 @@ use tracing_subscriber::fmt::MakeWriter;
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(octets)
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -47,7 +47,12 @@ impl Service for Null {
         1..=1
     }
 
-    fn call(&mut self, _: Id, _: &rpc::Call<'_>, _: &mut Writer<'_>) -> Result<(), Denial> {
+    fn call(
+        &mut self,
+        _: ConnectionId,
+        _: &rpc::Call<'_>,
+        _: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         Ok(())
     }
 }
@@ -55,17 +60,35 @@ impl Service for Null {
 #[test]
 fn an_rpc_has_a_span_that_says_how_it_travelled_and_why() {
     let lines = Lines::default();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).with_writer(lines.clone());
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(false)
+        .with_writer(lines.clone());
     tracing::subscriber::with_default(subscriber.finish(), || {
         let fabric = Fabric::new();
         let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
         let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 26), 4096).unwrap();
-        let mut server = Server::bind(&mut far, "127.0.0.1:0".parse().unwrap(), Config::server(), Null).unwrap();
-        let client = Client::connect(&mut near, server.address(), Config::client(), Credentials::none()).unwrap();
+        let mut server = Server::bind(
+            &mut far,
+            "127.0.0.1:0".parse().unwrap(),
+            Config::server(),
+            Null,
+        )
+        .unwrap();
+        let client = Client::connect(
+            &mut near,
+            server.address(),
+            Config::client(),
+            Credentials::none(),
+        )
+        .unwrap();
         let mut data = near.pool().take(1 << 16).unwrap();
         data.set_len(1 << 16);
-        client.call(&mut near, Call::to(7, 1, 0), |writer| writer.item(data).map(|_| ())).unwrap();
+        client
+            .call(&mut near, Call::to(7, 1, 0), |writer| {
+                writer.item(data).map(|_| ())
+            })
+            .unwrap();
         loop {
             near.turn().unwrap();
             far.turn().unwrap();
@@ -77,7 +100,12 @@ fn an_rpc_has_a_span_that_says_how_it_travelled_and_why() {
     });
     let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     let sent = lines.lines().find(|line| line.contains("sent")).unwrap();
-    for part in ["rpc{xid=", "octets=65580", "items read apart: 1, as the rest fits", "the reply inline"] {
+    for part in [
+        "rpc{xid=",
+        "bytes=65580",
+        "items read apart: 1, as the rest fits",
+        "the reply inline",
+    ] {
         assert!(sent.contains(part), "{part:?} is not in {sent:?}");
     }
     assert!(lines.contains("replied"));

@@ -1,37 +1,38 @@
-//! A client and a server on one driver each: what a program that embeds them does. On the software fabric, and, built with the
-//! feature `ibverbs`, on the device that the environment names (`RPCRDMA_DEVICE`, listening at `RPCRDMA_ADDRESS`).
+//! A client and a server with a driver each, as in a program that embeds them. It runs on the
+//! software fabric, and with the feature `ibverbs` on the device that the environment names
+//! (`RPCRDMA_DEVICE`, listening at `RPCRDMA_ADDRESS`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod ground;
+mod fixture;
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{Config, Reason};
+use rpcrdma_proto::connection::{CloseReason, Config};
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
 use rpcrdma_verbs::memory::{Budget, Pool};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::{Credentials, Denial};
 use rpcrdma_verbs::server::{Server, Service};
 
-use ground::{Ground, on_every_ground};
+use fixture::{Ground, on_every_ground};
 
 const PROGRAM: u32 = 0x2000_0001;
 const NULL: u32 = 0;
 const ECHO: u32 = 1;
 const READ: u32 = 2;
 const WRITE: u32 = 3;
-/// Says that the caller takes backward calls.
+/// Declares that the caller accepts backward calls.
 const READY: u32 = 4;
 
 /// A block of memory that can be read and written, and an echo.
 struct Block<D: Device> {
     pool: Pool<D>,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl<D: Device> Service for Block<D> {
@@ -47,23 +48,30 @@ impl<D: Device> Service for Block<D> {
         call.procedure.number == READY
     }
 
-    fn call(&mut self, _: Id, call: &rpcrdma_verbs::rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    fn call(
+        &mut self,
+        _: ConnectionId,
+        call: &rpcrdma_verbs::rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         match call.procedure.number {
             NULL | READY => Ok(()),
             ECHO => {
-                results.octets(call.arguments);
+                results.bytes(call.arguments);
                 Ok(())
             }
             READ => {
-                let count = u32::from_bytes(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+                let count =
+                    u32::from_bytes(call.arguments).map_err(|_| Denial::GarbageArguments)?;
                 let mut data = self.pool.take(count).map_err(|_| Denial::System)?;
-                data.extend_from_slice(&self.octets[..count as usize]);
+                data.extend_from_slice(&self.bytes[..count as usize]);
                 results.item(data).map_err(|_| Denial::System)?;
                 Ok(())
             }
             WRITE => {
-                let (count, data) = u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
-                self.octets = data[..count as usize].to_vec();
+                let (count, data) =
+                    u32::from_prefix(call.arguments).map_err(|_| Denial::GarbageArguments)?;
+                self.bytes = data[..count as usize].to_vec();
                 results.put(&count).map_err(|_| Denial::System)?;
                 Ok(())
             }
@@ -83,14 +91,24 @@ impl<D: Device> World<D> {
     fn new(ground: &impl Ground<Device = D>, client: Config, server: Config) -> Self {
         let mut near = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
         let mut far = Driver::new(&ground.open(), &Budget::new(1 << 28), 4096).unwrap();
-        let block =
-            Block { pool: far.pool().clone(), octets: (0..1u32 << 20).map(|at| (at / 7).to_le_bytes()[0]).collect() };
+        let block = Block {
+            pool: far.pool().clone(),
+            bytes: (0..1u32 << 20)
+                .map(|at| (at / 7).to_le_bytes()[0])
+                .collect(),
+        };
         let server = Server::bind(&mut far, ground.address(), server, block).unwrap();
-        let client = Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
-        Self { client, near, far, server }
+        let client =
+            Client::connect(&mut near, server.address(), client, Credentials::none()).unwrap();
+        Self {
+            client,
+            near,
+            far,
+            server,
+        }
     }
 
-    /// Turns both ends until the client is told something.
+    /// Turns both ends until the client has an event.
     fn next(&mut self) -> ClientEvent {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(60) {
@@ -121,53 +139,96 @@ impl<D: Device> World<D> {
 
 fn a_null_call_is_answered_in_each_version(ground: &impl Ground) {
     for (highest, version) in [(Version::One, Version::One), (Version::Two, Version::Two)] {
-        let mut world = World::new(ground, Config::client(), Config { highest, ..Config::server() });
-        world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+        let mut world = World::new(
+            ground,
+            Config::client(),
+            Config {
+                max_version: highest,
+                ..Config::server()
+            },
+        );
+        world
+            .client
+            .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+            .unwrap();
         assert!(world.answer().results().is_empty());
-        assert_eq!(world.client.session(&world.near).unwrap().version(), Some(version));
+        assert_eq!(
+            world.client.session(&world.near).unwrap().version(),
+            Some(version)
+        );
     }
 }
 
-fn octets_come_back_as_they_went(ground: &impl Ground) {
+fn bytes_come_back_as_they_went(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
-    for octets in [0, 4, 64, 900, 3000, 5000, 70_000] {
-        let sent: Vec<u8> = (0..octets).map(|at: u32| (at % 251).to_le_bytes()[0]).collect();
-        let call = Call { largest_results: octets, ..Call::to(PROGRAM, 1, ECHO) };
+    for bytes in [0, 4, 64, 900, 3000, 5000, 70_000] {
+        let sent: Vec<u8> = (0..bytes)
+            .map(|at: u32| (at % 251).to_le_bytes()[0])
+            .collect();
+        let call = Call {
+            largest_results: bytes,
+            ..Call::to(PROGRAM, 1, ECHO)
+        };
         world
             .client
             .call(&mut world.near, call, |writer| {
-                writer.octets(&sent);
+                writer.bytes(&sent);
                 Ok(())
             })
             .unwrap();
-        assert_eq!(world.answer().results(), sent, "{octets} octets");
+        assert_eq!(world.answer().results(), sent, "{bytes} bytes");
     }
 }
 
 fn data_are_placed_where_they_belong(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
-    let octets = 300_001;
-    let mut data = world.near.pool().take(octets).unwrap();
-    data.extend_from_slice(&vec![0xa5; octets as usize]);
-    world.client.call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| writer.item(data).map(|_| ())).unwrap();
+    let bytes = 300_001;
+    let mut data = world.near.pool().take(bytes).unwrap();
+    data.extend_from_slice(&vec![0xa5; bytes as usize]);
+    world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| {
+            writer.item(data).map(|_| ())
+        })
+        .unwrap();
     let (call, answer) = world.answered();
-    assert_eq!(answer.results(), octets.to_be_bytes());
+    assert_eq!(answer.results(), bytes.to_be_bytes());
     let memory = world.client.take_memory(&mut world.near, call);
-    assert_eq!(memory.items[0].len(), octets as usize, "the data come back");
-    assert_eq!(world.server.service().octets, vec![0xa5; octets as usize]);
+    assert_eq!(memory.items[0].len(), bytes as usize, "the data come back");
+    assert_eq!(world.server.service().bytes, vec![0xa5; bytes as usize]);
 
-    let mut call = Call { largest_results: octets + 8, ..Call::to(PROGRAM, 1, READ) };
-    call.results.push(world.near.pool().take(octets).unwrap());
-    world.client.call(&mut world.near, call, |writer| writer.put(&octets).map(|_| ())).unwrap();
+    let mut call = Call {
+        largest_results: bytes + 8,
+        ..Call::to(PROGRAM, 1, READ)
+    };
+    call.results.push(world.near.pool().take(bytes).unwrap());
+    world
+        .client
+        .call(&mut world.near, call, |writer| {
+            writer.put(&bytes).map(|_| ())
+        })
+        .unwrap();
     let (call, answer) = world.answered();
-    assert_eq!(answer.results(), octets.to_be_bytes(), "the count alone is inline");
-    assert_eq!(*world.client.take_memory(&mut world.near, call).results[0], vec![0xa5; octets as usize]);
+    assert_eq!(
+        answer.results(),
+        bytes.to_be_bytes(),
+        "the count alone is inline"
+    );
+    assert_eq!(
+        *world.client.take_memory(&mut world.near, call).results[0],
+        vec![0xa5; bytes as usize]
+    );
 }
 
 fn denials_are_told(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
     for (program, version, number) in [(1, 1, 0), (PROGRAM, 9, 0), (PROGRAM, 1, 99)] {
-        world.client.call(&mut world.near, Call::to(program, version, number), |_| Ok(())).unwrap();
+        world
+            .client
+            .call(&mut world.near, Call::to(program, version, number), |_| {
+                Ok(())
+            })
+            .unwrap();
         let why = loop {
             match world.next() {
                 ClientEvent::Failed { why, .. } => break why,
@@ -175,30 +236,49 @@ fn denials_are_told(ground: &impl Ground) {
                 other => panic!("{other:?}"),
             }
         };
-        assert!(matches!(why, rpcrdma_verbs::client::ClientError::Reply(_)), "{why}");
+        assert!(
+            matches!(why, rpcrdma_verbs::client::ClientError::Reply(_)),
+            "{why}"
+        );
     }
 }
 
-/// A call that gets the place of one that was cancelled, before anybody is told of that, keeps its message.
+/// A call that reuses the slot of a cancelled one, before the cancellation is reported, keeps its
+/// message.
 fn a_cancelled_call_takes_nothing_along(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
-    let cancelled = world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    let cancelled = world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+        .unwrap();
     assert!(world.client.cancel(&mut world.near, cancelled));
     let echo = |writer: &mut Writer<'_>| {
-        writer.octets(b"octets..");
+        writer.bytes(b"bytes..");
         Ok(())
     };
-    let begun = world.client.call(&mut world.near, Call::to(PROGRAM, 1, ECHO), echo).unwrap();
+    let begun = world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, ECHO), echo)
+        .unwrap();
     let mut failed = 0;
     loop {
         match world.next() {
             ClientEvent::Failed { call, .. } => {
                 assert_eq!(call, cancelled);
-                assert!(world.client.take_memory(&mut world.near, call).items.is_empty());
+                assert!(
+                    world
+                        .client
+                        .take_memory(&mut world.near, call)
+                        .items
+                        .is_empty()
+                );
                 failed += 1;
             }
             ClientEvent::Answered { call, answer } => {
-                assert_eq!((call, answer.results(), failed), (begun, b"octets..".as_slice(), 1));
+                assert_eq!(
+                    (call, answer.results(), failed),
+                    (begun, b"bytes..".as_slice(), 1)
+                );
                 return;
             }
             ClientEvent::Ready(_) => {}
@@ -207,16 +287,33 @@ fn a_cancelled_call_takes_nothing_along(ground: &impl Ground) {
     }
 }
 
-/// What the server writes for a call that was given up is refused, which ends the connection: the others go again.
+/// A write of the server for a call that was given up is rejected, which ends the connection: the
+/// other calls are retransmitted.
 fn what_is_written_for_a_cancelled_call_costs_the_connection(ground: &impl Ground) {
-    let mut world = World::new(ground, Config { retry: 1000, ..Config::client() }, Config::server());
-    world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    let mut world = World::new(
+        ground,
+        Config {
+            reconnect_delay: 1000,
+            ..Config::client()
+        },
+        Config::server(),
+    );
+    world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+        .unwrap();
     world.answer();
-    let mut call = Call { largest_results: 100_008, ..Call::to(PROGRAM, 1, READ) };
+    let mut call = Call {
+        largest_results: 100_008,
+        ..Call::to(PROGRAM, 1, READ)
+    };
     call.results.push(world.near.pool().take(100_000).unwrap());
     let read = |writer: &mut Writer<'_>| writer.put(&100_000).map(|_| ());
     let cancelled = world.client.call(&mut world.near, call, read).unwrap();
-    let other = world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    let other = world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+        .unwrap();
     world.near.turn().unwrap();
     assert!(world.client.cancel(&mut world.near, cancelled));
     // Its memory is fenced before the server is turned.
@@ -226,9 +323,19 @@ fn what_is_written_for_a_cancelled_call_costs_the_connection(ground: &impl Groun
             break event;
         }
     };
-    assert!(matches!(fenced, ClientEvent::Failed { call, .. } if call == cancelled), "{fenced:?}");
-    assert_eq!(world.client.take_memory(&mut world.near, cancelled).results.len(), 1);
-    // The other call may be answered before the connection ends, or by the next one.
+    assert!(
+        matches!(fenced, ClientEvent::Failed { call, .. } if call == cancelled),
+        "{fenced:?}"
+    );
+    assert_eq!(
+        world
+            .client
+            .take_memory(&mut world.near, cancelled)
+            .results
+            .len(),
+        1
+    );
+    // The other call may be answered before the connection ends, or over the next one.
     let (mut closed, mut answered) = (false, false);
     while !(closed && answered) {
         match world.next() {
@@ -242,20 +349,41 @@ fn what_is_written_for_a_cancelled_call_costs_the_connection(ground: &impl Groun
 
 fn nobody_is_called_back_who_has_not_said_that_it_takes_that(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
-    world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+        .unwrap();
     world.answer();
     let to = world.server.connections()[0];
-    let refused = world.server.call_back(&mut world.far, to, Call::to(1, 1, 0), |_| Ok(())).unwrap_err();
-    assert!(matches!(refused.why, rpcrdma_verbs::client::ClientError::NotReady), "{refused}");
+    let refused = world
+        .server
+        .call_back(&mut world.far, to, Call::to(1, 1, 0), |_| Ok(()))
+        .unwrap_err();
+    assert!(
+        matches!(refused.error, rpcrdma_verbs::client::ClientError::NotReady),
+        "{refused}"
+    );
 }
 
-/// A second reply is refused, and what the first has said is what is sent.
+/// A second reply is rejected, and the first is sent.
 fn a_call_is_answered_once(ground: &impl Ground) {
     let mut world = World::new(ground, Config::client(), Config::server());
-    world.client.call(&mut world.near, Call::to(PROGRAM, 1, READY), |_| Ok(())).unwrap();
+    world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, READY), |_| Ok(()))
+        .unwrap();
     world.answer();
-    let (to, call) = (world.server.connections()[0], Call { largest_results: 64, ..Call::to(7, 1, 1) });
-    world.server.call_back(&mut world.far, to, call, |_| Ok(())).unwrap();
+    let (to, call) = (
+        world.server.connections()[0],
+        Call {
+            largest_results: 64,
+            ..Call::to(7, 1, 1)
+        },
+    );
+    world
+        .server
+        .call_back(&mut world.far, to, call, |_| Ok(()))
+        .unwrap();
     let arrival = loop {
         match world.next() {
             ClientEvent::CalledBack(arrival) => break arrival,
@@ -263,10 +391,15 @@ fn a_call_is_answered_once(ground: &impl Ground) {
             other => panic!("{other:?}"),
         }
     };
-    let World { client, near, far, server } = &mut world;
-    let mut reply = |octets: &[u8]| {
+    let World {
+        client,
+        near,
+        far,
+        server,
+    } = &mut world;
+    let mut reply = |bytes: &[u8]| {
         client.reply(near, arrival.call, arrival.xid, |writer| {
-            writer.octets(octets);
+            writer.bytes(bytes);
             Ok(())
         })
     };
@@ -279,20 +412,45 @@ fn a_call_is_answered_once(ground: &impl Ground) {
         server.serve(far);
         match server.event() {
             Some((_, ClientEvent::Answered { answer, .. })) => break answer,
-            event => assert!(event.is_none() && began.elapsed() < Duration::from_secs(60), "{event:?}"),
+            event => assert!(
+                event.is_none() && began.elapsed() < Duration::from_secs(60),
+                "{event:?}"
+            ),
         }
     };
     assert_eq!(answer.results(), [1; 64]);
 }
 
 fn servers_of_one_driver_have_their_own_clients(ground: &impl Ground) {
-    let mut world = World::new(ground, Config::client(), Config { serve: 3, ..Config::server() });
-    let block = Block { pool: world.far.pool().clone(), octets: vec![0xee; 16] };
-    let config = Config { serve: 5, ..Config::server() };
+    let mut world = World::new(
+        ground,
+        Config::client(),
+        Config {
+            max_served: 3,
+            ..Config::server()
+        },
+    );
+    let block = Block {
+        pool: world.far.pool().clone(),
+        bytes: vec![0xee; 16],
+    };
+    let config = Config {
+        max_served: 5,
+        ..Config::server()
+    };
     let mut second = Server::bind(&mut world.far, ground.address(), config, block).unwrap();
-    let other = Client::connect(&mut world.near, second.address(), Config::client(), Credentials::none()).unwrap();
+    let other = Client::connect(
+        &mut world.near,
+        second.address(),
+        Config::client(),
+        Credentials::none(),
+    )
+    .unwrap();
     let read = |writer: &mut Writer<'_>| writer.put(&8).map(|_| ());
-    let call = || Call { largest_results: 64, ..Call::to(PROGRAM, 1, READ) };
+    let call = || Call {
+        largest_results: 64,
+        ..Call::to(PROGRAM, 1, READ)
+    };
     world.client.call(&mut world.near, call(), read).unwrap();
     other.call(&mut world.near, call(), read).unwrap();
     let (mut answers, began) = (Vec::new(), Instant::now());
@@ -310,35 +468,71 @@ fn servers_of_one_driver_have_their_own_clients(ground: &impl Ground) {
         }
     }
     answers.sort();
-    let data = |octet: fn(u32) -> u8| [&8u32.to_be_bytes()[..], &(0..8).map(octet).collect::<Vec<_>>()].concat();
-    assert_eq!(answers, [(0, data(|at| (at / 7).to_le_bytes()[0])), (1, data(|_| 0xee))]);
+    let data = |byte: fn(u32) -> u8| {
+        [
+            &8u32.to_be_bytes()[..],
+            &(0..8).map(byte).collect::<Vec<_>>(),
+        ]
+        .concat()
+    };
+    assert_eq!(
+        answers,
+        [
+            (0, data(|at| (at / 7).to_le_bytes()[0])),
+            (1, data(|_| 0xee))
+        ]
+    );
     for (server, serve) in [(&world.server, 3), (&second, 5)] {
-        let [connection] = server.connections() else { panic!("one each") };
-        assert_eq!(world.far.session(*connection).unwrap().config().serve, serve);
+        let [connection] = server.connections() else {
+            panic!("one each")
+        };
+        assert_eq!(
+            world.far.session(*connection).unwrap().config().max_served,
+            serve
+        );
     }
 }
 
-/// Calls that have come are answered, and the answers arrive, before their connection ends. Nobody connects afterwards.
+/// Calls that have arrived are answered, and the replies arrive, before their connection ends. New
+/// connections are rejected afterwards.
 fn a_server_that_drains_answers_what_has_come(ground: &impl Ground) {
-    let mut world = World::new(ground, Config { retry_most: 1_000_000, ..Config::client() }, Config::server());
-    world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+    let mut world = World::new(
+        ground,
+        Config {
+            max_reconnect_delay: 1_000_000,
+            ..Config::client()
+        },
+        Config::server(),
+    );
+    world
+        .client
+        .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+        .unwrap();
     world.answer();
-    let octets = [0x5a; 600];
+    let bytes = [0x5a; 600];
     let echo = |writer: &mut Writer<'_>| {
-        writer.octets(&octets);
+        writer.bytes(&bytes);
         Ok(())
     };
-    let call = || Call { largest_results: 600, ..Call::to(PROGRAM, 1, ECHO) };
-    let calls: Vec<_> = (0..8).map(|_| world.client.call(&mut world.near, call(), echo).unwrap()).collect();
+    let call = || Call {
+        largest_results: 600,
+        ..Call::to(PROGRAM, 1, ECHO)
+    };
+    let calls: Vec<_> = (0..8)
+        .map(|_| world.client.call(&mut world.near, call(), echo).unwrap())
+        .collect();
     let connection = world.server.connections()[0];
     let began = Instant::now();
-    while world.far.session(connection).unwrap().open().1 < calls.len() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the calls do not come");
+    while world.far.session(connection).unwrap().outstanding().1 < calls.len() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "the calls do not come"
+        );
         world.near.turn().unwrap();
         world.far.turn().unwrap();
     }
     world.server.drain(&mut world.far);
-    // The client sleeps meanwhile, and finds its answers and the end together.
+    // The client sleeps meanwhile, and finds its replies and the end together.
     while !world.server.connections().is_empty() {
         assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
         world.far.turn().unwrap();
@@ -346,24 +540,40 @@ fn a_server_that_drains_answers_what_has_come(ground: &impl Ground) {
     }
     for call in calls {
         let (answered, answer) = world.answered();
-        assert_eq!((answered, answer.results()), (call, &octets[..]));
+        assert_eq!((answered, answer.results()), (call, &bytes[..]));
     }
     let closed = [world.next(), world.next()];
-    let [ClientEvent::Closed { why: Reason::Lost, .. }, ClientEvent::Closed { why: Reason::Unreachable, .. }] = closed
+    let [
+        ClientEvent::Closed {
+            why: CloseReason::Lost,
+            ..
+        },
+        ClientEvent::Closed {
+            why: CloseReason::Unreachable,
+            ..
+        },
+    ] = closed
     else {
         panic!("the connection ends, and there is no other: {closed:?}");
     };
 }
 
-/// A client that never leaves its server without a call does not keep it from ending, and no call is lost.
+/// A client that always has an outstanding call does not keep its server from ending, and no call
+/// is lost.
 fn a_busy_server_drains(ground: &impl Ground) {
-    let config = Config { retry_most: 1_000_000, ..Config::client() };
+    let config = Config {
+        max_reconnect_delay: 1_000_000,
+        ..Config::client()
+    };
     let mut world = World::new(ground, config, Config::server());
     let (mut open, mut answered, began) = (0, 0u32, Instant::now());
     while answered < 100 || !world.server.connections().is_empty() {
         assert!(began.elapsed() < Duration::from_secs(60), "it does not end");
         while open < 16 {
-            world.client.call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(())).unwrap();
+            world
+                .client
+                .call(&mut world.near, Call::to(PROGRAM, 1, NULL), |_| Ok(()))
+                .unwrap();
             open += 1;
         }
         world.near.turn().unwrap();
@@ -382,21 +592,21 @@ fn a_busy_server_drains(ground: &impl Ground) {
     }
 }
 
-/// The same over a distance, where what is sent is not there at once.
+/// The same with a delay, so that messages do not arrive at once.
 #[test]
 fn a_distant_server_drains() {
-    let ground = ground::Software::at(Duration::from_millis(2));
+    let ground = fixture::Software::at(Duration::from_millis(2));
     a_server_that_drains_answers_what_has_come(&ground);
     a_busy_server_drains(&ground);
-    // And on devices that do not say when the peer has taken something.
-    let ground = ground::Unacknowledging(ground);
+    // Also on devices that do not acknowledge.
+    let ground = fixture::Unacknowledging(ground);
     a_server_that_drains_answers_what_has_come(&ground);
     a_busy_server_drains(&ground);
 }
 
 on_every_ground! {
     a_null_call_is_answered_in_each_version,
-    octets_come_back_as_they_went,
+    bytes_come_back_as_they_went,
     data_are_placed_where_they_belong,
     denials_are_told,
     a_cancelled_call_takes_nothing_along,

@@ -1,12 +1,12 @@
-//! `rpcrdma bench`: calls between clients and a server, in this process with both ends of a connection on one thread, or with
-//! the server on another or elsewhere.
+//! `rpcrdma bench`: calls between clients and a server. Both ends of a connection are on one
+//! thread, or the server is on another thread or host.
 
-mod apart;
-mod ends;
+mod clients;
 #[cfg(feature = "tokio")]
 mod on_tokio;
 mod reference;
 mod report;
+mod server_thread;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -18,84 +18,85 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK;
-use crate::ground::{self, Ground, Job, address};
-use crate::world::rtr;
-use apart::Apart;
-use ends::{Costs, Ends};
+use crate::device_source::{self, Command, DeviceSource, address};
+use crate::test_pair::rtr;
+use clients::{Clients, Costs};
 use reference::Reference;
+use server_thread::ServerThread;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: ground::Options,
-    /// A server elsewhere, as `rpcrdma serve` has it: with a port, or at 20049.
+    ground: device_source::Options,
+    /// Address of a server that `rpcrdma serve` runs; the default port is 20049.
     #[arg(long, value_parser = address)]
     connect: Option<SocketAddr>,
-    /// The server on a thread of its own: what one end does, the other does not wait for.
+    /// Run the server on a thread of its own, so that both ends work in parallel.
     #[arg(long, conflicts_with_all = ["connect", "threads"])]
     apart: bool,
-    /// What the calls do.
+    /// The operation of the calls.
     #[arg(long, value_enum, default_value_t = Operation::Echo)]
     operation: Operation,
-    /// Octets of arguments and of results, or of the data that is read or written.
+    /// Bytes of arguments and of results, or of the data read or written.
     #[arg(long, default_value_t = 64)]
     size: u32,
-    /// Calls under way at once, on each connection.
+    /// Outstanding calls on each connection.
     #[arg(long, default_value_t = 16)]
     depth: u16,
     /// Connections on each thread.
     #[arg(long, default_value_t = 1)]
     connections: u32,
-    /// Receive buffers that all connections of one end share; 0: each has its own.
+    /// Receive buffers that all connections of one end share; 0: each connection has its own.
     #[arg(long, default_value_t = 0)]
     shared_receives: u32,
-    /// MiB at either end that are read or written, one part after the other: more than the processor's caches have. What the calls
-    /// are held against takes as many.
+    /// MiB at either end that are read or written in turn; choose more than the processor's caches
+    /// have. The reference uses as many.
     #[arg(long, default_value_t = 64)]
     working_set: u32,
-    /// Threads, each with clients and a server of its own, if that is not elsewhere.
+    /// Threads, each with its own clients, and its own server unless it is elsewhere.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// The same echo with futures on tokio, too: one client, with as many calls under way.
+    /// Also measure an echo with futures on tokio: one client, with as many outstanding calls.
     #[cfg(feature = "tokio")]
     #[arg(long)]
     tokio: bool,
-    /// What both ends speak beside Version Two.
+    /// The extension that both ends use beside Version Two.
     #[arg(long, value_enum, default_value_t = Extension::None)]
     extension: Extension,
-    /// Microseconds from one end of the embedded fabric to the other: a call shows how many round trips it takes.
+    /// One-way delay of the embedded fabric in microseconds, which shows the round trips of a call.
     #[arg(long, value_name = "MICROSECONDS", conflicts_with = "device")]
     delay: Option<u64>,
-    /// How long to measure.
+    /// Duration of the measurement in seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// Print one object of JSON.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// What the calls do.
+/// The operation of the calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Operation {
-    /// The arguments come back in the reply.
+    /// The reply returns the arguments.
     Echo,
-    /// Data comes by RDMA Write, into buffers of the client's.
+    /// The server writes data by RDMA Write into buffers of the client.
     Read,
-    /// Data goes by RDMA Read, from buffers of the client's.
+    /// The server reads data by RDMA Read from buffers of the client.
     Write,
 }
 
-/// What both ends speak beside Version Two.
+/// The extension that both ends use beside Version Two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Extension {
-    /// Nothing: receive buffers of 4 KiB, and what does not fit is moved by RDMA Read and Write.
+    /// None: receive buffers of 4 KiB; larger messages are transferred by RDMA Read and Write.
     None,
-    /// Messages in up to 8 transmissions, and receive buffers of 4 KiB with 64 KiB for bulk data (rtrext-02).
+    /// Messages in up to 8 transmissions, and receive buffers of 4 KiB with 64 KiB for bulk data
+    /// (rtrext-02).
     Rtr,
 }
 
 impl Extension {
-    /// Settings with it.
+    /// Adds the extension to settings.
     fn of(self, config: Config) -> Config {
         match self {
             Self::None => config,
@@ -104,19 +105,19 @@ impl Extension {
     }
 }
 
-/// What one thread has found.
-struct Found {
-    /// Nanoseconds for each call: the least, the median and the most of the samples.
+/// The result of one thread.
+struct Measurement {
+    /// Nanoseconds per call: minimum, median and maximum of the samples.
     calls: [f64; 3],
-    /// Microseconds from a call to its reply.
+    /// Microseconds from each call to its reply.
     latencies: Vec<f64>,
-    /// Registered octets of each connection's ends, both together.
+    /// Registered bytes of both ends of each connection together.
     memory: usize,
-    /// What a call costs at both ends together, where both are here.
+    /// The cost of a call at both ends together, if both are in this process.
     costs: Option<Costs>,
 }
 
-/// Samples of the rate.
+/// The number of samples of the rate.
 const SAMPLES: u32 = 7;
 
 impl Options {
@@ -125,39 +126,68 @@ impl Options {
             return Err("size, depth, connections and threads must be one or more".into());
         }
         if self.extension == Extension::Rtr && self.shared_receives > 0 {
-            return Err("receives that are shared have one segment: not with --extension rtr".into());
+            return Err(
+                "receives that are shared have one segment: not with --extension rtr".into(),
+            );
         }
         if self.operation != Operation::Echo && self.size > BLOCK {
-            return Err(format!("a call reads or writes {BLOCK} octets at most").into());
+            return Err(format!("a call reads or writes {BLOCK} bytes at most").into());
         }
-        let reach = if self.connect.is_some() { ground::Reach::Network } else { ground::Reach::Process };
+        let reach = if self.connect.is_some() {
+            device_source::Locality::Network
+        } else {
+            device_source::Locality::Process
+        };
         let delay = Duration::from_micros(self.delay.unwrap_or_default());
         self.ground.clone().run_delayed(reach, delay, self)
     }
 
-    /// Buffers of the working set at each end.
+    /// Returns the number of buffers of the working set at each end.
     fn buffers(&self) -> usize {
         let set = u64::from(self.working_set) << 20;
-        usize::try_from(set / u64::from(self.size)).unwrap_or(usize::MAX).clamp(usize::from(self.depth), 1 << 16)
+        usize::try_from(set / u64::from(self.size))
+            .unwrap_or(usize::MAX)
+            .clamp(usize::from(self.depth), 1 << 16)
     }
 }
 
-impl Job for Options {
-    type Done = ();
+impl Command for Options {
+    type Output = ();
 
-    fn on<G: Ground>(self, ground: &G) -> Result<(), Box<dyn Error>> {
+    fn on<G: DeviceSource>(self, ground: &G) -> Result<(), Box<dyn Error>> {
         let progress = std::io::stderr().is_terminal() && !self.json;
-        let apart = self.apart.then(|| Apart::new(&self, ground)).transpose()?;
+        let apart = self
+            .apart
+            .then(|| ServerThread::new(&self, ground))
+            .transpose()?;
         let connect = apart.as_ref().map(|apart| apart.address).or(self.connect);
-        let mut reference = if self.connect.is_none() { Some(Reference::new(&self, ground)?) } else { None };
+        let mut reference = if self.connect.is_none() {
+            Some(Reference::new(&self, ground)?)
+        } else {
+            None
+        };
         let mut found = Vec::new();
         if self.threads == 1 {
-            // A server on a thread of its own sleeps while the reference has its turn.
-            found.push(one_thread(&Self { connect, ..self.clone() }, ground, progress, reference.as_mut())?);
+            // A server on its own thread sleeps while the reference is measured.
+            found.push(one_thread(
+                &Self {
+                    connect,
+                    ..self.clone()
+                },
+                ground,
+                progress,
+                reference.as_mut(),
+            )?);
         } else {
             let threads: Vec<_> = (0..self.threads)
                 .map(|number| {
-                    let (options, ground) = (Self { connect, ..self.clone() }, ground.clone());
+                    let (options, ground) = (
+                        Self {
+                            connect,
+                            ..self.clone()
+                        },
+                        ground.clone(),
+                    );
                     let progress = progress && number == 0;
                     let run = move || one_thread(&options, &ground, progress, None);
                     thread::spawn(move || run().map_err(|error| error.to_string()))
@@ -166,28 +196,32 @@ impl Job for Options {
             for thread in threads {
                 found.push(thread.join().map_err(|_| "a thread has failed")??);
             }
-            // Taking turns, the reference would have the processors of other threads.
+            // If threads took turns, the reference could use the processors of other threads.
             drop(apart);
             if let Some(reference) = &mut reference {
                 (0..SAMPLES).try_for_each(|_| reference.take())?;
             }
         }
-        let tokio = if self.connect.is_none() { with_tokio(&self, ground)? } else { None };
+        let tokio = if self.connect.is_none() {
+            with_tokio(&self, ground)?
+        } else {
+            None
+        };
         report::print(&self, reference.as_ref(), tokio, &found)?;
         Ok(())
     }
 }
 
-/// What one thread finds, in turns with what it is held against.
-fn one_thread<G: Ground>(
+/// Measures on one thread, in turns with the reference.
+fn one_thread<G: DeviceSource>(
     options: &Options,
     ground: &G,
     progress: bool,
     mut reference: Option<&mut Reference<'_, G>>,
-) -> Result<Found, Box<dyn Error>> {
+) -> Result<Measurement, Box<dyn Error>> {
     let (near, far) = (Budget::new(1 << 34), Budget::new(1 << 34));
-    let mut ends = Ends::new(options, ground, &near, &far)?;
-    // The connections, and memory that is made once.
+    let mut ends = Clients::new(options, ground, &near, &far)?;
+    // The connections, and memory that is allocated once.
     ends.measure(Duration::from_millis(300))?;
     let mut samples = Vec::new();
     for number in 0..SAMPLES {
@@ -206,7 +240,12 @@ fn one_thread<G: Ground>(
     let memory = (near.used() + far.used()) / options.connections as usize;
     let costs = ends.costs(Duration::from_secs(options.seconds) / SAMPLES)?;
     let latencies = ends.latencies(Duration::from_millis(200))?;
-    Ok(Found { calls: least_median_most(samples), latencies, memory, costs })
+    Ok(Measurement {
+        calls: least_median_most(samples),
+        latencies,
+        memory,
+        costs,
+    })
 }
 
 fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {
@@ -216,14 +255,19 @@ fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {
     [sample(0), sample(last / 2), sample(last)]
 }
 
-/// Nanoseconds for a call with futures on tokio, where it was asked for.
+/// Measures the nanoseconds per call with futures on tokio, if requested.
 #[cfg(feature = "tokio")]
-fn with_tokio<G: Ground>(options: &Options, ground: &G) -> Result<Option<f64>, Box<dyn Error>> {
+fn with_tokio<G: DeviceSource>(
+    options: &Options,
+    ground: &G,
+) -> Result<Option<f64>, Box<dyn Error>> {
     let wants = options.tokio && options.operation == Operation::Echo;
-    wants.then(|| on_tokio::measure(options, ground).map(|samples| samples[1])).transpose()
+    wants
+        .then(|| on_tokio::measure(options, ground).map(|samples| samples[1]))
+        .transpose()
 }
 
 #[cfg(not(feature = "tokio"))]
-fn with_tokio<G: Ground>(_: &Options, _: &G) -> Result<Option<f64>, Box<dyn Error>> {
+fn with_tokio<G: DeviceSource>(_: &Options, _: &G) -> Result<Option<f64>, Box<dyn Error>> {
     Ok(None)
 }

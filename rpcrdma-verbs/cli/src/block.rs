@@ -3,56 +3,62 @@
 use std::ops::RangeInclusive;
 
 use rpcrdma_proto::xdr::Decode;
-use rpcrdma_verbs::driver::{Driver, Id, Placed, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, PlacedItem, Writer};
 use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::{self, Denial};
 use rpcrdma_verbs::server::Service;
 
-/// The program, in the range that RFC 5531 leaves to users.
+/// The program number, in the range that RFC 5531 reserves for users.
 pub(crate) const PROGRAM: u32 = 0x2052_4d41;
 pub(crate) const NULL: u32 = 0;
-/// The arguments, back.
+/// Returns the arguments.
 pub(crate) const ECHO: u32 = 1;
-/// The number of a block, and a count: so many of its octets, from where they are.
+/// Takes the number of a block and a count, and returns the first bytes of the block.
 pub(crate) const READ: u32 = 2;
-/// Octets, which are kept: their count.
+/// Takes bytes, stores them, and returns their count.
 pub(crate) const WRITE: u32 = 3;
-/// The caller takes backward calls from now on.
+/// Declares that the caller accepts backward calls from now on.
 pub(crate) const READY: u32 = 4;
-/// Octets, which are forgotten: their count.
+/// Takes bytes, discards them, and returns their count.
 pub(crate) const DISCARD: u32 = 5;
-/// Arguments of several reads: for each whether there is so much, and the octets if there is.
+/// Takes the arguments of several reads. Returns for each whether the block has as many bytes, and
+/// then the bytes.
 pub(crate) const READS: u32 = 6;
 
-/// Octets of a block.
+/// The size of a block.
 pub(crate) const BLOCK: u32 = 1 << 20;
 
-pub(crate) struct Block {
+pub(crate) struct BlockService {
     blocks: Vec<Frozen>,
-    /// What was written last.
+    /// The bytes of the last write.
     pub(crate) written: Vec<u8>,
-    /// The caller that said last that it takes backward calls.
-    pub(crate) ready: Option<Id>,
+    /// The last caller that declared that it accepts backward calls.
+    pub(crate) ready: Option<ConnectionId>,
 }
 
-/// The octet at a place of every block.
-pub(crate) const fn octet(at: u32) -> u8 {
+/// Returns the byte at an offset of every block.
+pub(crate) const fn byte(at: u32) -> u8 {
     (at / 7).to_le_bytes()[0]
 }
 
-impl Block {
-    /// So many blocks, in memory of this driver's.
+impl BlockService {
+    /// Creates blocks in memory of this driver.
     pub(crate) fn new<D: Device>(driver: &Driver<D>, blocks: usize) -> Result<Self, MemoryError> {
         let block = |_| {
-            let octets = (0..BLOCK).map(octet).collect();
-            Buf::adopt(driver.device(), driver.pool().budget(), octets).map(Frozen::from)
+            let bytes = (0..BLOCK).map(byte).collect();
+            Buf::adopt(driver.device(), driver.pool().budget(), bytes).map(Frozen::from)
         };
         let blocks = (0..blocks).map(block).collect::<Result<_, _>>()?;
-        Ok(Self { blocks, written: Vec::new(), ready: None })
+        Ok(Self {
+            blocks,
+            written: Vec::new(),
+            ready: None,
+        })
     }
 
-    /// What is read, and what follows in the arguments. None if they are none.
+    /// Decodes a read, and returns its data and the remaining arguments, or `None` if the arguments
+    /// are invalid.
     fn read<'a>(&self, arguments: &'a [u8]) -> Option<(Option<Frozen>, &'a [u8])> {
         let (number, rest) = u32::from_prefix(arguments).ok()?;
         let (count, rest) = u32::from_prefix(rest).ok()?;
@@ -75,16 +81,22 @@ impl Block {
     }
 }
 
-/// The one opaque of variable length in these arguments, in as many parts as it has come.
+/// Returns the one variable-length opaque of these arguments, in the parts in which it arrived.
 fn data<'a>(call: &rpc::Call<'a>) -> Option<Vec<&'a [u8]>> {
     let (count, data) = u32::from_prefix(call.arguments).ok()?;
     match call.items {
         [] => Some(vec![data.get(..count as usize)?]),
-        items => Some(items.iter().flat_map(Placed::parts).map(|part| &**part).collect()),
+        items => Some(
+            items
+                .iter()
+                .flat_map(PlacedItem::parts)
+                .map(|part| &**part)
+                .collect(),
+        ),
     }
 }
 
-impl Service for Block {
+impl Service for BlockService {
     fn program(&self) -> u32 {
         PROGRAM
     }
@@ -101,16 +113,25 @@ impl Service for Block {
         call.procedure.number == READY
     }
 
-    fn call(&mut self, from: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
+    fn call(
+        &mut self,
+        from: ConnectionId,
+        call: &rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
         match call.procedure.number {
             NULL => {}
             READY => self.ready = Some(from),
             ECHO => {
-                results.octets(call.arguments);
+                results.bytes(call.arguments);
             }
             READ => {
-                let read = self.read(call.arguments).filter(|(_, rest)| rest.is_empty());
-                let data = read.and_then(|(data, _)| data).ok_or(Denial::GarbageArguments)?;
+                let read = self
+                    .read(call.arguments)
+                    .filter(|(_, rest)| rest.is_empty());
+                let data = read
+                    .and_then(|(data, _)| data)
+                    .ok_or(Denial::GarbageArguments)?;
                 results.frozen(data).map_err(|_| Denial::System)?;
             }
             READS => self.reads(call, results)?,

@@ -5,17 +5,20 @@ mod bench;
 mod block;
 mod decode;
 mod demo;
+mod device_source;
 mod devices;
-mod ground;
+#[cfg(feature = "nfs")]
+mod nfs;
 mod ping;
 mod serve;
-mod world;
+mod test_pair;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// RPC-over-RDMA, shown, measured and decoded: on an embedded software fabric that needs no RDMA device, or on one.
+/// Demonstrates, measures and decodes RPC-over-RDMA, on an embedded software fabric that needs no
+/// RDMA device, or on a device.
 #[derive(Parser)]
 #[command(version)]
 struct Command {
@@ -29,13 +32,16 @@ enum What {
     Demo(demo::Options),
     /// Measure calls between clients and a server.
     Bench(bench::Options),
-    /// Serve what `ping` and `bench --connect` call.
+    /// Run the server for `ping` and `bench --connect`.
     Serve(serve::Options),
     /// Call a server that `serve` runs elsewhere.
     Ping(ping::Options),
+    /// Serve NFS: `rpcrdma nfs serve DIR`.
+    #[cfg(feature = "nfs")]
+    Nfs(nfs::Options),
     /// Print the transport header of a message.
     Decode(decode::Options),
-    /// List what there is to run on, and what it can do.
+    /// List the devices that can be used, with their capabilities.
     Devices,
 }
 
@@ -45,6 +51,8 @@ fn main() -> ExitCode {
         What::Bench(options) => options.run().map(|()| true),
         What::Serve(options) => options.run().map(|()| true),
         What::Ping(options) => options.run(),
+        #[cfg(feature = "nfs")]
+        What::Nfs(options) => options.run().map(|()| true),
         What::Decode(options) => decode::run(&options).map(|()| true),
         What::Devices => {
             devices::run();

@@ -1,4 +1,4 @@
-//! `rpcrdma ping`: calls to a server elsewhere, one after the other.
+//! `rpcrdma ping`: calls to a remote server, one after the other.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -12,60 +12,65 @@ use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::Credentials;
 
 use crate::block::{ECHO, PROGRAM};
-use crate::ground::{self, Ground, Job, address};
+use crate::device_source::{self, Command, DeviceSource, address};
 use crate::serve::PORT;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: ground::Options,
-    /// The server, as `rpcrdma serve` has it: with a port, or at 20049.
+    ground: device_source::Options,
+    /// Address of a server that `rpcrdma serve` runs; the default port is 20049.
     #[arg(long, value_parser = address)]
     connect: SocketAddr,
-    /// Calls to make; 0 for no end.
+    /// Number of calls; 0 for no limit.
     #[arg(long, default_value_t = 4)]
     count: u64,
-    /// Octets of arguments, and of results.
+    /// Bytes of arguments and of results.
     #[arg(long, default_value_t = 64)]
     size: u32,
-    /// Milliseconds from one call to the next.
+    /// Interval between calls in milliseconds.
     #[arg(long, default_value_t = 1000)]
     interval: u64,
-    /// Milliseconds that a call may take, connecting included.
+    /// Timeout of a call in milliseconds, including the connection setup.
     #[arg(long, default_value_t = 10_000)]
     timeout: u64,
 }
 
-/// What became of the calls, and of the connection.
+/// Statistics of the calls and of the connection.
 #[derive(Default)]
-struct Seen {
+struct PingStats {
     sent: u64,
     answered: u64,
     failed: u64,
     connections: u64,
     lost: u64,
-    /// Microseconds of each that was answered.
+    /// Microseconds of each call that was answered.
     times: Vec<f64>,
 }
 
 impl Options {
     pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
-        self.ground.clone().run(ground::Reach::Network, self)
+        self.ground
+            .clone()
+            .run(device_source::Locality::Network, self)
     }
 }
 
-impl Job for Options {
-    /// Whether all calls were answered.
-    type Done = bool;
+impl Command for Options {
+    /// True if all calls were answered.
+    type Output = bool;
 
-    fn on<G: Ground>(mut self, ground: &G) -> Result<bool, Box<dyn Error>> {
+    fn on<G: DeviceSource>(mut self, ground: &G) -> Result<bool, Box<dyn Error>> {
         if self.connect.port() == 0 {
             self.connect.set_port(PORT);
         }
         let mut driver = ground.driver(&Budget::new(1 << 28), 1 << 12)?;
-        let config = Config { retry_most: 1_000_000, ..Config::client() };
+        let config = Config {
+            max_reconnect_delay: 1_000_000,
+            ..Config::client()
+        };
         let client = Client::connect(&mut driver, self.connect, config, Credentials::none())?;
-        let mut seen = Seen::default();
+        let mut seen = PingStats::default();
         while self.count == 0 || seen.sent < self.count {
             let next = Instant::now() + Duration::from_millis(self.interval);
             self.one(&mut driver, &client, &mut seen)?;
@@ -85,13 +90,22 @@ impl Job for Options {
 
 impl Options {
     /// Makes one call, and waits for its end.
-    fn one<D: Device>(&self, driver: &mut Driver<D>, client: &Client, seen: &mut Seen) -> Result<(), Box<dyn Error>> {
+    fn one<D: Device>(
+        &self,
+        driver: &mut Driver<D>,
+        client: &Client,
+        seen: &mut PingStats,
+    ) -> Result<(), Box<dyn Error>> {
         let arguments = vec![0x5a; self.size as usize];
         let timeout = Some(Duration::from_millis(self.timeout));
-        let call = Call { largest_results: self.size, timeout, ..Call::to(PROGRAM, 1, ECHO) };
+        let call = Call {
+            largest_results: self.size,
+            timeout,
+            ..Call::to(PROGRAM, 1, ECHO)
+        };
         let began = Instant::now();
         let call = client.call(driver, call, |writer| {
-            writer.octets(&arguments);
+            writer.bytes(&arguments);
             Ok(())
         })?;
         seen.sent += 1;
@@ -100,12 +114,18 @@ impl Options {
             while let Some(event) = client.event(driver) {
                 seen.notice(&event);
                 match event {
-                    ClientEvent::Answered { call: ended, answer } if ended == call => {
+                    ClientEvent::Answered {
+                        call: ended,
+                        answer,
+                    } if ended == call => {
                         let micros = began.elapsed().as_secs_f64() * 1e6;
                         if answer.results() != arguments {
-                            return Err("the octets that came back are others".into());
+                            return Err("the bytes that came back are others".into());
                         }
-                        println!("{} octets from {}: call {}, {micros:.1} us", self.size, self.connect, seen.sent);
+                        println!(
+                            "{} bytes from {}: call {}, {micros:.1} us",
+                            self.size, self.connect, seen.sent
+                        );
                         seen.answered += 1;
                         seen.times.push(micros);
                         return Ok(());
@@ -122,7 +142,7 @@ impl Options {
     }
 }
 
-impl Seen {
+impl PingStats {
     fn notice(&mut self, event: &ClientEvent) {
         match event {
             ClientEvent::Ready(version) => {
@@ -141,8 +161,22 @@ impl Seen {
         self.times.sort_by(f64::total_cmp);
         let of = |at: usize| self.times.get(at).copied().unwrap_or_default();
         let last = self.times.len().saturating_sub(1);
-        println!("{:.1} us at least, {:.1} at the median, {:.1} at most", of(0), of(last / 2), of(last));
-        let Self { sent, answered, failed, connections, lost, .. } = self;
-        println!("{sent} calls: {answered} answered, {failed} failed; {connections} connections, {lost} times none");
+        println!(
+            "{:.1} us at least, {:.1} at the median, {:.1} at most",
+            of(0),
+            of(last / 2),
+            of(last)
+        );
+        let Self {
+            sent,
+            answered,
+            failed,
+            connections,
+            lost,
+            ..
+        } = self;
+        println!(
+            "{sent} calls: {answered} answered, {failed} failed; {connections} connections, {lost} times none"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`, until it is told to end.
+//! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`, until it is stopped.
 
 use std::error::Error;
 use std::io;
@@ -13,49 +13,60 @@ use rpcrdma_verbs::server::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::block::Block;
-use crate::ground::{self, Ground, Job};
+use crate::block::BlockService;
+use crate::device_source::{self, Command, DeviceSource};
 
 /// The port of NFS over RDMA (RFC 5667).
 pub(crate) const PORT: u16 = 20049;
-/// Blocks of memory to be read.
+/// The number of blocks that can be read.
 const BLOCKS: usize = 16;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: ground::Options,
-    /// Calls served at once on each connection.
+    ground: device_source::Options,
+    /// Maximum number of outstanding calls on each connection.
     #[arg(long, default_value_t = 32)]
     depth: u16,
-    /// End after so long, where it is given, as after SIGTERM: when the calls that have come are answered.
+    /// Stop after so many seconds, as after SIGTERM: outstanding calls are answered first.
     #[arg(long)]
     seconds: Option<u64>,
 }
 
 impl Options {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
-        self.ground.clone().run(ground::Reach::Network, self)
+        self.ground
+            .clone()
+            .run(device_source::Locality::Network, self)
     }
 }
 
-impl Job for Options {
-    type Done = ();
+impl Command for Options {
+    type Output = ();
 
-    fn on<G: Ground>(self, ground: &G) -> Result<(), Box<dyn Error>> {
+    fn on<G: DeviceSource>(self, ground: &G) -> Result<(), Box<dyn Error>> {
         let mut driver = ground.driver(&Budget::new(1 << 30), COMPLETIONS)?;
-        let block = Block::new(&driver, BLOCKS)?;
+        let block = BlockService::new(&driver, BLOCKS)?;
         let mut address = ground.address();
         if address.port() == 0 {
             address.set_port(PORT);
         }
-        let config = Config { serve: self.depth, ..Config::server() };
+        let config = Config {
+            max_served: self.depth,
+            ..Config::server()
+        };
         let mut server = Server::bind(&mut driver, address, config, block)?;
-        println!("serving at {} on {}", server.address(), driver.device().capabilities().name);
+        println!(
+            "serving at {} on {}",
+            server.address(),
+            driver.device().capabilities().name
+        );
         let (told, began) = (told_to_end()?, Instant::now());
         let (mut served, mut connections, mut ends) = (0, 0, None);
         while ends.is_none() || !server.connections().is_empty() {
-            let is_over = self.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
+            let is_over = self
+                .seconds
+                .is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
             if ends.is_none() && (is_over || told.load(Ordering::Relaxed)) {
                 server.drain(&mut driver);
                 ends = Some(Instant::now());
@@ -75,7 +86,7 @@ impl Job for Options {
     }
 }
 
-/// What SIGINT and SIGTERM set: a second one ends the process at once.
+/// Returns the flag that SIGINT and SIGTERM set. A second signal ends the process at once.
 fn told_to_end() -> io::Result<Arc<AtomicBool>> {
     let told = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -85,7 +96,7 @@ fn told_to_end() -> io::Result<Arc<AtomicBool>> {
     Ok(told)
 }
 
-/// What calls that have come have time for in the end.
-const GRACE: Duration = Duration::from_secs(10);
-/// Room for the completions of some hundred connections.
+/// The time for outstanding calls after a stop.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+/// Room for the completions of a few hundred connections.
 const COMPLETIONS: u32 = 1 << 14;

@@ -1,34 +1,38 @@
-//! A driver's time.
+//! The clock of a driver.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// The time of a driver's deadlines: microseconds since it was made.
+/// The clock of a driver's deadlines, in microseconds since the driver was created.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// When it was made, in microseconds of the system's.
-    began: u64,
+    /// The system's time at the creation of the driver, in microseconds.
+    epoch: u64,
 }
 
-/// Microseconds in which the system has told the time to [`Clock::lately`], whatever its tick is.
-pub(super) const TICK: u64 = 100_000;
+/// The largest difference between [`Clock::now`] and [`Clock::coarse_now`], whatever the system's
+/// tick is, in microseconds.
+pub(super) const MAX_COARSE_LAG: u64 = 100_000;
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Self { began: micros(clock_gettime(ClockId::Monotonic)) }
+        Self {
+            epoch: micros(clock_gettime(ClockId::Monotonic)),
+        }
     }
 
     pub(super) fn now(&self) -> u64 {
-        micros(clock_gettime(ClockId::Monotonic)).saturating_sub(self.began)
+        micros(clock_gettime(ClockId::Monotonic)).saturating_sub(self.epoch)
     }
 
-    /// The time at the system's last tick, which costs much less to know: it is not later than now, nor earlier by [`TICK`].
+    /// Returns the time of the system's last tick, which is much cheaper to read. It is not later
+    /// than the exact time, and earlier by at most [`MAX_COARSE_LAG`].
     #[inline]
-    pub(super) fn lately(&self) -> u64 {
-        micros(clock_gettime(ClockId::MonotonicCoarse)).saturating_sub(self.began)
+    pub(super) fn coarse_now(&self) -> u64 {
+        micros(clock_gettime(ClockId::MonotonicCoarse)).saturating_sub(self.epoch)
     }
 }
 
-/// Microseconds of a time that is not before the system began.
+/// Converts a time that is not negative to microseconds.
 #[inline]
 const fn micros(time: Timespec) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1000
@@ -36,16 +40,19 @@ const fn micros(time: Timespec) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, TICK};
+    use super::{Clock, MAX_COARSE_LAG};
 
     #[test]
     fn lately_is_not_later_and_hardly_earlier() {
         let clock = Clock::new();
         for _ in 0..1000 {
             let before = clock.now();
-            let (lately, now) = (clock.lately(), clock.now());
+            let (lately, now) = (clock.coarse_now(), clock.now());
             assert!(lately <= now, "{lately} after {now}");
-            assert!(lately + TICK >= before, "{lately}, and before it {before}");
+            assert!(
+                lately + MAX_COARSE_LAG >= before,
+                "{lately}, and before it {before}"
+            );
         }
     }
 }

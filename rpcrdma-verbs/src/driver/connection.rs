@@ -1,147 +1,158 @@
-//! One session and its queue pair: the engine's actions become work requests, and completions go into the engine.
+//! A session with its queue pair: actions of the engine become work requests, and completions go to
+//! the engine.
 
-mod asking;
 mod exposing;
+mod liveness;
 mod receiving;
+mod retained;
 mod sending;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Action, Event, Failure, Laid, Reason, ReplyError, Sent, Served, Session};
-use rpcrdma_proto::travel::{Call, ITEMS, RESULTS};
+use rpcrdma_proto::connection::{
+    Action, CallFailure, CloseReason, Event as SessionEvent, PayloadPiece, ReplyError, SendOwner,
+    ServedCallId, Session,
+};
+use rpcrdma_proto::transfer::{CallSpec, MAX_ITEMS, MAX_RESULTS};
 use tracing::{Span, debug, debug_span, warn};
 
 use super::Scratch;
-use super::exposure::{Bound, Exposed};
+use super::events::{
+    BeginError, CallBuffers, CallParams, Counters, Event, Items, OutgoingCallError,
+    OutgoingReplyError,
+};
+use super::exposure::{ExposedRegion, KeyedWindow};
 use super::message::{Message, WriteError, Writer};
-use super::told::{Counters, GivenBack, Items, Memory, Payload, Refused, Request, Told, Unanswered};
+use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
-use crate::memory::{Buf, Lent, MemoryError, Pool};
+use crate::memory::{Buf, BufCache, MemoryError, Pool, PostedBuf};
 use crate::provider::{Completion, Device, QueuePair as _, Status};
-use crate::queue::{Done, Endpoint, Received, SLICES, Tail};
-pub(crate) use asking::Asked;
-use asking::Silence;
-use receiving::Kept;
+use crate::queue::{CompletionKind, Endpoint, ExtraSegments, MAX_SGE, ReceiveBuffer};
+use liveness::IdleTracker;
+pub(crate) use liveness::ProbeResult;
+use retained::RetainedReceive;
 
-/// Regions that one call exposes.
-const REGIONS: usize = ITEMS + RESULTS + 2;
-/// Requests that one action or message may need beside those for the segments of a peer's.
-const BURST: usize = 64;
-/// After so many requests one is signaled, to give back what the others use.
-const SIGNAL: u32 = 16;
+/// The maximum number of regions that a call exposes.
+const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
+/// The maximum number of requests of an action or a message, except those for segments of the peer.
+const BURST_REQUESTS: usize = 64;
+/// One in this many requests is signaled, which frees the places of the others in the send queue.
+const SIGNAL_INTERVAL: u32 = 16;
 
 /// A session with its transport.
 #[derive(Debug)]
 pub(crate) struct Connection<D: Device> {
     pub(crate) session: Session,
-    pub(crate) endpoint: Option<Endpoint<D, Work>>,
-    /// What the session wants done about the connection itself.
-    pub(crate) wish: Option<Wish>,
-    // By the engine's places, of which the last that was free is used first: there are as many as were ever used at once.
-    calls: Vec<Ours<D>>,
-    served: Vec<Theirs>,
-    /// A message for the next call: its place is not known before it is written.
-    spare: Message,
-    /// Receive buffers that the session has kept.
-    kept: Vec<Option<Kept>>,
-    free: Vec<usize>,
-    /// Memory for the lists of segments of receive buffers, and for the items of calls.
+    pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
+    /// What the session requests for the connection itself.
+    pub(crate) pending_action: Option<ConnectionAction>,
+    // Indexed by the slots of the engine. It reuses the slot that was freed last, so there are as
+    // many as were ever used at once.
+    calls: Vec<OutgoingCall<D>>,
+    served: Vec<IncomingCall>,
+    /// The message of the next call, whose slot is not known before it is written.
+    spare_message: Message,
+    /// Receive buffers that the session has retained.
+    retained: Vec<Option<RetainedReceive>>,
+    free_buffer_ids: Vec<usize>,
+    /// Memory for the segment lists of receive buffers, and for the item lists of calls.
     #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
-    tails: Vec<Box<Tail>>,
+    spare_segments: Vec<Box<ExtraSegments>>,
     #[expect(clippy::vec_box, reason = "the boxes are used as they are")]
     spare_items: Vec<Box<Items>>,
-    /// What follows the header of the message that is being sent.
-    laid: Vec<Laid>,
-    /// Whether the message that is being sent in transmissions has memory that is not copied.
-    holds: bool,
-    /// Zeros to be sent between data.
-    zeros: Option<Lent>,
-    /// Slices that one Send may have, and octets that it may take along.
-    slices: usize,
-    inline: u32,
+    /// The pieces that follow the header of the message that is being sent.
+    pieces: Vec<PayloadPiece>,
+    /// True if the group of transmissions that is being sent refers to memory that was not copied.
+    has_uncopied_data: bool,
+    /// Zeros that are sent between data.
+    zeros: Option<PostedBuf>,
+    /// The maximum number of scatter/gather entries and of inline bytes of a Send.
+    max_sge: usize,
+    max_inline: u32,
     pool: Pool<D>,
-    windows: Vec<Bound<D>>,
-    /// Whether memory is exposed by windows.
+    free_windows: Vec<KeyedWindow<D>>,
+    /// True if memory is exposed by windows.
     uses_windows: bool,
     unsignaled: u32,
-    /// Calls whose fence was flushed: their memory is their own when the queue pair is gone.
+    /// Calls whose fence was flushed. Their memory is released with the queue pair.
     unfenced: Vec<u32>,
-    /// With more requests under way there may not be room for another message's.
-    most_under_way: usize,
+    /// If more requests are in flight, the requests of one more message may not fit.
+    max_in_flight: usize,
     reads: Vec<(u32, Segment)>,
-    /// Whether it waits for room in the send queue.
-    pub(crate) stalled: bool,
-    pub(crate) events: Fifo<Told>,
+    /// True while it waits for room in the send queue.
+    pub(crate) is_stalled: bool,
+    pub(crate) events: Fifo<Event>,
     pub(crate) counters: Counters,
-    silence: Silence,
+    pub(crate) connect_error: Option<ConnectError>,
+    idle: IdleTracker,
 }
 
-/// What the driver is to do about a connection.
+/// What the driver must do with a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ConnectionAction {
     Connect,
-    Close(Reason),
+    Close(CloseReason),
 }
 
-/// What a work request was for.
+/// The purpose of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Work {
-    /// A message: what it belongs to, where its memory was not copied.
-    Send(Sent),
-    /// A part of something that a later request ends.
-    Part,
-    /// The last RDMA Read of a call of the peer's.
-    Read(Served),
-    /// The last window of a call was made unreachable.
+pub(crate) enum WrContext {
+    /// A message with the owner of memory that was not copied.
+    Send(SendOwner),
+    /// A part of an operation that a later request completes.
+    Intermediate,
+    /// The last RDMA Read of a call of the peer.
+    Read(ServedCallId),
+    /// The last invalidation of the windows of a call.
     Fence(u32),
-    /// What the peer is asked by, to see whether it is there.
-    Question,
-    /// What goes after all else, before the connection is closed.
-    Last(Reason),
+    /// A keep-alive probe.
+    Probe,
+    /// The last request before the connection is closed.
+    BeforeClose(CloseReason),
 }
 
 /// A call of ours.
 #[derive(Debug)]
-struct Ours<D: Device> {
+struct OutgoingCall<D: Device> {
     message: Message,
-    // On the heap, once the place is used for them: most places of most connections never are.
-    results: Vec<Lent>,
-    whole: Option<Lent>,
-    reply: Option<Lent>,
-    exposed: Vec<Exposed<D>>,
+    // These are heap-allocated, since most slots of most connections never use them.
+    results: Vec<PostedBuf>,
+    call_message: Option<PostedBuf>,
+    reply: Option<PostedBuf>,
+    exposed: Vec<ExposedRegion<D>>,
     span: Span,
-    /// The call that has ended here, and whose memory was not taken, with what was written to its results.
-    ended: Option<u32>,
-    written: ArrayVec<u32, RESULTS>,
+    /// The XID of the ended call whose buffers were not taken, with the lengths of its results.
+    ended_xid: Option<u32>,
+    result_lengths: ArrayVec<u32, MAX_RESULTS>,
 }
 
-/// A call of the peer's.
+/// A call of the peer.
 #[derive(Debug, Default)]
-struct Theirs {
-    /// The whole call, while it is being put together, and where it begins there.
-    whole: Option<(Lent, u32)>,
+struct IncomingCall {
+    /// The buffer into which the whole call is assembled, and the offset at which it begins.
+    assembly: Option<(PostedBuf, u32)>,
     reply: Message,
-    /// The reply, where it goes to the Reply chunk.
-    long: Option<Lent>,
+    /// The reply, if it is written to the Reply chunk.
+    long_reply: Option<PostedBuf>,
 }
 
-impl<D: Device> Default for Ours<D> {
+impl<D: Device> Default for OutgoingCall<D> {
     fn default() -> Self {
         Self {
             message: Message::default(),
             results: Vec::new(),
-            whole: None,
+            call_message: None,
             reply: None,
             exposed: Vec::new(),
             span: Span::none(),
-            ended: None,
-            written: ArrayVec::new(),
+            ended_xid: None,
+            result_lengths: ArrayVec::new(),
         }
     }
 }
 
-/// What is at one of the engine's places, which are not more than it has.
-fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
+/// Returns the entry of a slot of the engine, which bounds the number of slots.
+fn slot_mut<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
     if place >= places.len() {
         places.resize_with(place + 1, T::default);
     }
@@ -149,160 +160,192 @@ fn at<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
 }
 
 impl<D: Device> Connection<D> {
-    pub(crate) fn new(session: Session, requests: usize, uses_windows: bool, pool: &Pool<D>) -> Self {
-        let burst = BURST + session.config().limits.segments as usize;
+    pub(crate) fn new(
+        session: Session,
+        requests: usize,
+        uses_windows: bool,
+        pool: &Pool<D>,
+    ) -> Self {
+        let burst = BURST_REQUESTS + session.config().limits.max_segments as usize;
         Self {
-            tails: Vec::new(),
+            spare_segments: Vec::new(),
             spare_items: Vec::new(),
-            laid: Vec::new(),
-            holds: false,
+            pieces: Vec::new(),
+            has_uncopied_data: false,
             zeros: None,
-            slices: pool.device().capabilities().slices.min(SLICES),
-            inline: pool.device().capabilities().inline,
+            max_sge: pool.device().capabilities().max_sge.min(MAX_SGE),
+            max_inline: pool.device().capabilities().max_inline,
             pool: pool.clone(),
             calls: Vec::new(),
             served: Vec::new(),
-            spare: Message::default(),
+            spare_message: Message::default(),
             session,
             endpoint: None,
-            wish: None,
-            kept: Vec::new(),
-            free: Vec::new(),
-            windows: Vec::new(),
+            pending_action: None,
+            retained: Vec::new(),
+            free_buffer_ids: Vec::new(),
+            free_windows: Vec::new(),
             uses_windows,
             unsignaled: 0,
             unfenced: Vec::new(),
-            most_under_way: requests.saturating_sub(burst),
+            max_in_flight: requests.saturating_sub(burst),
             reads: Vec::new(),
-            stalled: false,
+            is_stalled: false,
             events: Fifo::new(),
             counters: Counters::default(),
-            silence: Silence::default(),
+            connect_error: None,
+            idle: IdleTracker::default(),
         }
     }
 
-    /// Begins a call, whose RPC message `write` writes: with any XID, which is replaced. It takes the memory for the results;
-    /// what is refused gives back all.
+    /// Begins a call, whose RPC message `write` writes. The message may have any XID, which is
+    /// replaced. It takes the buffers for the results, and returns all buffers on an error.
     pub(crate) fn call(
         &mut self,
-        request: &mut Request,
+        request: &mut CallParams,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<u32, GivenBack<Refused>> {
-        // A call that was cancelled since may have had the place that this one gets.
+    ) -> std::result::Result<u32, BeginError<OutgoingCallError>> {
+        // An earlier call in the same slot may have been cancelled.
         self.take_events();
-        let Self { spare: message, session, calls, .. } = self;
-        message.forget();
-        let written = write(&mut Writer::new(message)).map_err(Refused::Write);
+        let Self {
+            spare_message: message,
+            session,
+            calls,
+            ..
+        } = self;
+        message.reset();
+        let written = write(&mut Writer::new(message)).map_err(OutgoingCallError::Write);
         match written.and_then(|()| begin(session, message, request)) {
             Ok(xid) => {
                 if let Some(place) = message.head.first_chunk_mut() {
                     *place = xid.to_be_bytes();
                 }
-                if let Some(ours) = at(calls, session.place(xid)) {
-                    // The message that was there becomes the spare one.
-                    std::mem::swap(&mut ours.message, message);
-                    ours.results.clear();
+                if let Some(outgoing) = slot_mut(calls, session.call_slot(xid)) {
+                    // The slot's old message becomes the spare message.
+                    std::mem::swap(&mut outgoing.message, message);
+                    outgoing.results.clear();
                     if !request.results.is_empty() {
-                        ours.results.extend(request.results.drain(..).map(Lent::from));
+                        outgoing
+                            .results
+                            .extend(request.results.drain(..).map(PostedBuf::from));
                     }
-                    ours.ended = None;
-                    ours.span = debug_span!("rpc", xid, octets = ours.message.length());
+                    outgoing.ended_xid = None;
+                    outgoing.span = debug_span!("rpc", xid, bytes = outgoing.message.length());
                 }
                 Ok(xid)
             }
-            Err(why) => {
-                let memory = Memory { items: owned(message.clear()), results: std::mem::take(&mut request.results) };
-                Err(GivenBack { why, memory: Box::new(memory) })
+            Err(error) => {
+                let memory = CallBuffers {
+                    items: unshared(message.take_items()),
+                    results: std::mem::take(&mut request.results),
+                };
+                Err(BeginError {
+                    error,
+                    buffers: Box::new(memory),
+                })
             }
         }
     }
 
-    /// Answers a call of the peer's by the RPC message that `write` writes.
+    /// Replies to a call of the peer with the RPC message that `write` writes.
     pub(crate) fn reply(
         &mut self,
-        call: Served,
+        call: ServedCallId,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<(), Unanswered> {
-        // What is in the call's place may be on its way: it stays until it is known that this one is the reply.
-        let mut message = std::mem::take(&mut self.spare);
-        message.forget();
-        let written = write(&mut Writer::new(&mut message)).map_err(Unanswered::Write);
-        let replied = written.and_then(|()| self.reply_with(call, &mut message).map_err(Unanswered::Reply));
-        self.spare = message;
+    ) -> std::result::Result<(), OutgoingReplyError> {
+        // The message in the slot may be in flight. It is replaced only after the session has
+        // accepted the reply.
+        let mut message = std::mem::take(&mut self.spare_message);
+        message.reset();
+        let written = write(&mut Writer::new(&mut message)).map_err(OutgoingReplyError::Write);
+        let replied = written.and_then(|()| {
+            self.reply_with(call, &mut message)
+                .map_err(OutgoingReplyError::Reply)
+        });
+        self.spare_message = message;
         replied
     }
 
-    /// Answers a call of the peer's by a message that is written already, and takes it.
-    pub(crate) fn reply_with(&mut self, call: Served, message: &mut Message) -> std::result::Result<(), ReplyError> {
-        let place = self.session.served_place(call);
-        let theirs = at(&mut self.served, place).ok_or(ReplyError::Ended)?;
-        self.session.reply(call, message.length(), message.results())?;
-        std::mem::swap(&mut theirs.reply, message);
+    /// Replies to a call of the peer with a message that is already written, and takes the message.
+    pub(crate) fn reply_with(
+        &mut self,
+        call: ServedCallId,
+        message: &mut Message,
+    ) -> std::result::Result<(), ReplyError> {
+        let place = self.session.served_slot(call);
+        let incoming = slot_mut(&mut self.served, place).ok_or(ReplyError::Ended)?;
+        self.session
+            .reply(call, message.length(), message.results())?;
+        std::mem::swap(&mut incoming.reply, message);
         Ok(())
     }
 
-    /// Takes back what a call came in, when nobody looks at it any more.
-    pub(crate) fn seen(&mut self, payload: Payload) {
-        if let Some(mut items) = payload.items {
-            items.clear();
-            self.spare_items.push(items);
-        }
+    /// Recycles the item list of a call.
+    pub(crate) fn recycle(&mut self, mut items: Box<Items>) {
+        items.clear();
+        self.spare_items.push(items);
     }
 
-    /// Does all that the session wants done, as far as the send queue has room, and posts it.
+    /// Performs all actions of the session for which the send queue has room, and posts the
+    /// requests.
     #[inline]
     pub(crate) fn drive(
         &mut self,
         device: &D,
-        pool: &Pool<D>,
         scratch: &mut Scratch,
         now: u64,
         watch: &mut impl FnMut(&[u8]),
     ) {
-        // What has ended goes first: its place may be another's by now, for which actions wait.
+        // Events come first: actions may already belong to the next user of a slot.
         self.take_events();
         if !self.session.is_at_rest() {
-            self.drive_on(device, pool, scratch, now, watch);
+            self.drive_session(device, scratch, now, watch);
         }
     }
 
-    fn drive_on(&mut self, device: &D, pool: &Pool<D>, scratch: &mut Scratch, now: u64, watch: &mut impl FnMut(&[u8])) {
+    fn drive_session(
+        &mut self,
+        device: &D,
+        scratch: &mut Scratch,
+        now: u64,
+        watch: &mut impl FnMut(&[u8]),
+    ) {
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.exchange(&mut scratch.batch);
+            endpoint.swap_batch(&mut scratch.batch);
         }
         loop {
             let mut sent = false;
             while self.has_room()
                 && let Some(action) = self.session.poll_action()
             {
-                self.act(action, device, pool);
+                self.perform(action, device, &mut scratch.receives);
             }
             while self.has_room()
                 && let Some(transmit) = self.session.poll_transmit(now, &mut scratch.header)
             {
                 sent = true;
-                self.transmit(&transmit, pool, &scratch.header, watch);
+                self.transmit(&transmit, &scratch.header, watch);
             }
-            // What was sent may ask for more, and what was not.
+            // A message that was sent, or one that could not be, may have created actions.
             let goes_on = sent || self.session.has_actions();
-            if self.stalled || !goes_on || self.session.is_at_rest() {
+            if self.is_stalled || !goes_on || self.session.is_at_rest() {
                 break;
             }
         }
         if let Some(endpoint) = &mut self.endpoint {
-            self.counters.posted += endpoint.waiting() as u64;
+            self.counters.posted += endpoint.pending_requests() as u64;
             if endpoint.has_batch()
                 && let Err(error) = endpoint.post()
             {
                 debug!(%error, "a batch was refused");
-                self.wish = Some(Wish::Close(Reason::Lost));
+                self.pending_action = Some(ConnectionAction::Close(CloseReason::Lost));
             }
-            endpoint.exchange(&mut scratch.batch);
+            endpoint.swap_batch(&mut scratch.batch);
         }
         self.take_events();
     }
 
-    /// Most of the times that it is looked there is none.
+    /// In most cases there is no event.
     #[inline(always)]
     fn take_events(&mut self) {
         if self.session.has_events() {
@@ -313,90 +356,116 @@ impl<D: Device> Connection<D> {
     #[inline(never)]
     fn take_all_events(&mut self) {
         while let Some(event) = self.session.poll_event() {
-            self.tell(event);
+            self.handle_event(event);
         }
     }
 
     fn has_room(&mut self) -> bool {
-        let under_way = self.endpoint.as_ref().map_or(0, Endpoint::under_way);
-        self.stalled = under_way > self.most_under_way;
-        !self.stalled
+        let in_flight = self.endpoint.as_ref().map_or(0, Endpoint::in_flight);
+        self.is_stalled = in_flight > self.max_in_flight;
+        !self.is_stalled
     }
 
-    fn act(&mut self, action: Action, device: &D, pool: &Pool<D>) {
+    fn perform(&mut self, action: Action, device: &D, receives: &mut BufCache) {
         match action {
-            Action::Connect => self.wish = Some(Wish::Connect),
-            Action::Close { why } => self.close(why, pool),
-            // What is shared the driver posts.
-            Action::PostReceives { .. } if self.endpoint.as_ref().is_some_and(Endpoint::shares) => {}
+            Action::Connect => self.pending_action = Some(ConnectionAction::Connect),
+            Action::Close { reason } => self.close(reason),
+            // The driver posts shared receives.
+            Action::PostReceives { .. }
+                if self
+                    .endpoint
+                    .as_ref()
+                    .is_some_and(Endpoint::has_shared_receives) => {}
             Action::PostReceives { count, size } => {
                 for _ in 0..count {
-                    let Some(buffer) = self.receive_buffer(size, pool) else { return };
+                    let Some(buffer) = self.receive_buffer(size, receives) else {
+                        return;
+                    };
                     if let Some(endpoint) = &mut self.endpoint {
                         endpoint.push_receive(buffer);
                     }
                 }
             }
-            Action::Expose { xid } => self.expose(xid, device, pool),
+            Action::Expose { xid } => self.expose(xid, device),
             Action::Fence { xid, invalidated } => self.fence(xid, invalidated),
-            Action::Read { call, buffer, inline } => self.read(call, buffer, inline, pool),
-            Action::Gather { call, message } => self.gather(call, message, pool),
-            Action::Free { message } => self.done_with(message),
+            Action::Read {
+                call,
+                buffer,
+                inline,
+            } => self.read(call, buffer, inline),
+            Action::Gather { call, message } => self.read_reassembled(call, message),
+            Action::Free { message } => self.release_message(message),
         }
     }
 
-    /// Closes the connection: at once, unless what was sent is to be there first.
+    /// Closes the connection, at once or after everything that was sent has arrived.
     #[cold]
-    fn close(&mut self, why: Reason, pool: &Pool<D>) {
-        let waits = why == Reason::Drained && self.endpoint.as_ref().is_some_and(|endpoint| endpoint.under_way() > 0);
-        if !(waits && self.push_question(Work::Last(why), pool)) {
-            self.wish = Some(Wish::Close(why));
+    fn close(&mut self, reason: CloseReason) {
+        let waits = reason == CloseReason::Drained
+            && self
+                .endpoint
+                .as_ref()
+                .is_some_and(|endpoint| endpoint.in_flight() > 0);
+        if !(waits && self.push_probe(WrContext::BeforeClose(reason))) {
+            self.pending_action = Some(ConnectionAction::Close(reason));
         }
     }
 
-    /// The same, where it is seldom needed.
+    /// The same as `take_buf`, outside of the hot path.
     #[cold]
-    fn take_rarely(&mut self, octets: u32, pool: &Pool<D>) -> Option<Buf> {
-        self.take(octets, pool)
+    fn take_buf_cold(&mut self, bytes: u32) -> Option<Buf> {
+        self.take_buf(bytes)
     }
 
-    /// Takes a buffer that the connection can't go on without.
+    /// Takes a buffer. Without it the connection is closed.
     #[inline(always)]
-    fn take(&mut self, octets: u32, pool: &Pool<D>) -> Option<Buf> {
-        match pool.take(octets) {
+    fn take_buf(&mut self, bytes: u32) -> Option<Buf> {
+        let taken = self.pool.take(bytes);
+        self.or_close(taken)
+    }
+
+    /// Returns the buffer that was taken. Without it the connection is closed.
+    #[inline(always)]
+    fn or_close(&mut self, taken: Result<Buf, MemoryError>) -> Option<Buf> {
+        match taken {
             Ok(buf) => Some(buf),
             Err(error) => {
-                self.wish = Some(given_up(&error));
+                self.pending_action = Some(close_without_memory(&error));
                 None
             }
         }
     }
 
-    /// A completion of this connection's. False if the queue pair has failed.
+    /// Processes a completion. Returns false if the queue pair has failed.
     pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
-        let Some(endpoint) = &mut self.endpoint else { return true };
+        let Some(endpoint) = &mut self.endpoint else {
+            return true;
+        };
         self.counters.completed += 1;
         match endpoint.complete(completion) {
-            Done::Receive(buf, Status::Success) => {
+            CompletionKind::Receive(buf, Status::Success) => {
                 self.received(buf, completion.invalidated);
                 true
             }
-            Done::Receive(..) => false,
-            Done::Requests(_, status) => {
-                while let Some((work, is_last)) = self.endpoint.as_mut().and_then(Endpoint::retire) {
-                    self.retired(work, !is_last || status == Status::Success);
+            CompletionKind::Receive(..) => false,
+            CompletionKind::Requests(_, status) => {
+                while let Some((work, is_last)) = self.endpoint.as_mut().and_then(Endpoint::retire)
+                {
+                    self.request_completed(work, !is_last || status == Status::Success);
                 }
                 status == Status::Success
             }
-            Done::Unknown => true,
+            CompletionKind::Unknown => true,
         }
     }
 
-    /// A completion of a shared receive, by which this connection has received. False if the queue pair has failed.
-    pub(crate) fn complete_shared(&mut self, completion: &Completion, buf: Received) -> bool {
-        // It may be left of an earlier queue pair.
-        let ours = |endpoint: &&Endpoint<D, Work>| endpoint.pair().number() == completion.queue_pair;
-        if self.endpoint.as_ref().filter(ours).is_none() {
+    /// Processes the completion of a shared receive with a message for this connection. Returns
+    /// false if the queue pair has failed.
+    pub(crate) fn complete_shared(&mut self, completion: &Completion, buf: ReceiveBuffer) -> bool {
+        // The completion may belong to an earlier queue pair.
+        let outgoing =
+            |endpoint: &&Endpoint<D, WrContext>| endpoint.pair().number() == completion.queue_pair;
+        if self.endpoint.as_ref().filter(outgoing).is_none() {
             return true;
         }
         self.counters.completed += 1;
@@ -407,141 +476,178 @@ impl<D: Device> Connection<D> {
         done
     }
 
-    fn retired(&mut self, work: Work, done: bool) {
+    fn request_completed(&mut self, work: WrContext, done: bool) {
         match work {
-            Work::Send(what) => self.released(what),
-            Work::Read(call) if done => {
-                self.silence.reads += 1;
-                self.session.moved(call);
+            WrContext::Send(what) => self.released(what),
+            WrContext::Read(call) if done => {
+                self.idle.reads += 1;
+                self.session.read_done(call);
             }
-            Work::Question => self.silence.reads += u64::from(done),
-            Work::Fence(xid) if done => self.fenced(xid),
-            Work::Fence(xid) => self.unfenced.push(xid),
-            Work::Last(why) => self.wish = Some(Wish::Close(why)),
-            Work::Part | Work::Read(_) => {}
+            WrContext::Probe => self.idle.reads += u64::from(done),
+            WrContext::Fence(xid) if done => self.fenced(xid),
+            WrContext::Fence(xid) => self.unfenced.push(xid),
+            WrContext::BeforeClose(reason) => {
+                self.pending_action = Some(ConnectionAction::Close(reason))
+            }
+            WrContext::Intermediate | WrContext::Read(_) => {}
         }
     }
 
     #[inline]
-    fn tell(&mut self, event: Event) {
+    fn handle_event(&mut self, event: SessionEvent) {
         match event {
-            Event::Ready { version } => self.events.push(Told::Ready(version)),
-            Event::CallArrived { call, xid, message } => {
-                if let Some(message) = self.arrived(call, message) {
-                    self.events.push(Told::Arrived { call, xid, message });
+            SessionEvent::Ready { version } => self.events.push(Event::Ready(version)),
+            SessionEvent::CallArrived { call, xid, message } => {
+                if let Some(message) = self.call_payload(call, message) {
+                    self.events.push(Event::CallArrived { call, xid, message });
                 }
             }
-            Event::CallEnded { call, .. } => self.call_ended(call),
-            Event::ReplyArrived { xid, reply } => {
-                if let Some(message) = self.replied(xid, reply) {
-                    self.events.push(Told::Replied { xid, message });
+            SessionEvent::CallEnded { call, .. } => self.call_ended(call),
+            SessionEvent::ReplyArrived { xid, reply } => {
+                if let Some(message) = self.reply_payload(xid, reply) {
+                    self.events.push(Event::ReplyArrived { xid, message });
                 }
             }
-            Event::CallFailed { xid, why } => self.failed(xid, why),
-            Event::Broken { report, ours } => debug!(why = %report.why, ours, "a group of transmissions was broken"),
-            Event::PropertiesChanged | Event::PropertyAnswered { .. } | Event::PeerError { .. } => {}
-            Event::Operation { operation } => drop(self.give_back(operation.buffer)),
-            Event::Closed { why, last } => {
-                debug!(%why, last, "closed");
-                self.events.push(Told::Closed { why, last });
+            SessionEvent::CallFailed { xid, error, sent } => self.call_failed(xid, error, sent),
+            SessionEvent::GroupFailed {
+                report,
+                sent_here: outgoing,
+            } => {
+                debug!(error = %report.why, outgoing, "a group of transmissions was broken")
+            }
+            SessionEvent::PropertiesChanged
+            | SessionEvent::PropertyAnswered { .. }
+            | SessionEvent::PeerError { .. } => {}
+            SessionEvent::Operation { operation } => drop(self.release_receive(operation.buffer)),
+            SessionEvent::Closed { reason, is_final } => {
+                debug!(%reason, is_final, "closed");
+                self.events.push(Event::Closed { reason, is_final });
             }
         }
     }
 
-    /// Nothing sends what a message belongs to any more.
+    /// Informs the session that no request refers to the memory of a message any more.
     #[inline]
-    fn released(&mut self, what: Sent) {
+    fn released(&mut self, what: SendOwner) {
         if self.session.released(what)
-            && let Sent::Reply { call } = what
+            && let SendOwner::Reply { call } = what
         {
             self.call_ended(call);
         }
     }
 
-    /// A call of the peer's has ended: nobody needs its reply any more.
+    /// Releases the memory of a call of the peer that has ended.
     #[inline]
-    fn call_ended(&mut self, call: Served) {
-        if let Some(theirs) = self.served.get_mut(self.session.served_place(call)) {
-            (theirs.whole, theirs.long) = (None, None);
-            theirs.reply.forget();
+    fn call_ended(&mut self, call: ServedCallId) {
+        if let Some(incoming) = self.served.get_mut(self.session.served_slot(call)) {
+            (incoming.assembly, incoming.long_reply) = (None, None);
+            incoming.reply.reset();
         }
     }
 
     #[cold]
-    fn failed(&mut self, xid: u32, why: Failure) {
-        if let Some(ours) = self.calls.get(self.session.place(xid)) {
-            debug!(parent: &ours.span, %why, "failed");
+    fn call_failed(&mut self, xid: u32, error: CallFailure, sent: bool) {
+        if let Some(outgoing) = self.calls.get(self.session.call_slot(xid)) {
+            debug!(parent: &outgoing.span, %error, "failed");
         }
-        self.done(xid, &[]);
-        self.events.push(Told::Failed { xid, why });
+        self.end_call(xid, &[]);
+        self.events.push(Event::CallFailed { xid, error, sent });
     }
 
-    /// A call has ended: its memory waits to be taken, with the octets that were written to each result.
-    fn done(&mut self, xid: u32, written: &[u32]) {
-        let place = self.session.place(xid);
-        let Some(ours) = self.calls.get_mut(place) else { return };
-        (ours.whole, ours.reply, ours.ended) = (None, None, Some(xid));
-        ours.span = Span::none();
-        ours.written.clear();
-        ours.written.extend(written.iter().copied().take(RESULTS));
-    }
-
-    /// The memory of a call that has ended; nothing once its place is another's.
-    pub(crate) fn take_memory(&mut self, xid: u32) -> Memory {
-        let place = self.session.place(xid);
-        let Some(ours) = self.calls.get_mut(place).filter(|ours| ours.ended == Some(xid)) else {
-            return Memory::default();
+    /// Ends a call. Its buffers, with the length of each result, wait for `take_buffers`.
+    fn end_call(&mut self, xid: u32, written: &[u32]) {
+        let place = self.session.call_slot(xid);
+        let Some(outgoing) = self.calls.get_mut(place) else {
+            return;
         };
-        ours.ended = None;
-        let items = owned(ours.message.clear());
-        let mut results: ArrayVec<Buf, RESULTS> = owned(ours.results.drain(..));
-        for (number, result) in results.iter_mut().enumerate() {
-            result.set_len(ours.written.get(number).copied().unwrap_or(0));
-        }
-        Memory { items, results }
+        (outgoing.call_message, outgoing.reply, outgoing.ended_xid) = (None, None, Some(xid));
+        outgoing.span = Span::none();
+        outgoing.result_lengths.clear();
+        outgoing
+            .result_lengths
+            .extend(written.iter().copied().take(MAX_RESULTS));
     }
 
-    /// The queue pair is gone, and all that was posted with it.
-    pub(crate) fn lost(&mut self, now: u64, why: Reason) {
-        if let Some(endpoint) = self.endpoint.take() {
-            endpoint.close().for_each(|work| self.retired(work, false));
+    /// Returns the buffers of a call that has ended, or none if another call uses its slot.
+    pub(crate) fn take_buffers(&mut self, xid: u32) -> CallBuffers {
+        let place = self.session.call_slot(xid);
+        let Some(outgoing) = self
+            .calls
+            .get_mut(place)
+            .filter(|outgoing| outgoing.ended_xid == Some(xid))
+        else {
+            return CallBuffers::default();
+        };
+        outgoing.ended_xid = None;
+        let items = unshared(outgoing.message.take_items());
+        let mut results: ArrayVec<Buf, MAX_RESULTS> = unshared(outgoing.results.drain(..));
+        for (number, result) in results.iter_mut().enumerate() {
+            result.set_len(outgoing.result_lengths.get(number).copied().unwrap_or(0));
         }
-        // Windows are reached through the queue pair alone.
+        CallBuffers { items, results }
+    }
+
+    /// Ends the queue pair and everything that was posted to it.
+    pub(crate) fn lost(&mut self, now: u64, reason: CloseReason) {
+        if let Some(endpoint) = self.endpoint.take() {
+            endpoint
+                .close()
+                .for_each(|work| self.request_completed(work, false));
+        }
         let mut unfenced = std::mem::take(&mut self.unfenced);
-        unfenced.drain(..).for_each(|xid| self.fenced(xid));
+        unfenced.drain(..).for_each(|xid| self.fenced_by_end(xid));
         self.unfenced = unfenced;
-        self.windows.clear();
+        self.free_windows.clear();
         self.unsignaled = 0;
-        self.wish = None;
-        self.begin_to_listen();
-        self.session.lost(now, why);
+        self.pending_action = None;
+        self.reset_idle();
+        self.session.lost(now, reason);
     }
 }
 
 /// Begins a call whose message is written.
-fn begin(session: &mut Session, message: &Message, request: &Request) -> Result<u32, Refused> {
-    let Request { results, largest_reply, reducible, deadline } = request;
+fn begin(
+    session: &mut Session,
+    message: &Message,
+    request: &CallParams,
+) -> Result<u32, OutgoingCallError> {
+    let CallParams {
+        results,
+        max_reply: largest_reply,
+        reducible,
+        resend,
+        deadline,
+    } = request;
     let (mut items, mut wanted) = (ArrayVec::new(), ArrayVec::new());
-    message.tell_items(&mut items);
-    message.tell_wanted(results, &mut wanted).map_err(Refused::Write)?;
-    let call = Call {
+    message.collect_items(&mut items);
+    message
+        .collect_result_specs(results, &mut wanted)
+        .map_err(OutgoingCallError::Write)?;
+    let call = CallSpec {
         length: message.length(),
         items: &items,
-        largest_reply: *largest_reply,
+        max_reply: *largest_reply,
         results: &wanted,
         reducible: *reducible,
     };
-    session.call(&call, *deadline).map_err(Refused::Call)
+    let begun = if *resend {
+        session.call(&call, *deadline)
+    } else {
+        session.call_once(&call, *deadline)
+    };
+    begun.map_err(OutgoingCallError::Call)
 }
 
-/// What becomes of a connection that has no memory to go on with.
+/// Closes a connection for which no memory is available.
 #[cold]
-fn given_up(error: &MemoryError) -> Wish {
+fn close_without_memory(error: &MemoryError) -> ConnectionAction {
     warn!(%error, "a connection is given up for want of memory");
-    Wish::Close(Reason::Lost)
+    ConnectionAction::Close(CloseReason::Lost)
 }
 
-/// Buffers that nothing uses any more.
-fn owned<const N: usize>(lent: impl IntoIterator<Item = Lent>) -> ArrayVec<Buf, N> {
-    lent.into_iter().filter_map(|buf| buf.into_buf().ok()).collect()
+/// Returns the buffers that nothing else uses.
+fn unshared<const N: usize>(lent: impl IntoIterator<Item = PostedBuf>) -> ArrayVec<Buf, N> {
+    lent.into_iter()
+        .filter_map(|buf| buf.into_buf().ok())
+        .collect()
 }

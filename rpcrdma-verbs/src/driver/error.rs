@@ -1,43 +1,43 @@
-//! What a driver can't do.
+//! The errors of a driver.
 
 use std::fmt;
 
 use rpcrdma_proto::connection::ConfigError;
 
-use super::{ALIGNMENT, MOST};
+use super::{MAX_ALIGNMENT, MAX_CONNECTIONS};
 use crate::memory::MemoryError;
 use crate::provider::VerbError;
 
-/// Why a driver can't do something.
+/// The reason why a driver cannot do something.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// The settings make no sense.
+    /// The settings are invalid.
     Config(ConfigError),
     /// The device refuses.
     Device(VerbError),
-    /// There is no memory.
+    /// No memory is available.
     Memory(MemoryError),
-    /// The connection has ended for good, or never was.
-    Gone,
-    /// Receives can't be shared: there are connections already, or the device has no RNR retry.
-    NotShared,
-    /// Receives are shared, and have another size than these settings.
-    SharedSize {
-        /// Octets of each.
+    /// The connection has ended or never existed.
+    ConnectionGone,
+    /// Receives cannot be shared: there are connections already, or the device has no RNR retry.
+    CannotShareReceives,
+    /// Receives are shared, with a size that differs from these settings.
+    SharedReceiveSize {
+        /// The size of the shared receives in bytes.
         size: u32,
     },
-    /// Receives are shared, and those of one segment: not with these settings.
-    SharedStructure,
-    /// A receive buffer has more segments than the device takes.
-    Segments {
-        /// What it takes.
-        most: usize,
+    /// Shared receives have one segment, and these settings require several.
+    SharedReceiveStructure,
+    /// A receive buffer has more segments than the device supports.
+    TooManySegments {
+        /// The maximum number of segments.
+        max: usize,
     },
-    /// A segment of a receive buffer is to be aligned more than a buffer of its length is.
+    /// A segment of a receive buffer requires a larger alignment than a buffer of its length has.
     Alignment,
-    /// As many connections as one driver can have.
-    Full,
+    /// The driver has the maximum number of connections.
+    TooManyConnections,
 }
 
 impl fmt::Display for DriverError {
@@ -46,22 +46,22 @@ impl fmt::Display for DriverError {
             Self::Config(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),
-            Self::Gone => f.write_str("the connection has ended for good"),
-            Self::NotShared => f.write_str(
-                "receives can be shared before there are connections, and on a device with RNR retry: not on this one now",
+            Self::ConnectionGone => f.write_str("the connection has ended"),
+            Self::CannotShareReceives => f.write_str(
+                "receives can only be shared before there are connections, and on a device with RNR retry",
             ),
-            Self::SharedSize { size } => {
-                write!(f, "receives are shared, of {size} octets each: receive_size and receive_size_most must be that")
+            Self::SharedReceiveSize { size } => {
+                write!(f, "shared receives have {size} bytes: receive_size must be equal, and max_receive_size no larger")
             }
-            Self::SharedStructure => {
-                f.write_str("receives are shared, of one segment each: rtr.structure must be None, or share none")
+            Self::SharedReceiveStructure => {
+                f.write_str("shared receives have one segment: rtr.structure must be None")
             }
-            Self::Segments { most } => write!(f, "a receive buffer can have {most} segments on this device"),
+            Self::TooManySegments { max } => write!(f, "a receive buffer can have at most {max} segments on this device"),
             Self::Alignment => write!(
                 f,
-                "a segment is aligned to its length, if that is a power of four from 256 on, and to {ALIGNMENT} octets at most"
+                "a segment can be aligned to its length if that is a power of four and at least 256, and to at most {MAX_ALIGNMENT} bytes"
             ),
-            Self::Full => write!(f, "a driver has {MOST} connections at most: use another for more"),
+            Self::TooManyConnections => write!(f, "a driver has at most {MAX_CONNECTIONS} connections: use another driver for more"),
         }
     }
 }
@@ -83,5 +83,36 @@ impl From<VerbError> for DriverError {
 impl From<MemoryError> for DriverError {
     fn from(error: MemoryError) -> Self {
         Self::Memory(error)
+    }
+}
+
+/// The reason why a connection could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The device or the system reported an error.
+    Device(VerbError),
+    /// The server rejected the connection.
+    Rejected,
+    /// The server does not answer, or nothing is known of it.
+    Unanswered,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => error.fmt(f),
+            Self::Rejected => f.write_str("the server rejected the connection"),
+            Self::Unanswered => f.write_str("the server does not answer"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            _ => None,
+        }
     }
 }

@@ -1,20 +1,16 @@
-//! Memory that a peer may reach: by a window, or by a registration where there are none.
+//! Memory that a peer may access, by a window or by a registration.
 
-#![allow(unsafe_code, reason = "registering a part of a buffer is a promise about it, which is kept by having it lent")]
+use crate::memory::{PostedBuf, Registration};
+use crate::provider::{Access, Device, Result, Window as _};
 
-use std::ptr::NonNull;
-
-use crate::memory::Lent;
-use crate::provider::{Access, Device, Region as _, Result, Slice, Window as _};
-
-/// A window, and the key that it has now.
+/// A window with its current key.
 #[derive(Debug)]
-pub(crate) struct Bound<D: Device> {
+pub(crate) struct KeyedWindow<D: Device> {
     window: D::Window,
     key: u32,
 }
 
-impl<D: Device> Bound<D> {
+impl<D: Device> KeyedWindow<D> {
     pub(crate) fn new(device: &D) -> Result<Self> {
         let window = device.window()?;
         let key = window.key();
@@ -29,50 +25,77 @@ impl<D: Device> Bound<D> {
         self.key
     }
 
-    /// Its next key: another lowest octet, so that the old one means nothing.
+    /// Returns the next key, with another lowest byte, which makes the old key invalid.
     pub(crate) fn next_key(&mut self) -> u32 {
         self.key = self.key & !0xff | self.key.wrapping_add(1) & 0xff;
         self.key
     }
 }
 
-/// One region of a call's memory, exposed.
+/// An exposed region of a call's memory.
 ///
-/// The key is dropped before the memory is given back.
+/// The key becomes invalid before the memory is returned. If the device refuses to end the key, the
+/// memory is leaked.
 #[derive(Debug)]
-pub(crate) enum Exposed<D: Device> {
-    /// Through a window.
-    Window {
-        /// The window, bound.
-        bound: Bound<D>,
-        /// The memory.
-        _memory: Lent,
-    },
-    /// By a registration of its own.
-    Region {
-        /// What is registered.
-        region: D::Region,
-        /// The memory.
-        _memory: Lent,
-    },
+pub(crate) enum ExposedRegion<D: Device> {
+    /// Exposed by a window.
+    Window(WindowBinding<D>),
+    /// Exposed by a registration of its own.
+    Region(Registration<D>),
 }
 
-impl<D: Device> Exposed<D> {
-    /// Registers octets of a buffer for the peer.
-    pub(crate) fn register(device: &D, slice: &Slice, access: Access, memory: Lent) -> Result<Self> {
-        let Some(address) = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(slice.address as usize)) else {
-            return Err(crate::provider::VerbError { verb: "register", cause: crate::provider::Cause::Limit });
-        };
-        // SAFETY: the octets are of a buffer that is lent until the region is dropped: both are one value, the region first.
-        let region = unsafe { device.register(address, slice.length as usize, access)? };
-        Ok(Self::Region { region, _memory: memory })
+/// A window with the memory to which it is bound.
+#[derive(Debug)]
+pub(crate) struct WindowBinding<D: Device>(Option<(KeyedWindow<D>, PostedBuf)>);
+
+impl<D: Device> WindowBinding<D> {
+    /// Takes a window that is being bound to this memory.
+    pub(crate) fn new(bound: KeyedWindow<D>, memory: PostedBuf) -> Self {
+        Self(Some((bound, memory)))
     }
 
-    /// The key that the peer has.
+    /// Returns the window, which must not be bound any more, and releases the memory.
+    pub(crate) fn release_window(mut self) -> Option<KeyedWindow<D>> {
+        self.0.take().map(|(bound, _)| bound)
+    }
+}
+
+impl<D: Device> Drop for WindowBinding<D> {
+    fn drop(&mut self) {
+        if let Some((mut bound, memory)) = self.0.take()
+            && !bound.window.end()
+        {
+            memory.leak();
+        }
+    }
+}
+
+impl<D: Device> ExposedRegion<D> {
+    /// Registers `length` bytes of a buffer, starting at `from`, for access by the peer.
+    ///
+    /// # Errors
+    /// Fails if the range exceeds the buffer, or if the device refuses.
+    pub(crate) fn register(
+        device: &D,
+        memory: PostedBuf,
+        (from, length): (u32, u32),
+        access: Access,
+    ) -> Result<Self> {
+        Ok(Self::Region(Registration::new(
+            device,
+            memory,
+            (from, length),
+            access,
+        )?))
+    }
+
+    /// Returns the key that the peer has.
     pub(crate) fn key(&self) -> u32 {
         match self {
-            Self::Window { bound, .. } => bound.key,
-            Self::Region { region, .. } => region.remote_key(),
+            Self::Window(WindowBinding(window)) => {
+                window.as_ref().map_or(0, |(bound, _)| bound.key)
+            }
+            Self::Region(registration) => registration.remote_key(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A way to a driver from other threads: it pays for a wake-up, which calls on the driver's own thread do not.
+//! A way to a driver from other threads: it pays for a wake-up, which calls on the driver's own
+//! thread do not.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Wake;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -66,7 +68,8 @@ impl<D: Device> Handle<D> {
         Self(shared)
     }
 
-    /// Lets the driver do something on its own thread, with its next turn. Nothing is done once the driver is gone.
+    /// Lets the driver do something on its own thread, with its next turn. Nothing is done once the
+    /// driver is gone.
     pub fn submit(&self, job: impl FnOnce(&mut Driver<D>) + Send + 'static) {
         let mut jobs = self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(jobs) = jobs.as_mut() else { return };
@@ -76,9 +79,12 @@ impl<D: Device> Handle<D> {
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
     }
 
-    /// Lets the driver do something, and waits for what comes of it; none once the driver is gone. Not to be used on the
-    /// driver's own thread, which would wait for itself.
-    pub fn ask<R: Send + 'static>(&self, job: impl FnOnce(&mut Driver<D>) -> R + Send + 'static) -> Option<R> {
+    /// Lets the driver do something, and waits for what comes of it; none once the driver is gone.
+    /// Not to be used on the driver's own thread, which would wait for itself.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Driver<D>) -> R + Send + 'static,
+    ) -> Option<R> {
         let (sender, receiver) = mpsc::channel();
         self.submit(move |driver| {
             // Whoever asked may have gone.
@@ -88,11 +94,31 @@ impl<D: Device> Handle<D> {
     }
 }
 
+/// Ends the driver's [`wait`](Driver::wait).
+impl<D: Device> Wake for Shared<D> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.some.store(true, Ordering::Release);
+        // It only fails when the descriptor is readable already, as often as can be counted.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
 impl<D: Device> Shared<D> {
     pub(super) fn new() -> Result<Arc<Self>, DriverError> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let wake = wake.map_err(|error| VerbError { verb: "handle", cause: Cause::System(error.into()) })?;
-        Ok(Arc::new(Self { jobs: Mutex::new(Some(VecDeque::new())), some: AtomicBool::new(false), wake }))
+        let wake = wake.map_err(|error| VerbError {
+            verb: "handle",
+            cause: Cause::System(error.into()),
+        })?;
+        Ok(Arc::new(Self {
+            jobs: Mutex::new(Some(VecDeque::new())),
+            some: AtomicBool::new(false),
+            wake,
+        }))
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -115,7 +141,11 @@ impl<D: Device> Shared<D> {
 
     /// The driver is gone: what was to be done never will be, and whoever waits for it is told so.
     pub(super) fn close(&self) {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let jobs = self
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         drop(jobs);
     }
 }

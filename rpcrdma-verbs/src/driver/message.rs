@@ -1,33 +1,34 @@
-//! An RPC message as its maker has it: octets of XDR, and items apart.
+//! An RPC message: bytes of XDR, and items in buffers of their own.
 
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::travel::{ITEMS, Item, RESULTS, ResultItem, Span, Wanted};
+use rpcrdma_proto::transfer::{DataItem, MAX_ITEMS, MAX_RESULTS, ResultItem, ResultSpec, Span};
 use rpcrdma_proto::xdr::{self, Encode};
 
-use crate::memory::{Buf, Frozen, Lent};
+use crate::memory::{Buf, Frozen, PostedBuf};
 
 /// Writes an RPC message, front to back: XDR, and items in buffers of their own.
 ///
-/// An item is the data of a variable-length opaque; its count goes before it and its padding behind it. It stays in its buffer:
-/// on its way it is moved apart where that is allowed and worth it, and else copied into the message.
+/// An item is the data of a variable-length opaque. Its count precedes it, and its padding follows
+/// it. The data stay in their buffer: they are reduced to a chunk where that is allowed and saves
+/// time, and otherwise copied into the message.
 #[derive(Debug)]
 pub struct Writer<'a>(&'a mut Message);
 
-/// Why a message can't be written.
+/// The reason why a message cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteError {
-    /// A value can't be encoded.
+    /// A value cannot be encoded.
     Xdr(xdr::Error),
     /// A value is longer than its type allows.
     TooLong(xdr::TooLong),
-    /// More items than [`ITEMS`].
+    /// The message has more than [`MAX_ITEMS`] items.
     TooManyItems,
-    /// The operations of a call have more results than there is memory for.
+    /// The operations of a call have more results than the call has buffers.
     TooManyResults,
-    /// The service has said that there are no results.
-    Denied,
+    /// The service replied with an error, which has no results.
+    NoResults,
 }
 
 impl std::fmt::Display for WriteError {
@@ -35,9 +36,14 @@ impl std::fmt::Display for WriteError {
         match self {
             Self::Xdr(error) => error.fmt(f),
             Self::TooLong(error) => error.fmt(f),
-            Self::Denied => f.write_str("there are no results"),
-            Self::TooManyResults => f.write_str("the operations have more results than the call has buffers for"),
-            Self::TooManyItems => write!(f, "a message can have {ITEMS} items in buffers of their own"),
+            Self::NoResults => f.write_str("there are no results"),
+            Self::TooManyResults => {
+                f.write_str("the operations have more results than the call has buffers for")
+            }
+            Self::TooManyItems => write!(
+                f,
+                "a message can have {MAX_ITEMS} items in buffers of their own"
+            ),
         }
     }
 }
@@ -64,53 +70,58 @@ impl<'a> Writer<'a> {
     /// Writes a value in XDR.
     ///
     /// # Errors
-    /// It can't be encoded.
+    /// Fails if the value cannot be encoded.
     pub fn put(&mut self, value: &impl Encode) -> Result<&mut Self, WriteError> {
-        // Most are short, and need no count first.
+        // Most values are short, and their length need not be computed first.
         let mut short = [0; 64];
-        if let Ok(octets) = value.encode_to_slice(&mut short) {
-            self.0.head.extend_from_slice(short.get(..octets).unwrap_or_default());
+        if let Ok(bytes) = value.encode_to_slice(&mut short) {
+            self.0
+                .head
+                .extend_from_slice(short.get(..bytes).unwrap_or_default());
             return Ok(self);
         }
-        let (at, octets) = (self.0.head.len(), value.encoded_len()?);
-        self.0.head.resize(at + octets, 0);
+        let (at, bytes) = (self.0.head.len(), value.encoded_len()?);
+        self.0.head.resize(at + bytes, 0);
         value.encode_to_slice(self.0.head.get_mut(at..).unwrap_or_default())?;
         Ok(self)
     }
 
-    /// Writes octets that are XDR already: a multiple of four.
+    /// Writes bytes that are already XDR. Their number must be a multiple of four.
     #[inline]
-    pub fn octets(&mut self, octets: &[u8]) -> &mut Self {
-        self.0.head.extend_from_slice(octets);
+    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.head.extend_from_slice(bytes);
         self
     }
 
     /// Writes an item: its count, and its data from the buffer.
     ///
     /// # Errors
-    /// There are too many.
+    /// Fails if there are too many items.
     pub fn item(&mut self, data: Buf) -> Result<&mut Self, WriteError> {
-        self.add(Data::Own(data.into()))
+        self.add(ItemData::Owned(data.into()))
     }
 
-    /// Writes an item whose data stay where they are, and are others', too: those of a cache, say.
+    /// Writes an item whose data others may share, for example those of a cache.
     ///
     /// # Errors
-    /// There are too many.
+    /// Fails if there are too many items.
     pub fn frozen(&mut self, data: Frozen) -> Result<&mut Self, WriteError> {
-        self.add(Data::Frozen(data))
+        self.add(ItemData::Frozen(data))
     }
 
-    /// Writes one operation of a call that has several, as a COMPOUND has: the next `results` of the call's results answer it.
-    /// Those that are left after all operations answer what follows the last one.
+    /// Writes one operation of a call with several operations, such as a COMPOUND. The next
+    /// `results` result buffers of the call belong to this operation. Buffers that remain after all
+    /// operations belong to what follows the last operation.
     ///
-    /// It makes a difference on connections that speak rtrext-02: where an operation has fewer results than it might, its memory
-    /// does not go to those of the next one (section 7.4). The service must tell which operation its results answer
-    /// ([`answers`](Self::answers)): if it does not, they stay in the message, and the call fails if the reply is too long for
-    /// that. In a reply this means nothing.
+    /// This matters on connections with rtrext-02: if an operation has fewer results than buffers,
+    /// its buffers are not used for results of the next operation (section 7.4). The service must
+    /// tell which operation its results answer ([`answers`](Self::answers)). If it does not, the
+    /// results stay in the message, and the call fails if the reply is then too long. In a reply
+    /// this call has no effect.
     ///
     /// # Errors
-    /// As `write` says. That there are more results than buffers is told when the call is begun.
+    /// Fails if `write` fails. If there are more results than buffers, the call fails when it
+    /// begins.
     pub fn operation(
         &mut self,
         results: usize,
@@ -118,13 +129,16 @@ impl<'a> Writer<'a> {
     ) -> Result<&mut Self, WriteError> {
         let begin = self.0.length();
         write(self)?;
-        let of = Span { begin, end: self.0.length() };
-        self.0.more().operations.push((of, results));
+        let of = Span {
+            begin,
+            end: self.0.length(),
+        };
+        self.0.attached_mut().operations.push((of, results));
         Ok(self)
     }
 
-    /// Says that the items that follow answer what stands at a position of the call, as
-    /// [`Call::position_of`](crate::rpc::Call::position_of) tells it. In a call this means nothing.
+    /// Declares that the items that follow answer the operation at a position of the call, which
+    /// [`Call::position_of`](crate::rpc::Call::position_of) returns. In a call this has no effect.
     ///
     /// ```
     /// use rpcrdma_proto::xdr::Decode;
@@ -147,175 +161,227 @@ impl<'a> Writer<'a> {
     /// }
     /// ```
     pub fn answers(&mut self, position: u32) -> &mut Self {
-        self.0.more().answers = Some(position);
+        self.0.attached_mut().answers = Some(position);
         self
     }
 
-    fn add(&mut self, data: Data) -> Result<&mut Self, WriteError> {
+    fn add(&mut self, data: ItemData) -> Result<&mut Self, WriteError> {
         self.0.head.extend_from_slice(&data.len().to_be_bytes());
         let position = self.0.length();
-        if self.0.push(position, data) { Ok(self) } else { Err(WriteError::TooManyItems) }
+        if self.0.push(position, data) {
+            Ok(self)
+        } else {
+            Err(WriteError::TooManyItems)
+        }
     }
 }
 
 /// The data of an item.
 #[derive(Debug)]
-enum Data {
-    Own(Lent),
+enum ItemData {
+    Owned(PostedBuf),
     Frozen(Frozen),
 }
 
-impl Data {
+impl ItemData {
     fn len(&self) -> u32 {
         match self {
-            Self::Own(buf) => buf.len(),
-            // Part of a buffer, of 32 bits.
+            Self::Owned(buf) => buf.len(),
+            // It is a part of a buffer, whose length has 32 bits.
             Self::Frozen(part) => u32::try_from(part.len()).unwrap_or(u32::MAX),
         }
     }
 
-    /// The buffer that has them, and where they begin in it.
-    fn source(&self) -> (&Lent, u32) {
+    /// Returns the buffer with the data, and the offset at which they begin.
+    fn source(&self) -> (&PostedBuf, u32) {
         match self {
-            Self::Own(buf) => (buf, 0),
+            Self::Owned(buf) => (buf, 0),
             Self::Frozen(part) => part.source(),
         }
     }
 
-    /// Their octets; none if something uses a buffer of our own.
-    fn octets(&mut self) -> Option<&[u8]> {
+    /// Returns the bytes, or `None` if something else uses the buffer.
+    fn bytes(&mut self) -> Option<&[u8]> {
         match self {
-            Self::Own(buf) => buf.octets(),
+            Self::Owned(buf) => buf.bytes(),
             Self::Frozen(part) => Some(part),
         }
     }
 }
 
-/// A message whose items are in buffers of their own: the head has all else, counts of the items included, padding not.
+/// A message whose items are in buffers of their own. The head contains all other bytes, including
+/// the counts of the items, but not their padding.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) head: Vec<u8>,
-    // Apart, since most messages have nothing of it.
-    more: Option<Box<More>>,
+    // Boxed, since most messages have no items.
+    attached: Option<Box<MessageItems>>,
 }
 
-/// What a message may have beside its head.
+/// The optional parts of a message.
 #[derive(Debug, Default)]
-struct More {
-    /// At most `ITEMS`, and the data of each.
+struct MessageItems {
+    /// At most `MAX_ITEMS` items, with the data of each.
     items: Vec<ResultItem>,
-    data: Vec<Data>,
-    /// The operations of a call, and how many results each has.
+    data: Vec<ItemData>,
+    /// The operations of a call, with the number of results of each.
     operations: Vec<(Span, usize)>,
-    /// What of the call the next items answer.
+    /// The position in the call that the next items answer.
     answers: Option<u32>,
 }
 
 impl Message {
-    fn more(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
+    fn attached_mut(&mut self) -> &mut MessageItems {
+        self.attached.get_or_insert_default()
     }
 
-    /// Takes a new item. Items stand where their data begin in the whole; false if there are too many, or not in their order.
-    fn push(&mut self, position: u32, data: Data) -> bool {
-        let More { items, data: all, answers, .. } = self.more();
+    /// Adds an item. Its position is that of its data in the whole message. Returns false if there
+    /// are too many items, or if they are out of order.
+    fn push(&mut self, position: u32, data: ItemData) -> bool {
+        let MessageItems {
+            items,
+            data: all,
+            answers,
+            ..
+        } = self.attached_mut();
         let end = items.last().map_or(0, |last| end(&last.item));
-        let item = Item { position, length: data.len() };
-        let fits = position.is_multiple_of(4) && position >= end && items.len() < ITEMS;
+        let item = DataItem {
+            position,
+            length: data.len(),
+        };
+        let fits = position.is_multiple_of(4) && position >= end && items.len() < MAX_ITEMS;
         if fits {
-            items.push(ResultItem { item, asked: *answers });
+            items.push(ResultItem {
+                item,
+                answers: *answers,
+            });
             all.push(data);
         }
         fits
     }
 
-    /// The items of a reply, for the engine.
+    /// Returns the items of a reply, for the engine.
     #[inline]
     pub(crate) fn results(&self) -> &[ResultItem] {
-        self.more.as_ref().map_or(&[], |more| &more.items)
+        self.attached.as_ref().map_or(&[], |more| &more.items)
     }
 
-    /// Tells the engine of the items of a call.
+    /// Collects the items of a call, for the engine.
     #[inline]
-    pub(crate) fn tell_items(&self, to: &mut ArrayVec<Item, ITEMS>) {
+    pub(crate) fn collect_items(&self, to: &mut ArrayVec<DataItem, MAX_ITEMS>) {
         to.extend(self.results().iter().map(|part| part.item));
     }
 
-    /// Tells the engine what results the buffers are for, each of the operation that has it.
+    /// Collects the specification of each result buffer, with the operation that it belongs to, for
+    /// the engine.
     #[inline]
-    pub(crate) fn tell_wanted(
+    pub(crate) fn collect_result_specs(
         &self,
         buffers: &[Buf],
-        wanted: &mut ArrayVec<Wanted, RESULTS>,
+        wanted: &mut ArrayVec<ResultSpec, MAX_RESULTS>,
     ) -> Result<(), WriteError> {
         let mut left = buffers.iter();
         let mut end = 0;
-        for (of, count) in self.more.iter().flat_map(|more| &more.operations) {
+        for (of, count) in self.attached.iter().flat_map(|more| &more.operations) {
             if *count > left.len() {
                 return Err(WriteError::TooManyResults);
             }
-            wanted.extend(left.by_ref().take(*count).map(|buf| Wanted { most: buf.capacity(), of: *of }));
+            wanted.extend(left.by_ref().take(*count).map(|buf| ResultSpec {
+                max_length: buf.capacity(),
+                of: *of,
+            }));
             end = of.end;
         }
-        let of = Span { begin: end, ..Span::CALL };
-        wanted.extend(left.map(|buf| Wanted { most: buf.capacity(), of }));
+        let of = Span {
+            begin: end,
+            ..Span::CALL
+        };
+        wanted.extend(left.map(|buf| ResultSpec {
+            max_length: buf.capacity(),
+            of,
+        }));
         Ok(())
     }
 
-    /// The buffer of an item, by its number, and where the item begins in it.
-    pub(crate) fn source(&self, number: usize) -> Option<(&Lent, u32)> {
-        self.more.as_ref()?.data.get(number).map(Data::source)
+    /// Returns the buffer of an item, and the offset at which the item begins.
+    pub(crate) fn source(&self, number: usize) -> Option<(&PostedBuf, u32)> {
+        self.attached
+            .as_ref()?
+            .data
+            .get(number)
+            .map(ItemData::source)
     }
 
-    /// The buffer that has what is at a position, and where; none if it is not in an item.
-    pub(crate) fn source_at(&self, position: u32) -> Option<(&Lent, u32)> {
-        let is_in = |item: &Item| (item.position..item.position + item.length).contains(&position);
-        let More { items, data, .. } = self.more.as_deref()?;
+    /// Returns the buffer and the offset of the data at a position, or `None` if no item covers it.
+    pub(crate) fn source_at(&self, position: u32) -> Option<(&PostedBuf, u32)> {
+        let is_in =
+            |item: &DataItem| (item.position..item.position + item.length).contains(&position);
+        let MessageItems { items, data, .. } = self.attached.as_deref()?;
         let (part, data) = items.iter().zip(data).find(|(part, _)| is_in(&part.item))?;
         let (buf, from) = data.source();
         Some((buf, from + (position - part.item.position)))
     }
 
-    /// Octets of the whole, items and padding included.
+    /// Returns the length of the whole message, including items and padding.
     pub(crate) fn length(&self) -> u32 {
-        let items: u32 = self.results().iter().map(|part| part.item.length.next_multiple_of(4)).sum();
-        u32::try_from(self.head.len()).unwrap_or(u32::MAX).saturating_add(items)
+        let items: u32 = self
+            .results()
+            .iter()
+            .map(|part| part.item.length.next_multiple_of(4))
+            .sum();
+        u32::try_from(self.head.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(items)
     }
 
-    /// Copies a range of the whole to the beginning of `out`. Items that something uses are left out: none is, when a message
-    /// is to be copied.
+    /// Copies a range of the whole message to the beginning of `out`. Items in buffers that
+    /// something else uses are skipped; no message that is copied has one.
     #[inline]
     pub(crate) fn copy(&mut self, range: Range<u32>, out: &mut [u8]) {
-        if let Some(more) = &mut self.more {
+        if let Some(more) = &mut self.attached {
             return more.copy(&self.head, range, out);
         }
-        let octets = self.head.get(range.start as usize..range.end as usize).unwrap_or_default();
-        if let Some(out) = out.get_mut(..octets.len()) {
-            out.copy_from_slice(octets);
+        let bytes = self
+            .head
+            .get(range.start as usize..range.end as usize)
+            .unwrap_or_default();
+        if let Some(out) = out.get_mut(..bytes.len()) {
+            out.copy_from_slice(bytes);
         }
     }
 
-    /// Forgets all but its memory.
+    /// Removes the contents, and keeps the allocations.
     #[inline]
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.head.clear();
-        if let Some(more) = &mut self.more {
-            more.forget();
+        if let Some(more) = &mut self.attached {
+            more.reset();
         }
     }
 
-    /// Forgets all but its memory, and gives back the items that are our own.
-    pub(crate) fn clear(&mut self) -> ArrayVec<Lent, ITEMS> {
-        let own = |data| if let Data::Own(buf) = data { Some(buf) } else { None };
-        let own = self.more.iter_mut().flat_map(|more| more.data.drain(..)).filter_map(own).collect();
-        self.forget();
+    /// Removes the contents, keeps the allocations, and returns the items that the message owns.
+    pub(crate) fn take_items(&mut self) -> ArrayVec<PostedBuf, MAX_ITEMS> {
+        let own = |data| {
+            if let ItemData::Owned(buf) = data {
+                Some(buf)
+            } else {
+                None
+            }
+        };
+        let own = self
+            .attached
+            .iter_mut()
+            .flat_map(|more| more.data.drain(..))
+            .filter_map(own)
+            .collect();
+        self.reset();
         own
     }
 }
 
-impl More {
+impl MessageItems {
     /// Copies a range of a message with this head and these items.
-    fn copy(&mut self, octets: &[u8], range: Range<u32>, out: &mut [u8]) {
+    fn copy(&mut self, bytes: &[u8], range: Range<u32>, out: &mut [u8]) {
         let mut head = 0u32;
         let mut at = 0u32;
         let put = |out: &mut [u8], whole: Range<u32>, from: &[u8]| {
@@ -331,24 +397,29 @@ impl More {
         };
         for (ResultItem { item, .. }, buf) in self.items.iter().zip(&mut self.data) {
             let count = item.position - at;
-            if let Some(part) = octets.get(head as usize..(head + count) as usize) {
+            if let Some(part) = bytes.get(head as usize..(head + count) as usize) {
                 put(out, at..item.position, part);
             }
             (head, at) = (head + count, item.position);
-            if let Some(data) = buf.octets() {
+            if let Some(data) = buf.bytes() {
                 put(out, at..at + item.length, data);
             }
             let padded = item.length.next_multiple_of(4);
             put(out, at + item.length..at + padded, &[0; 3]);
             at += padded;
         }
-        let rest = octets.get(head as usize..).unwrap_or_default();
+        let rest = bytes.get(head as usize..).unwrap_or_default();
         let end = at.saturating_add(u32::try_from(rest.len()).unwrap_or(u32::MAX));
         put(out, at..end, rest);
     }
 
-    fn forget(&mut self) {
-        let Self { items, data, operations, answers } = self;
+    fn reset(&mut self) {
+        let Self {
+            items,
+            data,
+            operations,
+            answers,
+        } = self;
         items.clear();
         data.clear();
         operations.clear();
@@ -356,13 +427,14 @@ impl More {
     }
 }
 
-fn end(item: &Item) -> u32 {
-    item.position.saturating_add(item.length.next_multiple_of(4))
+fn end(item: &DataItem) -> u32 {
+    item.position
+        .saturating_add(item.length.next_multiple_of(4))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Data, Message};
+    use super::{ItemData, Message};
     use crate::memory::{Budget, Buf, Frozen};
     use crate::provider::software::Fabric;
 
@@ -370,24 +442,39 @@ mod tests {
     fn any_range_of_the_whole_is_copied() {
         let device = Fabric::new().device();
         let budget = Budget::new(1 << 20);
-        let own = |octets: &[u8]| Buf::adopt(&device, &budget, octets.to_vec()).unwrap();
-        let item = |octets: &[u8]| Data::Own(own(octets).into());
-        let part = |octets: &[u8]| {
-            let whole = [&[1, 2], octets, &[3]].concat();
-            Data::Frozen(Frozen::from(own(&whole)).part(2, octets.len() as u32).unwrap())
+        let own = |bytes: &[u8]| Buf::adopt(&device, &budget, bytes.to_vec()).unwrap();
+        let item = |bytes: &[u8]| ItemData::Owned(own(bytes).into());
+        let part = |bytes: &[u8]| {
+            let whole = [&[1, 2], bytes, &[3]].concat();
+            ItemData::Frozen(
+                Frozen::from(own(&whole))
+                    .part(2, bytes.len() as u32)
+                    .unwrap(),
+            )
         };
-        let mut message = Message { head: (0..16).collect(), ..Message::default() };
+        let mut message = Message {
+            head: (0..16).collect(),
+            ..Message::default()
+        };
         assert!(message.push(8, item(&[100, 101, 102, 103, 104])));
         assert!(message.push(20, part(&[200, 201])));
         assert!(!message.push(20, item(&[1])), "out of order");
-        let whole =
-            [0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 0, 0, 0, 8, 9, 10, 11, 200, 201, 0, 0, 12, 13, 14, 15];
+        let whole = [
+            0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104, 0, 0, 0, 8, 9, 10, 11, 200, 201, 0, 0,
+            12, 13, 14, 15,
+        ];
         assert_eq!(message.length() as usize, whole.len());
         every_range(&mut message, &whole);
-        every_range(&mut Message { head: whole.to_vec(), ..Message::default() }, &whole);
+        every_range(
+            &mut Message {
+                head: whole.to_vec(),
+                ..Message::default()
+            },
+            &whole,
+        );
     }
 
-    /// Copies every range to the beginning of something larger.
+    /// Copies every range to the beginning of a larger buffer.
     fn every_range(message: &mut Message, whole: &[u8]) {
         for from in 0..whole.len() {
             for to in from..=whole.len() {

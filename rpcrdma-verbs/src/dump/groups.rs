@@ -1,17 +1,18 @@
-//! Messages in transmissions (rtrext-02), to be read by people.
+//! Messages in several transmissions (rtrext-02) as text.
 
 use std::fmt;
 
-use rpcrdma_proto::continuation::{Broken, Operations, Report};
-use rpcrdma_proto::property::Ability;
+use rpcrdma_proto::continuation::{GroupError, GroupErrorReport, OperationSet};
+use rpcrdma_proto::property::RtrCapability;
 use rpcrdma_proto::v2::rtr::{
-    Cont, Grpinfo, Loc, OptreptErr, ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp, Rsdgroup, Rsdloc,
+    Cont, Grpinfo, Loc, OptreptErr, ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req,
+    Resp, Rsdgroup, Rsdloc,
 };
 use rpcrdma_proto::xdr::Decode;
 
 use super::{separate, word};
 
-/// The name of an operation; none if it is of another draft.
+/// Returns the name of an operation, or `None` if it is of another draft.
 pub(super) const fn name(code: u32) -> Option<&'static str> {
     Some(match code {
         ROPT_XMTREQ => "ROPT_XMTREQ",
@@ -22,31 +23,37 @@ pub(super) const fn name(code: u32) -> Option<&'static str> {
     })
 }
 
-/// What an operation says, if it can be read.
+/// Displays an operation, if it can be decoded.
 pub(super) fn show(code: u32, info: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match code {
-        ROPT_XMTREQ => Req::from_bytes(info).map_or(Ok(()), |told| {
-            transmissions(told.count, told.pslen, f)?;
-            items(&told.dp, f)?;
-            directions(&told.rsd, f)?;
-            reserved(told.rsbuf, f)
+        ROPT_XMTREQ => Req::from_bytes(info).map_or(Ok(()), |decoded| {
+            transmissions(decoded.count, decoded.pslen, f)?;
+            items(&decoded.dp, f)?;
+            directions(&decoded.rsd, f)?;
+            reserved(decoded.rsbuf, f)
         }),
-        ROPT_XMTRESP => Resp::from_bytes(info).map_or(Ok(()), |told| {
-            transmissions(told.count, told.pslen, f)?;
-            items(&told.dp, f)
+        ROPT_XMTRESP => Resp::from_bytes(info).map_or(Ok(()), |decoded| {
+            transmissions(decoded.count, decoded.pslen, f)?;
+            items(&decoded.dp, f)
         }),
-        ROPT_XMTCONT => Cont::from_bytes(info).map_or(Ok(()), |told| {
+        ROPT_XMTCONT => Cont::from_bytes(info).map_or(Ok(()), |decoded| {
             separate(f)?;
-            write!(f, "transmission {}, {} octets of stream", told.xnum, told.pslen)
+            write!(
+                f,
+                "transmission {}, {} bytes of stream",
+                decoded.xnum, decoded.pslen
+            )
         }),
-        ROPT_REPTERR => OptreptErr::from_bytes(info).map_or(Ok(()), |told| report(&told.into(), f)),
+        ROPT_REPTERR => {
+            OptreptErr::from_bytes(info).map_or(Ok(()), |decoded| report(&decoded.into(), f))
+        }
         _ => Ok(()),
     }
 }
 
 fn transmissions(count: u32, stream: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     separate(f)?;
-    write!(f, "1 of {count} transmissions, {stream} octets of stream")
+    write!(f, "1 of {count} transmissions, {stream} bytes of stream")
 }
 
 fn reserved(count: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,14 +68,20 @@ fn items(all: &Grpinfo<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for item in all.iter() {
         separate(f)?;
         match item.r#where {
-            Loc::Exrw(segments) => write!(f, "{} octets at {} in {} segments", item.length, item.disp, segments.len())?,
+            Loc::Exrw(segments) => write!(
+                f,
+                "{} bytes at {} in {} segments",
+                item.length,
+                item.disp,
+                segments.len()
+            )?,
             Loc::Tbsn(place) => {
-                write!(f, "{} octets at {} placed into", item.length, item.disp)?;
+                write!(f, "{} bytes at {} placed into", item.length, item.disp)?;
                 for target in place.bsnum.iter() {
                     write!(f, " {target}")?;
                 }
             }
-            Loc::Tooshort => write!(f, "{} octets at {} left in place", item.length, item.disp)?,
+            Loc::Tooshort => write!(f, "{} bytes at {} left in place", item.length, item.disp)?,
             Loc::Noitem => f.write_str("no item")?,
         }
     }
@@ -82,7 +95,11 @@ fn directions(all: &Rsdgroup<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match item.loc {
                 Rsdloc::Exrw(_) => f.write_str("a result to be written")?,
                 Rsdloc::Choice(_) => f.write_str("a result to be written or placed")?,
-                Rsdloc::Bysize(by) => write!(f, "a result to be placed, or written from {} octets on", by.dsdov)?,
+                Rsdloc::Bysize(by) => write!(
+                    f,
+                    "a result to be placed, or written from {} bytes on",
+                    by.dsdov
+                )?,
                 Rsdloc::Tbsn => f.write_str("a result to be placed")?,
             }
         }
@@ -90,43 +107,66 @@ fn directions(all: &Rsdgroup<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn report(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Report { bad, lead, why } = report;
+fn report(report: &GroupErrorReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let GroupErrorReport { bad, lead, why } = report;
     separate(f)?;
-    write!(f, "transmission {} of the {} {:#010x}: {why}", bad.number, word(bad.direction), bad.xid)?;
+    write!(
+        f,
+        "transmission {} of the {} {:#010x}: {why}",
+        bad.number,
+        word(bad.direction),
+        bad.xid
+    )?;
     match lead {
-        Some(lead) if !matches!(why, Broken::Continuation) => {
+        Some(lead) if !matches!(why, GroupError::Continuation) => {
             write!(f, ", after the {} {:#010x}", word(lead.direction), lead.xid)
         }
         _ => Ok(()),
     }
 }
 
-/// A property of rtrext-02.
-pub(super) fn ability(what: &str, value: &Ability, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Displays a property of rtrext-02.
+pub(super) fn ability(
+    what: &str,
+    value: &RtrCapability,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     match value {
-        Ability::Operations(operations) => {
+        RtrCapability::Operations(operations) => {
             write!(f, "{what}takes")?;
             let all = [
-                (Operations::REQUESTS, "ROPT_XMTREQ"),
-                (Operations::RESPONSES, "ROPT_XMTRESP"),
-                (Operations::CONTINUATIONS, "ROPT_XMTCONT"),
+                (OperationSet::REQUESTS, "ROPT_XMTREQ"),
+                (OperationSet::RESPONSES, "ROPT_XMTRESP"),
+                (OperationSet::CONTINUATIONS, "ROPT_XMTCONT"),
             ];
-            for (_, name) in all.iter().filter(|(one, _)| operations.has(*one)) {
+            for (_, name) in all.iter().filter(|(one, _)| operations.contains(*one)) {
                 write!(f, " {name}")?;
             }
-            if *operations == Operations::NONE { f.write_str(" no transmissions") } else { Ok(()) }
+            if *operations == OperationSet::NONE {
+                f.write_str(" no transmissions")
+            } else {
+                Ok(())
+            }
         }
-        Ability::Structure(None) => write!(f, "{what}receive buffers of one segment"),
-        Ability::Structure(Some(structure)) => {
+        RtrCapability::Structure(None) => write!(f, "{what}receive buffers of one segment"),
+        RtrCapability::Structure(Some(structure)) => {
             write!(f, "{what}receive buffers of")?;
             for segment in structure.segments() {
-                write!(f, " {}{}", segment.length, if segment.target { " for data" } else { "" })?;
+                write!(
+                    f,
+                    " {}{}",
+                    segment.length,
+                    if segment.target { " for data" } else { "" }
+                )?;
             }
             Ok(())
         }
-        Ability::RequestLimit(limit) => write!(f, "{what}requests in up to {limit} transmissions"),
-        Ability::ResponseLimit(limit) => write!(f, "{what}replies in up to {limit} transmissions"),
+        RtrCapability::RequestLimit(limit) => {
+            write!(f, "{what}requests in up to {limit} transmissions")
+        }
+        RtrCapability::ResponseLimit(limit) => {
+            write!(f, "{what}replies in up to {limit} transmissions")
+        }
     }
 }
 
@@ -134,8 +174,8 @@ pub(super) fn ability(what: &str, value: &Ability, f: &mut fmt::Formatter<'_>) -
 mod tests {
     use rpcrdma_proto::v2::MsgType;
     use rpcrdma_proto::v2::rtr::{
-        Cont, Id, Loc, LocTbsn, Mitem, OptrInfo, OptrInfoMismatch, OptreptErr, ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ,
-        Req, Rsditem, Rsdloc, Rsdrange, Rsdset,
+        Cont, Id, Loc, LocTbsn, Mitem, OptrInfo, OptrInfoMismatch, OptreptErr, ROPT_REPTERR,
+        ROPT_XMTCONT, ROPT_XMTREQ, Req, Rsditem, Rsdloc, Rsdrange, Rsdset,
     };
     use rpcrdma_proto::v2::{Body, Optional, XprtHdr};
     use rpcrdma_proto::xdr::Encode;
@@ -144,31 +184,83 @@ mod tests {
 
     fn message(opttype: u32, optdir: MsgType, info: &impl Encode) -> Vec<u8> {
         let optinfo = info.encode_to_vec().unwrap();
-        let body = Body::Optional(Optional { optdir, opttype, optinfo: &optinfo });
-        XprtHdr { xid: 7, vers: 2, credit: 32, body }.encode_to_vec().unwrap()
+        let body = Body::Optional(Optional {
+            optdir,
+            opttype,
+            optinfo: &optinfo,
+        });
+        XprtHdr {
+            xid: 7,
+            vers: 2,
+            credit: 32,
+            body,
+        }
+        .encode_to_vec()
+        .unwrap()
     }
 
     #[test]
     fn each_operation_can_be_read() {
-        let items =
-            [Mitem { disp: 100, length: 65_536, r#where: Loc::Tbsn(LocTbsn { offset: 0, bsnum: (&[0]).into() }) }];
-        let directed = [Rsditem { minlen: 1024, loc: Rsdloc::Tbsn }];
-        let sets = [Rsdset { range: Rsdrange { begin: 0, end: 65_736 }, items: (&directed).into() }];
-        let request = Req { dp: (&items).into(), rsd: (&sets).into(), count: 2, rsbuf: 3, pslen: 200 };
-        let id = |seq| Id { xid: 7, dir: MsgType::Call, seq };
-        let info = OptrInfo::Badseq(OptrInfoMismatch { expect: 1, current: 2 });
-        let report = OptreptErr { bad: id(2), lead: Some(id(0)), info };
+        let items = [Mitem {
+            disp: 100,
+            length: 65_536,
+            r#where: Loc::Tbsn(LocTbsn {
+                offset: 0,
+                bsnum: (&[0]).into(),
+            }),
+        }];
+        let directed = [Rsditem {
+            minlen: 1024,
+            loc: Rsdloc::Tbsn,
+        }];
+        let sets = [Rsdset {
+            range: Rsdrange {
+                begin: 0,
+                end: 65_736,
+            },
+            items: (&directed).into(),
+        }];
+        let request = Req {
+            dp: (&items).into(),
+            rsd: (&sets).into(),
+            count: 2,
+            rsbuf: 3,
+            pslen: 200,
+        };
+        let id = |seq| Id {
+            xid: 7,
+            dir: MsgType::Call,
+            seq,
+        };
+        let info = OptrInfo::Badseq(OptrInfoMismatch {
+            expect: 1,
+            current: 2,
+        });
+        let report = OptreptErr {
+            bad: id(2),
+            lead: Some(id(0)),
+            info,
+        };
         let shown = [
             Dump::new(&message(ROPT_XMTREQ, MsgType::Call, &request)).to_string(),
-            Dump::new(&message(ROPT_XMTCONT, MsgType::Call, &Cont { xnum: 1, itype: 5, pslen: 96 })).to_string(),
+            Dump::new(&message(
+                ROPT_XMTCONT,
+                MsgType::Call,
+                &Cont {
+                    xnum: 1,
+                    itype: 5,
+                    pslen: 96,
+                },
+            ))
+            .to_string(),
             Dump::new(&message(ROPT_REPTERR, MsgType::Reply, &report)).to_string(),
         ];
         assert_eq!(
             shown,
             [
-                "ROPT_XMTREQ call 0x00000007, 32 credits, 1 of 2 transmissions, 200 octets of stream, 65536 octets at 100 placed \
+                "ROPT_XMTREQ call 0x00000007, 32 credits, 1 of 2 transmissions, 200 bytes of stream, 65536 bytes at 100 placed \
                  into 0, a result to be placed, the reply in up to 3",
-                "ROPT_XMTCONT call 0x00000007, 32 credits, transmission 1, 96 octets of stream",
+                "ROPT_XMTCONT call 0x00000007, 32 credits, transmission 1, 96 bytes of stream",
                 "ROPT_REPTERR reply 0x00000007, 32 credits, transmission 2 of the call 0x00000007: transmission 2 where 1 was \
                  expected, after the call 0x00000007",
             ]

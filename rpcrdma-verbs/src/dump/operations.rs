@@ -1,18 +1,20 @@
-//! What transport properties (xcharext-03) and transport characteristics (xcharext-02) say.
+//! Transport properties (xcharext-03) and transport characteristics (xcharext-02) as text.
 
 use std::fmt;
 
 use rpcrdma_proto::connection::Properties;
-use rpcrdma_proto::property::{Ability, Basic};
+use rpcrdma_proto::property::{BasicProperty, RtrCapability};
 use rpcrdma_proto::v2::characteristics::{Respxch, Updxch, Xcharval};
 use rpcrdma_proto::v2::properties::{
-    Connprop, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop, Updprop,
+    Connprop, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop, Resprop,
+    Updprop,
 };
 use rpcrdma_proto::xdr::Decode;
 
 use super::{groups, separate};
 
-/// The name of an operation; none if it is of another draft than these two. What begins a connection has the same octets in both.
+/// Returns the name of an operation, or `None` if it is of neither draft. The first operation of a
+/// connection has the same encoding in both.
 pub(super) fn name(code: u32, draft: Properties) -> Option<&'static str> {
     let of_two = draft == Properties::Characteristics;
     Some(match code {
@@ -48,22 +50,40 @@ pub(super) fn name(code: u32, draft: Properties) -> Option<&'static str> {
     })
 }
 
-/// What an operation says, if it can be read.
-pub(super) fn show(code: u32, draft: Properties, info: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Displays an operation, if it can be decoded.
+pub(super) fn show(
+    code: u32,
+    draft: Properties,
+    info: &[u8],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     match (code, draft) {
-        (ROPT_CONNPROP, _) => Connprop::from_bytes(info).map_or(Ok(()), |told| values("", told.start.iter(), f)),
-        (ROPT_REQPROP, _) => Reqprop::from_bytes(info).map_or(Ok(()), |asked| values("", asked.want.iter(), f)),
-        (ROPT_UPDPROP, Properties::Characteristics) => Updxch::from_bytes(info).map_or(Ok(()), |told| {
-            let Updxch { now: Xcharval { which, data }, pendclr } = told;
-            let what = if pendclr { "no longer pending: " } else { "" };
-            values(what, [Propval { which, data }].into_iter(), f)
-        }),
-        (ROPT_UPDPROP, _) => Updprop::from_bytes(info).map_or(Ok(()), |told| values("", told.now.iter(), f)),
-        (ROPT_RESPROP, Properties::Characteristics) => Respxch::from_bytes(info).map_or(Ok(()), |answer| {
-            subset("done", answer.done.iter(), f)?;
-            subset("rejected", answer.rej.iter(), f)?;
-            subset("pending", answer.pend.iter(), f)
-        }),
+        (ROPT_CONNPROP, _) => {
+            Connprop::from_bytes(info).map_or(Ok(()), |decoded| values("", decoded.start.iter(), f))
+        }
+        (ROPT_REQPROP, _) => {
+            Reqprop::from_bytes(info).map_or(Ok(()), |asked| values("", asked.want.iter(), f))
+        }
+        (ROPT_UPDPROP, Properties::Characteristics) => {
+            Updxch::from_bytes(info).map_or(Ok(()), |decoded| {
+                let Updxch {
+                    now: Xcharval { which, data },
+                    pendclr,
+                } = decoded;
+                let what = if pendclr { "no longer pending: " } else { "" };
+                values(what, [Propval { which, data }].into_iter(), f)
+            })
+        }
+        (ROPT_UPDPROP, _) => {
+            Updprop::from_bytes(info).map_or(Ok(()), |decoded| values("", decoded.now.iter(), f))
+        }
+        (ROPT_RESPROP, Properties::Characteristics) => {
+            Respxch::from_bytes(info).map_or(Ok(()), |answer| {
+                subset("done", answer.done.iter(), f)?;
+                subset("rejected", answer.rej.iter(), f)?;
+                subset("pending", answer.pend.iter(), f)
+            })
+        }
         (ROPT_RESPROP, _) => Resprop::from_bytes(info).map_or(Ok(()), |answer| {
             subset("done", answer.done.iter(), f)?;
             subset("rejected", answer.rej.iter(), f)?;
@@ -73,18 +93,35 @@ pub(super) fn show(code: u32, draft: Properties, info: &[u8], f: &mut fmt::Forma
     }
 }
 
-fn values<'a>(what: &str, values: impl Iterator<Item = Propval<'a>>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn values<'a>(
+    what: &str,
+    values: impl Iterator<Item = Propval<'a>>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     for value in values {
         separate(f)?;
-        match Basic::of(&value) {
-            Ok(Some(Basic::ReceiveBufferSize(size))) => write!(f, "{what}receive buffers of {size} octets")?,
-            Ok(Some(Basic::RemoteInvalidation(on))) => {
-                write!(f, "{what}remote invalidation {}", if on { "wanted" } else { "not wanted" })?;
+        match BasicProperty::from_propval(&value) {
+            Ok(Some(BasicProperty::ReceiveBufferSize(size))) => {
+                write!(f, "{what}receive buffers of {size} bytes")?
             }
-            Ok(Some(Basic::BackwardSupport(support))) => write!(f, "{what}backward calls {support}")?,
-            Ok(None) => match Ability::of(&value) {
+            Ok(Some(BasicProperty::RemoteInvalidation(on))) => {
+                write!(
+                    f,
+                    "{what}remote invalidation {}",
+                    if on { "wanted" } else { "not wanted" }
+                )?;
+            }
+            Ok(Some(BasicProperty::BackwardSupport(support))) => {
+                write!(f, "{what}backward calls {support}")?
+            }
+            Ok(None) => match RtrCapability::from_propval(&value) {
                 Ok(Some(ability)) => groups::ability(what, &ability, f)?,
-                _ => write!(f, "{what}property {} of {} octets", value.which, value.data.len())?,
+                _ => write!(
+                    f,
+                    "{what}property {} of {} bytes",
+                    value.which,
+                    value.data.len()
+                )?,
             },
             Err(error) => write!(f, "{what}property {}: {error}", value.which)?,
         }
@@ -106,7 +143,9 @@ fn subset(what: &str, words: impl Iterator<Item = u32>, f: &mut fmt::Formatter<'
 #[cfg(test)]
 mod tests {
     use rpcrdma_proto::connection::Properties;
-    use rpcrdma_proto::v2::characteristics::{ROPT_RESPXCH, ROPT_UPDXCH, Respxch, Updxch, Xcharval};
+    use rpcrdma_proto::v2::characteristics::{
+        ROPT_RESPXCH, ROPT_UPDXCH, Respxch, Updxch, Xcharval,
+    };
     use rpcrdma_proto::v2::properties::{ROPT_UPDPROP, Updprop};
     use rpcrdma_proto::v2::{Body, MsgType, Optional, XprtHdr};
     use rpcrdma_proto::xdr::Encode;
@@ -114,30 +153,65 @@ mod tests {
     use super::Propval;
     use crate::dump::Dump;
 
-    /// As it is shown for connections of either draft.
+    /// Returns the text for connections of either draft.
     fn shown(opttype: u32, optdir: MsgType, info: &impl Encode) -> [String; 2] {
         let optinfo = info.encode_to_vec().unwrap();
-        let body = Body::Optional(Optional { optdir, opttype, optinfo: &optinfo });
-        let message = XprtHdr { xid: 7, vers: 2, credit: 32, body }.encode_to_vec().unwrap();
+        let body = Body::Optional(Optional {
+            optdir,
+            opttype,
+            optinfo: &optinfo,
+        });
+        let message = XprtHdr {
+            xid: 7,
+            vers: 2,
+            credit: 32,
+            body,
+        }
+        .encode_to_vec()
+        .unwrap();
         let dump = Dump::new(&message);
-        [dump.to_string(), dump.speaking(Properties::Characteristics).to_string()]
+        [
+            dump.to_string(),
+            dump.with_properties(Properties::Characteristics)
+                .to_string(),
+        ]
     }
 
     #[test]
     fn operations_are_shown_as_their_draft_has_them() {
         let data = [0, 0, 0x20, 0];
-        let now = Xcharval { which: 1, data: &data };
+        let now = Xcharval {
+            which: 1,
+            data: &data,
+        };
         let [_, update] = shown(ROPT_UPDXCH, MsgType::Call, &Updxch { now, pendclr: true });
         assert_eq!(
             update,
-            "ROPT_UPDXCH call 0x00000007, 32 credits, no longer pending: receive buffers of 8192 octets"
+            "ROPT_UPDXCH call 0x00000007, 32 credits, no longer pending: receive buffers of 8192 bytes"
         );
-        let answer = Respxch { done: (&[0]).into(), rej: (&[4]).into(), pend: (&[2]).into() };
+        let answer = Respxch {
+            done: (&[0]).into(),
+            rej: (&[4]).into(),
+            pend: (&[2]).into(),
+        };
         let [_, answer] = shown(ROPT_RESPXCH, MsgType::Reply, &answer);
-        assert_eq!(answer, "ROPT_RESPXCH reply 0x00000007, 32 credits, rejected 2, pending 1");
-        let set = [Propval { which: 1, data: &data }];
-        let [properties, of_the_other] = shown(ROPT_UPDPROP, MsgType::Call, &Updprop { now: (&set).into() });
-        assert_eq!(properties, "ROPT_UPDPROP call 0x00000007, 32 credits, receive buffers of 8192 octets");
-        assert_eq!(of_the_other, "ROPT_UPDXCH call 0x00000007, 32 credits", "what can't be read is not shown");
+        assert_eq!(
+            answer,
+            "ROPT_RESPXCH reply 0x00000007, 32 credits, rejected 2, pending 1"
+        );
+        let set = [Propval {
+            which: 1,
+            data: &data,
+        }];
+        let [properties, of_the_other] =
+            shown(ROPT_UPDPROP, MsgType::Call, &Updprop { now: (&set).into() });
+        assert_eq!(
+            properties,
+            "ROPT_UPDPROP call 0x00000007, 32 credits, receive buffers of 8192 bytes"
+        );
+        assert_eq!(
+            of_the_other, "ROPT_UPDXCH call 0x00000007, 32 credits",
+            "what can't be read is not shown"
+        );
     }
 }

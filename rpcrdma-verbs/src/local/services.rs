@@ -4,7 +4,7 @@ use std::fmt;
 use std::task::Waker;
 
 use crate::client::{Arrival, ClientEvent};
-use crate::driver::{Driver, Id, Memory};
+use crate::driver::{CallBuffers, ConnectionId, Driver};
 use crate::handlers::{AsyncServer, AsyncService, Handlers};
 use crate::peers::Peers;
 use crate::provider::Device;
@@ -20,7 +20,11 @@ pub(super) enum Post<D: Device> {
 
 impl<D: Device> Post<D> {
     pub(super) fn here(&mut self) -> Option<&mut Served<D>> {
-        if let Self::Here(service) = self { Some(service) } else { None }
+        if let Self::Here(service) = self {
+            Some(service)
+        } else {
+            None
+        }
     }
 
     /// Takes what is here, and leaves a mark.
@@ -42,7 +46,7 @@ pub(super) struct Served<D: Device> {
 /// The handlers of a service, whichever it is.
 pub(super) trait Handles<D: Device>: fmt::Debug {
     /// Takes a call, which waits for a handler.
-    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival);
+    fn offer(&mut self, driver: &mut Driver<D>, id: ConnectionId, arrival: Arrival);
     /// Gives calls that wait to handlers that are free: how many.
     fn hand_out(&mut self, driver: &mut Driver<D>) -> usize;
     /// Lets handlers go on, which may use the driver.
@@ -55,7 +59,7 @@ pub(super) trait Handles<D: Device>: fmt::Debug {
 }
 
 impl<D: Device, S: AsyncService> Handles<D> for Handlers<S> {
-    fn offer(&mut self, driver: &mut Driver<D>, id: Id, arrival: Arrival) {
+    fn offer(&mut self, driver: &mut Driver<D>, id: ConnectionId, arrival: Arrival) {
         Self::offer(self, driver, id, arrival);
     }
 
@@ -83,23 +87,31 @@ impl<D: Device, S: AsyncService> Handles<D> for Handlers<S> {
 impl<D: Device> Served<D> {
     pub(super) fn of_server<S: AsyncService>(server: AsyncServer<S>) -> Self {
         let (handlers, peers) = server.into_parts();
-        Self { peers: Some(peers), handlers: Box::new(handlers) }
+        Self {
+            peers: Some(peers),
+            handlers: Box::new(handlers),
+        }
     }
 
     pub(super) fn of_client<S: AsyncService>(handlers: Handlers<S>) -> Self {
-        Self { peers: None, handlers: Box::new(handlers) }
+        Self {
+            peers: None,
+            handlers: Box::new(handlers),
+        }
     }
 
     /// Takes what has come to a server, and gives handlers what has come: how much.
     pub(super) fn take(&mut self, driver: &mut Driver<D>) -> usize {
         let Self { peers, handlers } = self;
         let arrived = |driver: &mut _, id, arrival| handlers.offer(driver, id, arrival);
-        let count = peers.as_mut().map_or(0, |peers| peers.take(driver, arrived));
+        let count = peers
+            .as_mut()
+            .map_or(0, |peers| peers.take(driver, arrived));
         count + handlers.hand_out(driver)
     }
 
     /// What became of a server's calls, with their memory.
-    pub(super) fn event(&mut self) -> Option<(Id, ClientEvent, Memory)> {
+    pub(super) fn event(&mut self) -> Option<(ConnectionId, ClientEvent, CallBuffers)> {
         let peers = self.peers.as_mut()?;
         let (id, event) = peers.event()?;
         Some((id, event, peers.take_memory()))

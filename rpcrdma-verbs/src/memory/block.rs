@@ -1,126 +1,218 @@
-//! Blocks of registered memory, and the places in them. The memory of every buffer is reached here.
+//! Blocks of registered memory, and their ranges. All accesses to the memory of buffers are in this
+//! module.
 
-#![allow(unsafe_code, reason = "places of one block are handed out apart, and are reached by address")]
+#![allow(
+    unsafe_code,
+    reason = "places of one block are handed out apart, and are reached by address"
+)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::{MemoryError, rights};
-use crate::provider::{Device, Region};
+use super::{MemoryError, block_access};
+use crate::provider::{Device, ProtectionDomainId, Region};
 
-/// How much memory may be registered at once, over all pools and buffers that share the budget.
+/// A limit on the memory that is registered at once by all pools and buffers that share the budget.
 ///
 /// ```
 /// let budget = rpcrdma_verbs::memory::Budget::new(1 << 30);
 /// assert_eq!((budget.used(), budget.limit()), (0, 1 << 30));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Account>);
+pub struct Budget(Arc<BudgetState>);
 
 #[derive(Debug)]
-struct Account {
+struct BudgetState {
     limit: usize,
     used: AtomicUsize,
+    leaked: AtomicUsize,
+    /// The pools that share it, and their number.
+    pools: Mutex<Vec<Weak<dyn Member>>>,
+    pool_count: AtomicUsize,
+}
+
+/// A pool that shares a budget.
+pub(super) trait Member: fmt::Debug + Send + Sync {
+    /// Frees what is idle beyond the pool's part of the budget.
+    fn trim(&self);
 }
 
 impl Budget {
-    /// A budget of so many octets.
+    /// Creates a budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Account { limit, used: AtomicUsize::new(0) }))
+        Self(Arc::new(BudgetState {
+            limit,
+            used: AtomicUsize::new(0),
+            leaked: AtomicUsize::new(0),
+            pools: Mutex::default(),
+            pool_count: AtomicUsize::new(0),
+        }))
     }
 
-    /// Octets that are registered.
+    /// Counts a pool as a user.
+    pub(super) fn add(&self, pool: Weak<dyn Member>) {
+        self.pools().push(pool);
+        self.0.pool_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes a pool that has ended.
+    pub(super) fn remove_ended(&self) {
+        self.pools().retain(|pool| pool.strong_count() > 0);
+        self.0.pool_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn pools(&self) -> MutexGuard<'_, Vec<Weak<dyn Member>>> {
+        self.0.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets all pools free what is idle beyond their parts.
+    pub(super) fn trim_all(&self) {
+        // A pool that ends here takes the lock.
+        let pools: Vec<_> = self.pools().iter().filter_map(Weak::upgrade).collect();
+        pools.iter().for_each(|pool| pool.trim());
+    }
+
+    /// Returns the limit, divided by the number of pools.
+    pub(super) fn part_of_a_pool(&self) -> usize {
+        self.limit() / self.0.pool_count.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Returns the number of bytes that are registered.
     #[must_use]
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Octets that may be.
+    /// Returns the number of bytes that were leaked because a device refused to release them. Their
+    /// blocks count as used for ever.
+    #[must_use]
+    pub fn leaked(&self) -> usize {
+        self.0.leaked.load(Ordering::Relaxed)
+    }
+
+    fn leak(&self, bytes: usize) {
+        self.0.leaked.fetch_add(bytes, Ordering::Relaxed);
+        tracing::error!(bytes, "memory is leaked: a device may still reach it");
+    }
+
+    /// Returns the limit in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
-    fn take(&self, octets: usize) -> Result<Share, MemoryError> {
+    fn reserve(&self, bytes: usize) -> Result<BudgetShare, MemoryError> {
         let limit = self.0.limit;
-        let more = |used: usize| used.checked_add(octets).filter(|used| *used <= limit);
-        match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Share { budget: self.clone(), octets }),
-            Err(_) => Err(MemoryError::Budget { wanted: octets, limit }),
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= limit);
+        match self
+            .0
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+        {
+            Ok(_) => Ok(BudgetShare {
+                budget: self.clone(),
+                bytes,
+            }),
+            Err(_) => Err(MemoryError::Budget {
+                requested: bytes,
+                limit,
+            }),
         }
     }
 }
 
-/// A part of a budget that is used, until it is dropped.
+/// A used part of a budget, until it is dropped.
 #[derive(Debug)]
-struct Share {
+struct BudgetShare {
     budget: Budget,
-    octets: usize,
+    bytes: usize,
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.budget.0.used.fetch_sub(self.octets, Ordering::Relaxed);
+        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// Memory that is registered as long as it lives.
+/// Memory that is registered while it exists. Only our work requests can use its key, which gives a
+/// peer no right.
 pub(super) struct Block {
-    /// The device's region. It goes before the memory does.
-    region: ManuallyDrop<Box<dyn Any>>,
+    /// The device's region. It ends before the memory is freed.
+    region: ManuallyDrop<Box<dyn Region + Send + Sync>>,
     key: u32,
+    domain: ProtectionDomainId,
     memory: NonNull<u8>,
     capacity: usize,
-    owner: Owner,
-    _share: Share,
+    allocation: Allocation,
+    share: ManuallyDrop<BudgetShare>,
 }
 
-/// How the memory was come by.
-enum Owner {
-    Allocated(Layout),
-    /// The parts of a vector: its length is that of its buffer.
+// SAFETY: the block owns its memory, as a `Box` does, and gives no access to it: only its ranges do.
+unsafe impl Send for Block {}
+// SAFETY: as above; what is shared of it is not changed, apart from counters that are atomic.
+unsafe impl Sync for Block {}
+
+/// The origin of the memory.
+enum Allocation {
+    Layout(Layout),
+    /// The memory of a vector. The length of its buffer is the length of the vector.
     Vec,
 }
 
-/// Where blocks begin: as pages do, so that large buffers cover whole ones.
+/// The alignment of blocks: the page size, so that large buffers cover whole pages.
 const ALIGNMENT: usize = 4096;
 
 impl Block {
-    /// Allocates and registers memory, zeroed.
-    pub(super) fn allocate<D: Device>(device: &D, budget: &Budget, octets: usize) -> Result<Arc<Self>, MemoryError> {
-        let share = budget.take(octets)?;
-        let layout = Layout::from_size_align(octets.max(1), ALIGNMENT).map_err(|_| MemoryError::TooLarge(octets))?;
-        // SAFETY: the layout is not of zero octets.
-        let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
-        Self::register(device, memory, octets, Owner::Allocated(layout), share)
+    /// Allocates and registers zeroed memory.
+    pub(super) fn allocate<D: Device>(
+        device: &D,
+        budget: &Budget,
+        bytes: usize,
+    ) -> Result<Arc<Self>, MemoryError> {
+        let share = budget.reserve(bytes)?;
+        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT)
+            .map_err(|_| MemoryError::TooLarge(bytes))?;
+        // SAFETY: the size of the layout is not zero.
+        let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        Self::register(device, memory, bytes, Allocation::Layout(layout), share)
     }
 
-    fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Arc<Self>, MemoryError> {
-        let share = budget.take(memory.capacity())?;
+    fn adopt<D: Device>(
+        device: &D,
+        budget: &Budget,
+        memory: Vec<u8>,
+    ) -> Result<Arc<Self>, MemoryError> {
+        let share = budget.reserve(memory.capacity())?;
         let mut memory = ManuallyDrop::new(memory);
         let capacity = memory.capacity();
-        // What is beyond its length has never been written; it will be shown.
-        memory.spare_capacity_mut().fill(std::mem::MaybeUninit::new(0));
-        let Some(place) = NonNull::new(memory.as_mut_ptr()) else { return Err(MemoryError::TooLarge(0)) };
-        Self::register(device, place, capacity, Owner::Vec, share)
+        // The memory beyond the length was never written, and the buffer gives access to it.
+        memory
+            .spare_capacity_mut()
+            .fill(std::mem::MaybeUninit::new(0));
+        let Some(place) = NonNull::new(memory.as_mut_ptr()) else {
+            return Err(MemoryError::TooLarge(0));
+        };
+        Self::register(device, place, capacity, Allocation::Vec, share)
     }
 
     fn register<D: Device>(
         device: &D,
         memory: NonNull<u8>,
         capacity: usize,
-        owner: Owner,
-        share: Share,
+        owner: Allocation,
+        share: BudgetShare,
     ) -> Result<Arc<Self>, MemoryError> {
-        // SAFETY: the memory is the block's, which drops the region before it frees it; and it is used by places alone,
-        // which are owned by buffers that are lent while something is posted or exposed.
-        let region = match unsafe { device.register(memory, capacity, rights(device)) } {
+        // SAFETY: the block owns the memory, and frees it after the region has ended, or never.
+        // Only ranges access it. A range belongs to a buffer, which gives no access while something
+        // is posted or exposed.
+        let region = match unsafe { device.register(memory, capacity, block_access(device)) } {
             Ok(region) => region,
             Err(error) => {
                 free(memory, capacity, &owner);
@@ -128,61 +220,123 @@ impl Block {
             }
         };
         let key = region.local_key();
-        let region = ManuallyDrop::new(Box::new(region) as Box<dyn Any>);
-        #[expect(clippy::arc_with_non_send_sync, reason = "a block stays with its pool's core")]
-        Ok(Arc::new(Self { region, key, memory, capacity, owner, _share: share }))
+        let region = ManuallyDrop::new(Box::new(region) as Box<dyn Region + Send + Sync>);
+        let share = ManuallyDrop::new(share);
+        Ok(Arc::new(Self {
+            region,
+            key,
+            domain: device.protection_domain(),
+            memory,
+            capacity,
+            allocation: owner,
+            share,
+        }))
     }
 }
 
-/// Gives memory back to where it came from.
-fn free(memory: NonNull<u8>, capacity: usize, owner: &Owner) {
+/// Frees memory according to its origin.
+fn free(memory: NonNull<u8>, capacity: usize, owner: &Allocation) {
     match owner {
-        // SAFETY: it was allocated with this layout, and is freed once: by the block that owns it, or for want of one.
-        Owner::Allocated(layout) => unsafe { dealloc(memory.as_ptr(), *layout) },
-        // SAFETY: these are the parts of a vector that was taken apart; zero of its octets need to be initialised.
-        Owner::Vec => drop(unsafe { Vec::from_raw_parts(memory.as_ptr(), 0, capacity) }),
+        // SAFETY: the memory was allocated with this layout. It is freed once: by its block, or
+        // here if there is no block.
+        Allocation::Layout(layout) => unsafe { dealloc(memory.as_ptr(), *layout) },
+        // SAFETY: these are the parts of a vector that was disassembled; with length zero, no byte
+        // needs to be initialised.
+        Allocation::Vec => drop(unsafe { Vec::from_raw_parts(memory.as_ptr(), 0, capacity) }),
+    }
+}
+
+impl Block {
+    /// Ends the registration and returns the memory to the budget. Returns true if the memory may
+    /// be freed. If not, everything is leaked.
+    ///
+    /// # Safety
+    /// The block is being dropped or disassembled, and this is called once.
+    unsafe fn end(&mut self) -> bool {
+        if !self.region.deregister() {
+            self.share.budget.leak(self.capacity);
+            return false;
+        }
+        // SAFETY: both are dropped here, once, as the caller promises, and are not used afterwards.
+        unsafe {
+            ManuallyDrop::drop(&mut self.region);
+            ManuallyDrop::drop(&mut self.share);
+        }
+        true
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: it is dropped here, once.
-        unsafe { ManuallyDrop::drop(&mut self.region) };
-        free(self.memory, self.capacity, &self.owner);
+        // SAFETY: the block is being dropped, and this is the only call.
+        if unsafe { self.end() } {
+            free(self.memory, self.capacity, &self.allocation);
+        }
     }
 }
 
-/// A part of a block, for one buffer at a time.
+/// A range of a block, which at most one buffer uses.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BlockRange {
     block: Arc<Block>,
     memory: NonNull<u8>,
     capacity: u32,
     key: u32,
 }
 
-impl Place {
-    /// A part of a block.
+// SAFETY: a range is the only one of its bytes. Whoever uses them by `bytes` and `bytes_mut`
+// promises that nothing else uses them meanwhile, on whatever thread.
+unsafe impl Send for BlockRange {}
+// SAFETY: as above.
+unsafe impl Sync for BlockRange {}
+
+impl BlockRange {
+    /// Creates a range of a block.
     ///
     /// # Safety
-    /// It is within the block, and no other place has an octet of it.
+    /// The range is within the block, and overlaps no other range.
     pub(super) unsafe fn new(block: Arc<Block>, at: usize, capacity: u32) -> Self {
-        // SAFETY: it is within the block, as the caller promises.
+        // SAFETY: the range is within the block, as the caller promises.
         let memory = unsafe { block.memory.add(at) };
         let key = block.key;
-        Self { block, memory, capacity, key }
+        Self {
+            block,
+            memory,
+            capacity,
+            key,
+        }
     }
 
-    pub(super) fn adopt<D: Device>(device: &D, budget: &Budget, memory: Vec<u8>) -> Result<Self, MemoryError> {
-        let capacity = u32::try_from(memory.capacity()).map_err(|_| MemoryError::TooLarge(memory.capacity()))?;
+    pub(super) fn adopt<D: Device>(
+        device: &D,
+        budget: &Budget,
+        memory: Vec<u8>,
+    ) -> Result<Self, MemoryError> {
+        let capacity = u32::try_from(memory.capacity())
+            .map_err(|_| MemoryError::TooLarge(memory.capacity()))?;
         let block = Block::adopt(device, budget, memory)?;
         let (memory, key) = (block.memory, block.key);
-        Ok(Self { block, memory, capacity, key })
+        Ok(Self {
+            block,
+            memory,
+            capacity,
+            key,
+        })
     }
 
-    /// Whether it is a vector's, and no pool's.
+    /// Counts the range as leaked, because a device may still access it.
+    pub(super) fn count_leak(&self) {
+        self.block.share.budget.leak(self.capacity as usize);
+    }
+
+    /// Returns true if the memory is a vector's, and not a pool's.
     pub(super) fn is_adopted(&self) -> bool {
-        matches!(self.block.owner, Owner::Vec)
+        matches!(self.block.allocation, Allocation::Vec)
+    }
+
+    /// Returns the protection domain in which it is registered.
+    pub(super) fn domain(&self) -> ProtectionDomainId {
+        self.block.domain
     }
 
     pub(super) fn capacity(&self) -> u32 {
@@ -197,45 +351,53 @@ impl Place {
         self.key
     }
 
-    /// Its first octets.
+    /// Returns the first `length` bytes.
     ///
     /// # Safety
-    /// No device uses them, and nobody has them mutably.
-    pub(super) unsafe fn octets(&self, length: u32) -> &[u8] {
-        // SAFETY: the octets are within the place, were initialised when the block was made, and are used by nobody else, as
-        // the caller promises.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), length.min(self.capacity) as usize) }
+    /// No device uses the bytes, and there is no mutable reference to them.
+    pub(super) unsafe fn bytes(&self, length: u32) -> &[u8] {
+        // SAFETY: the bytes are within the range, were initialised when the block was made, and
+        // nothing else uses them, as the caller promises.
+        unsafe {
+            std::slice::from_raw_parts(self.memory.as_ptr(), length.min(self.capacity) as usize)
+        }
     }
 
-    /// Its first octets, to be changed.
+    /// Returns the first `length` bytes, mutably.
     ///
     /// # Safety
-    /// No device uses them, and nobody else has them.
-    #[expect(clippy::mut_from_ref, reason = "the buffer that has the place is borrowed mutably")]
-    pub(super) unsafe fn octets_mut(&self, length: u32) -> &mut [u8] {
-        // SAFETY: as `octets`, and nobody else has them, as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), length.min(self.capacity) as usize) }
+    /// No device uses the bytes, and there is no other reference to them.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the buffer that has the place is borrowed mutably"
+    )]
+    pub(super) unsafe fn bytes_mut(&self, length: u32) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and there is no other reference, as the caller promises.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.memory.as_ptr(), length.min(self.capacity) as usize)
+        }
     }
 
-    /// The vector that it was adopted from; none if it was not.
+    /// Returns the vector that the memory was adopted from, or `None` if it was allocated.
     pub(super) fn into_vec(self, length: u32) -> Option<Vec<u8>> {
         if !self.is_adopted() {
             return None;
         }
         let block = Arc::into_inner(self.block)?;
         let mut block = ManuallyDrop::new(block);
-        // SAFETY: the block is not dropped: what it has is dropped here, once, the region before the memory goes on.
-        unsafe {
-            ManuallyDrop::drop(&mut block.region);
-            std::ptr::drop_in_place(&raw mut block._share);
+        // SAFETY: the block is not dropped but disassembled here, once. Its other fields need no
+        // drop.
+        if !unsafe { block.end() } {
+            return None;
         }
-        // SAFETY: these are the parts of a vector that was taken apart; all of its octets are initialised.
+        // SAFETY: these are the parts of a vector that was disassembled; all of its bytes are
+        // initialised.
         Some(unsafe { Vec::from_raw_parts(block.memory.as_ptr(), length as usize, block.capacity) })
     }
 }
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} octets)", self.capacity)
+        write!(f, "Block({} bytes)", self.capacity)
     }
 }

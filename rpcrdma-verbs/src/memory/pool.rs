@@ -1,200 +1,447 @@
-//! Pools of registered buffers, by classes of size.
+//! Pools of registered buffers, by size class.
 
 #![allow(unsafe_code, reason = "places of one block are handed out apart")]
 
-use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::rc::{Rc, Weak};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockRange, Member};
+use super::returns::{Link, Linked, Returns};
+use super::slabs::Slabs;
 use super::{Budget, Buf, MemoryError};
 use crate::provider::Device;
 
-/// A pool of registered buffers for one core. Clones are of the same pool.
+/// A pool of registered buffers. Any thread can use it, and its buffers can be dropped on any
+/// thread. Clones refer to the same pool.
 ///
-/// Buffers have the sizes 256 octets, 1 KiB, 4 KiB, 16 KiB and so on by fours, up to 1 MiB and beyond, and come back when they
-/// are dropped. Small ones share blocks, which are registered once.
+/// The buffer sizes are 256 bytes, 1 KiB, 4 KiB, 16 KiB and so on by factors of four. Dropped
+/// buffers return to the pool, which takes them back when it is used next, when another pool of its
+/// budget lacks memory, or by [`collect`](Self::collect). Small buffers share blocks, which are
+/// registered once.
+///
+/// Free blocks are kept for the next buffer of their size, with two exceptions. If the budget has
+/// no room for another block, as many free blocks as needed are released, beginning with the block
+/// that has been free for the longest time. If free and partly used blocks have more than a quarter
+/// of the budget (divided by the pools that share it), free blocks are released until they have an
+/// eighth. So taking and dropping buffers registers nothing, as long as the buffers that are
+/// dropped before others are taken have less than an eighth of the budget. A partly used block
+/// cannot be released, because buffers do not move. The fullest blocks are used first, so that
+/// others become free.
+///
+/// ```
+/// use rpcrdma_verbs::memory::{Budget, Pool};
+/// use rpcrdma_verbs::provider::software::Fabric;
+///
+/// let pool = Pool::new(&Fabric::new().device(), &Budget::new(1 << 20));
+/// let mut buf = pool.take(1 << 16)?;
+/// // Another thread fills it, and drops it.
+/// std::thread::spawn(move || buf.extend_from_slice(&[7; 1000]))
+///     .join()
+///     .expect("no panic");
+/// assert_eq!(pool.stats().used, 0);
+/// # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pool<D: Device> {
     device: D,
-    shelves: Rc<Shelves>,
+    shared: Arc<Shared>,
 }
 
-/// The buffers that are free.
+/// What the clones of a pool share. Its slots do not refer to it, so that it ends with the last
+/// clone.
 #[derive(Debug)]
-struct Shelves {
+struct Shared {
     budget: Budget,
-    classes: [RefCell<Vec<Rc<Kept>>>; CLASSES],
-    taken: Cell<u64>,
-    made: Cell<u64>,
+    state: Mutex<State>,
+    returns: Arc<Returns<PoolSlot>>,
 }
 
-/// A place, and where it goes when no buffer has it any more: nowhere, once the pool is gone, or if it is no pool's.
 #[derive(Debug)]
-struct Kept {
-    place: Place,
-    home: Weak<Shelves>,
-    class: usize,
+struct State {
+    slabs: Slabs<Arc<PoolSlot>>,
+    taken: u64,
+    allocated: u64,
+    freed: u64,
 }
 
-/// A share in a place. The last one brings it home.
-pub(super) struct Share(ManuallyDrop<Rc<Kept>>);
+/// A range with the stack by which it returns to its pool when no buffer uses it; none if the
+/// memory is adopted.
+#[derive(Debug)]
+pub(super) struct PoolSlot {
+    pub(super) range: BlockRange,
+    returns: Option<Arc<Returns<PoolSlot>>>,
+    /// The number of its block in the pool.
+    slab: u32,
+    link: Link<Self>,
+}
 
-/// What a pool has done.
+// SAFETY: each slot has a link of its own.
+unsafe impl Linked for PoolSlot {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+/// A reference to a slot. Dropping the last reference returns the slot to its pool.
+pub(super) struct SlotRef(ManuallyDrop<Arc<PoolSlot>>);
+
+/// Statistics of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolStats {
-    /// Buffers that were handed out.
+    /// Buffers that were taken.
     pub taken: u64,
     /// Blocks that were allocated and registered.
     pub blocks: u64,
+    /// Blocks that were deregistered and freed.
+    pub freed: u64,
+    /// The bytes of the blocks that are now free or partly used.
+    pub idle: usize,
+    /// The bytes of the buffers that are now in use.
+    pub used: usize,
 }
 
-/// Classes of size, and octets of the smallest.
+/// The number of size classes, and the size of the smallest.
 const CLASSES: usize = 12;
-const SMALLEST: u32 = 256;
-/// Octets of a block of small buffers.
-const BLOCK: usize = 1 << 18;
+const SMALLEST_SIZE: u32 = 256;
+/// The size of a block of small buffers.
+const BLOCK_BYTES: usize = 1 << 18;
+/// Blocks that are not full may have the budget divided by this.
+const IDLE_DIVISOR: usize = 4;
 
-/// The class of buffers that have room for so many octets, and what they have room for.
+/// Returns the smallest size class with room for `bytes` bytes, and its size.
 #[inline]
-fn class(octets: u32) -> Option<(usize, u32)> {
-    // Bits of the smallest size that are not enough, two of which are a class.
-    let bits = u32::BITS - (octets.max(1) - 1).leading_zeros();
-    let class = bits.saturating_sub(SMALLEST.trailing_zeros()).div_ceil(2) as usize;
-    (class < CLASSES).then(|| (class, SMALLEST << (2 * class)))
+fn size_class(bytes: u32) -> Option<(usize, u32)> {
+    // The bits by which the smallest size is exceeded; each class adds two.
+    let bits = u32::BITS - (bytes.max(1) - 1).leading_zeros();
+    let class = bits
+        .saturating_sub(SMALLEST_SIZE.trailing_zeros())
+        .div_ceil(2) as usize;
+    (class < CLASSES).then(|| (class, SMALLEST_SIZE << (2 * class)))
 }
 
 #[cfg(test)]
 #[test]
 fn a_class_is_the_smallest_that_has_room() {
-    for (octets, size) in [(0, 256), (1, 256), (256, 256), (257, 1024), (1024, 1024), (1025, 4096), (1 << 30, 1 << 30)]
-    {
-        assert_eq!(class(octets).map(|(_, size)| size), Some(size), "{octets}");
+    for (bytes, size) in [
+        (0, 256),
+        (1, 256),
+        (256, 256),
+        (257, 1024),
+        (1024, 1024),
+        (1025, 4096),
+        (1 << 30, 1 << 30),
+    ] {
+        assert_eq!(
+            size_class(bytes).map(|(_, size)| size),
+            Some(size),
+            "{bytes}"
+        );
     }
-    assert_eq!(class((1 << 30) + 1), None);
+    assert_eq!(size_class((1 << 30) + 1), None);
 }
 
-/// Brings a place home.
+/// Returns a slot, to which there is no other reference, to its pool.
 #[inline]
-fn bring_home(kept: Rc<Kept>) {
-    if let Some(shelves) = kept.home.upgrade()
-        && let Some(shelf) = shelves.classes.get(kept.class)
-    {
-        shelf.borrow_mut().push(kept);
-    }
+fn return_to_pool(slot: Arc<PoolSlot>) {
+    let returned = match &slot.returns {
+        // The stack lives until the slot is on it, because the slot refers to it.
+        Some(returns) => Arc::as_ptr(returns),
+        // The memory of a vector: its block ends here.
+        None => return,
+    };
+    // SAFETY: the slot refers to the stack, and `add` uses the stack only while it has the slot.
+    // A slot that comes back, because the pool is gone, is dropped here.
+    drop(unsafe { &*returned }.add(slot));
 }
 
-impl Share {
-    /// The only share in a place that is no pool's.
-    pub(super) fn adopted(place: Place) -> Self {
-        Self(ManuallyDrop::new(Rc::new(Kept { place, home: Weak::new(), class: 0 })))
+impl SlotRef {
+    /// Creates the only reference to adopted memory.
+    pub(super) fn adopted(place: BlockRange) -> Self {
+        Self(ManuallyDrop::new(Arc::new(PoolSlot {
+            range: place,
+            returns: None,
+            slab: 0,
+            link: Link::new(),
+        })))
     }
 
-    /// Whether nobody else has a share.
+    /// Returns true if there is no other reference.
+    ///
+    /// A slot has no weak references, so that nothing can create another reference meanwhile.
     #[inline]
-    pub(super) fn is_only(&self) -> bool {
-        Rc::strong_count(&self.0) == 1
+    pub(super) fn is_unique(&self) -> bool {
+        let is_unique = Arc::strong_count(&self.0) == 1;
+        // Whoever dropped the others has finished with the memory before.
+        fence(Ordering::Acquire);
+        is_unique
     }
 
-    /// The place, if nobody else has a share.
-    pub(super) fn into_place(self) -> Option<Place> {
+    /// Leaks the reference: the slot never returns to its pool, and its block is never freed.
+    pub(super) fn leak(self) {
+        self.0.range.count_leak();
+        // The destructor must not run.
+        let _ = ManuallyDrop::new(self);
+    }
+
+    /// Creates a reference from a counted one.
+    pub(super) fn from_arc(slot: Arc<PoolSlot>) -> Self {
+        Self(ManuallyDrop::new(slot))
+    }
+
+    /// Returns a counted reference, whose owner drops it by [`Self::from_arc`].
+    pub(super) fn into_arc(self) -> Arc<PoolSlot> {
         let mut share = ManuallyDrop::new(self);
-        // SAFETY: the share is not dropped: what it has is taken here, once.
-        let kept = unsafe { ManuallyDrop::take(&mut share.0) };
-        Rc::into_inner(kept).map(|kept| kept.place)
+        // SAFETY: the destructor does not run, so the value is taken once.
+        unsafe { ManuallyDrop::take(&mut share.0) }
+    }
+
+    /// Returns the slot if there is no other reference.
+    fn into_slot(self) -> Option<Arc<PoolSlot>> {
+        let is_unique = self.is_unique();
+        let slot = self.into_arc();
+        if is_unique {
+            return Some(slot);
+        }
+        // Of several threads that drop their references at once one gets the slot.
+        Arc::into_inner(slot).map(Arc::new)
+    }
+
+    /// Returns the range if there is no other reference.
+    pub(super) fn into_range(self) -> Option<BlockRange> {
+        Arc::into_inner(self.into_slot()?).map(|slot| slot.range)
     }
 }
 
-impl Clone for Share {
+impl Clone for SlotRef {
     #[inline]
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl Deref for Share {
-    type Target = Place;
+impl Deref for SlotRef {
+    type Target = BlockRange;
 
     #[inline]
-    fn deref(&self) -> &Place {
-        &self.0.place
+    fn deref(&self) -> &BlockRange {
+        &self.0.range
     }
 }
 
-impl Drop for Share {
+impl Drop for SlotRef {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: it is taken once, as the share goes.
-        let kept = unsafe { ManuallyDrop::take(&mut self.0) };
-        if Rc::strong_count(&kept) == 1 {
-            bring_home(kept);
+        // SAFETY: the destructor runs once, so the value is taken once.
+        let share = Self(ManuallyDrop::new(unsafe {
+            ManuallyDrop::take(&mut self.0)
+        }));
+        if let Some(slot) = share.into_slot() {
+            return_to_pool(slot);
         }
     }
 }
 
-impl<D: Device> Pool<D> {
-    /// A pool of buffers that are registered with this device, within a budget.
-    #[must_use]
-    pub fn new(device: &D, budget: &Budget) -> Self {
-        let shelves = Shelves {
-            budget: budget.clone(),
-            classes: std::array::from_fn(|_| RefCell::default()),
-            taken: 0.into(),
-            made: 0.into(),
-        };
-        Self { device: device.clone(), shelves: Rc::new(shelves) }
+impl State {
+    /// Takes back the slots that were dropped.
+    fn collect(&mut self, returns: &Returns<PoolSlot>) {
+        for slot in returns.take_all() {
+            self.slabs.put(slot.slab, slot);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The device that its buffers are registered with.
+    /// Takes a slot that is free: the one that was dropped last, if there is one.
+    #[inline]
+    fn take(&self, class: usize) -> Option<Arc<PoolSlot>> {
+        if self.returns.has_some() {
+            self.trim();
+        }
+        let mut state = self.lock();
+        let slot = state.slabs.take(class)?;
+        state.taken += 1;
+        Some(slot)
+    }
+
+    /// Frees blocks while there are free ones and `wants_more` holds.
+    #[cold]
+    fn free_blocks_while(&self, wants_more: impl Fn() -> bool) {
+        while wants_more() {
+            let slots = self.lock().slabs.take_free();
+            let Some(slots) = slots else { return };
+            // Dropping the last slot frees the block.
+            drop(slots);
+            self.lock().freed += 1;
+        }
+    }
+}
+
+impl Member for Shared {
+    /// Takes back the slots that were dropped, and frees blocks, if blocks that are not full have
+    /// too much of the budget.
+    fn trim(&self) {
+        let most = self.budget.part_of_a_pool() / IDLE_DIVISOR;
+        let mut state = self.lock();
+        state.collect(&self.returns);
+        let idle = state.slabs.idle();
+        drop(state);
+        // Even with a small budget one block is kept, so that the next buffer needs none.
+        if idle > most.max(BLOCK_BYTES) {
+            let kept = (most / 2).max(BLOCK_BYTES);
+            self.free_blocks_while(|| self.lock().slabs.idle() > kept);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.budget.remove_ended();
+        // A slot that comes back later is dropped by who returns it.
+        drop(self.returns.close());
+    }
+}
+
+impl<D: Device> Pool<D> {
+    /// Creates a pool of buffers that are registered with this device, within a budget.
+    #[must_use]
+    pub fn new(device: &D, budget: &Budget) -> Self {
+        let state = State {
+            slabs: Slabs::new(CLASSES),
+            taken: 0,
+            allocated: 0,
+            freed: 0,
+        };
+        let shared = Arc::new(Shared {
+            budget: budget.clone(),
+            state: Mutex::new(state),
+            returns: Returns::new(),
+        });
+        let member = Arc::downgrade(&shared);
+        budget.add(member);
+        Self {
+            device: device.clone(),
+            shared,
+        }
+    }
+
+    /// Returns the device with which the buffers are registered.
     #[must_use]
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// The budget.
+    /// Returns the budget.
     #[must_use]
     pub fn budget(&self) -> &Budget {
-        &self.shelves.budget
+        &self.shared.budget
     }
 
-    /// What it has done so far.
+    /// Returns the statistics.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
-        PoolStats { taken: self.shelves.taken.get(), blocks: self.shelves.made.get() }
+        self.collect();
+        let state = self.shared.lock();
+        PoolStats {
+            taken: state.taken,
+            blocks: state.allocated,
+            freed: state.freed,
+            idle: state.slabs.idle(),
+            used: state.slabs.used(),
+        }
     }
 
-    /// An empty buffer with room for so many octets.
+    /// Returns an empty buffer with a capacity of at least `bytes` bytes.
     ///
     /// # Errors
-    /// The budget is used up, or the device can't register more.
-    #[inline]
-    pub fn take(&self, octets: u32) -> Result<Buf, MemoryError> {
-        let Some((class, size)) = class(octets) else { return Err(MemoryError::TooLarge(octets as usize)) };
-        let Some(shelf) = self.shelves.classes.get(class) else { return Err(MemoryError::TooLarge(octets as usize)) };
-        let mut shelf = shelf.borrow_mut();
-        if shelf.is_empty() {
-            self.fill(&mut shelf, class, size)?;
-        }
-        let Some(kept) = shelf.pop() else { return Err(MemoryError::TooLarge(octets as usize)) };
-        self.shelves.taken.set(self.shelves.taken.get() + 1);
-        Ok(Buf::of(Share(ManuallyDrop::new(kept))))
+    /// Fails if the budget is used up, or if the device cannot register more memory.
+    pub fn take(&self, bytes: u32) -> Result<Buf, MemoryError> {
+        let Some((class, size)) = size_class(bytes) else {
+            return Err(MemoryError::TooLarge(bytes as usize));
+        };
+        let slot = match self.shared.take(class) {
+            Some(slot) => slot,
+            None => self.add_block(class, size)?,
+        };
+        Ok(Buf::from_slot(SlotRef(ManuallyDrop::new(slot))))
     }
 
-    /// Cuts a new block into places of one size.
-    #[cold]
-    fn fill(&self, shelf: &mut Vec<Rc<Kept>>, class: usize, capacity: u32) -> Result<(), MemoryError> {
-        let size = capacity as usize;
-        let count = (BLOCK / size).max(1);
-        let block = Block::allocate(&self.device, &self.shelves.budget, count * size)?;
-        self.shelves.made.set(self.shelves.made.get() + 1);
-        // All of them come back to this shelf, without growing it then.
-        shelf.reserve(count);
-        shelf.extend((0..count).rev().map(|at| {
-            // SAFETY: the block has room for `count` places of this size, and this is the only one at its number.
-            let place = unsafe { Place::new(block.clone(), at * size, capacity) };
-            Rc::new(Kept { place, home: Rc::downgrade(&self.shelves), class })
+    /// Appends up to `count` buffers of at least `bytes` bytes to a list, as far as they are free.
+    pub(super) fn take_free(&self, bytes: u32, count: usize, bufs: &mut impl Extend<Buf>) {
+        let Some((class, _)) = size_class(bytes) else {
+            return;
+        };
+        let mut state = self.shared.lock();
+        let mut taken = 0;
+        bufs.extend((0..count).map_while(|_| {
+            let slot = state.slabs.take(class)?;
+            taken += 1;
+            Some(Buf::from_slot(SlotRef(ManuallyDrop::new(slot))))
         }));
-        Ok(())
+        state.taken += taken;
+    }
+
+    /// Takes back the buffers that were dropped, and frees what is idle beyond the limits. A driver
+    /// does so before it sleeps.
+    #[inline]
+    pub fn collect(&self) {
+        if self.shared.returns.has_some() {
+            self.shared.trim();
+        }
+    }
+
+    /// Adds a block with slots of one size, and takes the first slot.
+    #[cold]
+    fn add_block(&self, class: usize, capacity: u32) -> Result<Arc<PoolSlot>, MemoryError> {
+        let size = capacity as usize;
+        let count = (BLOCK_BYTES / size).max(1);
+        let block = self.allocate(count * size)?;
+        let returns = &self.shared.returns;
+        let mut state = self.shared.lock();
+        state.allocated += 1;
+        state.slabs.add(class, count * size, count, |at, slab| {
+            // SAFETY: the block has room for `count` ranges of this size, and each number is used
+            // once.
+            let range = unsafe { BlockRange::new(block.clone(), at * size, capacity) };
+            Arc::new(PoolSlot {
+                range,
+                returns: Some(returns.clone()),
+                slab,
+                link: Link::new(),
+            })
+        });
+        let taken = state.slabs.take(class);
+        state.taken += 1;
+        drop(state);
+        self.shared.trim();
+        taken.ok_or(MemoryError::TooLarge(size))
+    }
+
+    /// Allocates a block. If the budget has no room for it, free blocks are released first.
+    fn allocate(&self, bytes: usize) -> Result<Arc<Block>, MemoryError> {
+        let budget = &self.shared.budget;
+        let room = || budget.limit().saturating_sub(budget.used());
+        let evict = || {
+            let mut state = self.shared.lock();
+            state.collect(&self.shared.returns);
+            let free = state.slabs.free();
+            drop(state);
+            // A block that would not fit even then evicts nothing.
+            if room() < bytes && room().saturating_add(free) >= bytes {
+                self.shared.free_blocks_while(|| room() < bytes);
+            }
+        };
+        evict();
+        if room() < bytes {
+            // Others may not have noticed yet that their buffers were dropped.
+            budget.trim_all();
+            evict();
+        }
+        Block::allocate(&self.device, budget, bytes)
     }
 }

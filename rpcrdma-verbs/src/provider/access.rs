@@ -1,27 +1,46 @@
-//! What may be done with memory.
+//! Access rights of memory.
 
-/// Rights on memory. To be in a work request of ours, memory needs none of the remote ones.
+/// Access rights of memory. The source of a Send or Write needs none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Access {
-    /// We receive and read into it.
+    /// Receives and Reads may write it.
     pub local_write: bool,
-    /// The peer reads it.
+    /// The peer may read it.
     pub remote_read: bool,
-    /// The peer writes it.
+    /// The peer may write it.
     pub remote_write: bool,
     /// Windows may be bound to it.
     pub bind: bool,
 }
 
 impl Access {
-    /// For what is only sent from.
-    pub const LOCAL_READ: Self = Self { local_write: false, remote_read: false, remote_write: false, bind: false };
-    /// For what is received into.
-    pub const LOCAL_WRITE: Self = Self { local_write: true, ..Self::LOCAL_READ };
-    /// For what windows are bound to: the peer itself has no right to it.
-    pub const BOUND: Self = Self { local_write: true, bind: true, ..Self::LOCAL_READ };
-    /// The peer reads it, and nothing else.
-    pub const REMOTE_READ: Self = Self { remote_read: true, ..Self::LOCAL_READ };
-    /// The peer writes it, and nothing else.
-    pub const REMOTE_WRITE: Self = Self { local_write: true, remote_write: true, ..Self::LOCAL_READ };
+    /// The rights of memory that is only sent.
+    pub const LOCAL_READ: Self = Self {
+        local_write: false,
+        remote_read: false,
+        remote_write: false,
+        bind: false,
+    };
+    /// The rights of memory that is received into.
+    pub const LOCAL_WRITE: Self = Self {
+        local_write: true,
+        ..Self::LOCAL_READ
+    };
+    /// The rights of memory to which windows are bound. They give the peer no access.
+    pub const BOUND: Self = Self {
+        local_write: true,
+        bind: true,
+        ..Self::LOCAL_READ
+    };
+    /// The peer may read, and nothing else.
+    pub const REMOTE_READ: Self = Self {
+        remote_read: true,
+        ..Self::LOCAL_READ
+    };
+    /// The peer may write, and nothing else.
+    pub const REMOTE_WRITE: Self = Self {
+        local_write: true,
+        remote_write: true,
+        ..Self::LOCAL_READ
+    };
 }

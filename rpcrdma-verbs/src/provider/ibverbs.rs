@@ -1,18 +1,25 @@
-//! Real devices, through rdma-core (feature `ibverbs`): InfiniBand, RoCE and iWARP, by libibverbs and librdmacm.
+//! RDMA devices through rdma-core (feature `ibverbs`): InfiniBand, RoCE and iWARP, by libibverbs
+//! and librdmacm.
 //!
-//! A device is opened by its name, with a protection domain and a descriptor of its own. It belongs to one thread, as all that is
-//! made of it; other threads open it again. What it can do is tried out when it is opened, which takes about a millisecond:
-//! two queue pairs are connected with each other, and a memory window is bound, reached and invalidated.
+//! A device is opened by its name, with its own protection domain and descriptor. Any thread may use
+//! it: threads with completion queues of their own disturb each other only where they bind or
+//! invalidate windows, and register memory. Opening probes its capabilities, which takes about a
+//! millisecond: two queue pairs are connected to each other, and a memory window is bound, accessed
+//! and invalidated.
 //!
-//! Registered memory is locked: a process needs a limit of locked memory (`ulimit -l`) above its budget, or the capability
-//! `CAP_IPC_LOCK`. After `fork` the child must not touch the device, nor memory that is registered.
+//! Registered memory is locked: a process needs a limit of locked memory (`ulimit -l`) above its
+//! budget, or the capability `CAP_IPC_LOCK`. After `fork` the child must not use the device or
+//! registered memory.
 //!
-//! Where devices differ, this provider does the same with all:
-//! - A queue pair that fails is destroyed at once, and what was posted to it is flushed here, each request once and in its order.
-//! - A queue pair takes along the windows that were last bound on it, and a region those that are bound to it.
-//! - A window that is not bound, as far as is known here, is not invalidated: soft-RoCE would bring down the whole machine.
-//! - On iWARP a request waits for the RDMA Reads before it: requests are done in their order.
-//! - A connection that ends is ended for both: a failed request hangs up, too.
+//! Devices differ. This provider behaves the same on all:
+//! - A queue pair that fails is destroyed at once. Its requests are flushed in software, each once
+//!   and in order.
+//! - Ending a queue pair ends the windows that were last bound on it. Ending a region ends the
+//!   windows that are bound to it.
+//! - A window that is not known to be bound is not invalidated, because soft-RoCE would crash the
+//!   machine.
+//! - On iWARP a request waits for earlier RDMA Reads, so that requests complete in order.
+//! - A connection ends at both ends: a failed request also disconnects.
 //!
 //! ```no_run
 //! use rpcrdma_verbs::provider::Device;
@@ -23,20 +30,21 @@
 //! # Ok::<(), rpcrdma_verbs::provider::VerbError>(())
 //! ```
 
+mod completion_queue;
 mod connection;
+mod device_state;
+mod event_queue;
 mod hint;
-mod hub;
 mod ids;
 mod info;
 mod manager;
-mod notices;
-mod numbers;
-mod outgoing;
-mod pair;
+mod number_map;
+mod outstanding;
 mod probe;
-mod queue;
+mod queue_pair;
 mod ring;
-mod shared;
+mod srq;
+mod staging;
 mod status;
 mod sys;
 mod tables;
@@ -44,85 +52,93 @@ mod tables;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ibverbs_sys::ibv_port_state;
 
-pub use connection::Request;
-use hub::{Hub, Traits};
-pub use info::{DeviceInfo, GidInfo, GidKind, Limits, PortInfo, Used, devices};
-pub use manager::Manager;
-use pair::Pair;
-use queue::Queue;
-use shared::Shared;
+use completion_queue::Queue;
+pub use connection::IbvConnectRequest;
+use device_state::{DeviceState, Quirks};
+pub use info::{DeviceInfo, DeviceLimits, GidInfo, GidKind, PortInfo, ProbedDevice, devices};
+pub use manager::IbvConnectionManager;
+use queue_pair::QpInner;
+use srq::SrqInner;
 use sys::{Context, Devices, Domain, QueuePairSizes};
 
-use super::{Access, Capabilities, Cause, Completion, Device, Receive, Result, Slice, VerbError, WorkRequest};
+use super::{
+    Access, Capabilities, Cause, Completion, Device, ProtectionDomainId, Receive, Result, Sge,
+    VerbError, WorkRequest,
+};
 
-/// An open RDMA device. Clones are of the same.
+/// An open RDMA device. Clones refer to the same device.
 #[derive(Clone)]
 pub struct IbvDevice {
-    hub: Rc<Hub>,
+    hub: Arc<DeviceState>,
 }
 
-/// Memory that was registered with a device.
-pub struct Region {
-    hub: Rc<Hub>,
-    region: Rc<sys::Region>,
+/// Registered memory of a device.
+pub struct IbvRegion {
+    hub: Arc<DeviceState>,
+    region: Arc<sys::Region>,
+    /// The answer of the device to the request to end it; `None` before it was made.
+    ended: Option<bool>,
 }
 
 /// A memory window of a device.
-pub struct Window {
-    hub: Rc<Hub>,
+pub struct IbvWindow {
+    hub: Arc<DeviceState>,
     number: u32,
     key: u32,
+    /// The answer of the device to the request to end it; `None` before it was made.
+    ended: Option<bool>,
 }
 
 /// A completion queue of a device.
-pub struct CompletionQueue {
-    hub: Rc<Hub>,
-    queue: Rc<Queue>,
-    /// Polls in vain since the device was asked whether it has failed.
+pub struct IbvCompletionQueue {
+    hub: Arc<DeviceState>,
+    queue: Arc<Queue>,
+    /// The number of empty polls since the device was last checked for a failure.
     idle: std::cell::Cell<u32>,
 }
 
-/// A receive queue of a device that several queue pairs share.
+/// A shared receive queue of a device.
 #[derive(Clone)]
-pub struct SharedReceives {
-    shared: Rc<Shared>,
+pub struct IbvSharedReceives {
+    shared: Arc<SrqInner>,
 }
 
 /// A queue pair of a device.
-pub struct QueuePair(Rc<Pair>);
+pub struct IbvQueuePair(Arc<QpInner>);
 
-/// Slices of a request that are used at most. Larger requests make larger queues.
+/// The maximum number of scatter/gather entries that we use. Larger requests make larger queues.
 const SLICES: i32 = 8;
-/// Octets of a request that go with it, where the device can.
+/// The limit of inline requests, if the device supports as much.
 const INLINE: u32 = 256;
-/// Octets of a message that are used at most.
+/// The maximum message length that we use.
 const MESSAGE: u32 = 1 << 30;
-/// RDMA Reads under way that librdmacm can tell the peer.
+/// The maximum number of RDMA Reads in flight that librdmacm can negotiate.
 const READS: i32 = 128;
-/// Who has made soft-RoCE and soft-iWARP.
+/// The vendor number of soft-RoCE and soft-iWARP.
 const SOFT_ROCE: u32 = 0x00ff_ffff;
 const SOFT_IWARP: u32 = 0x0062_6d74;
-/// Polls in vain after which the device is asked whether it has failed.
+/// The number of empty polls after which the device is checked for a failure.
 const IDLE: u32 = 1024;
 
 impl IbvDevice {
-    /// Opens a device by its name, or the first that has an active port.
+    /// Opens a device by its name, or the first with an active port.
     ///
     /// # Errors
-    /// There is none, none of its ports is active, or the system refuses.
+    /// Fails if there is no such device, if none of its ports is active, or if the system refuses.
     pub fn open(name: Option<&str>) -> Result<Self> {
         Self::open_with(name, true)
     }
 
-    /// The same without memory windows: what a peer is to reach is registered for it, and nothing else is reached. Soft-RoCE's
-    /// windows let it reach all of the region that they are bound to ([`Capabilities::guards_windows`]).
+    /// Opens a device without memory windows. Exposed memory is registered for each call, and the
+    /// peer can access nothing else. With soft-RoCE's windows the peer can access the whole region
+    /// ([`Capabilities::guards_windows`]).
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As for [`Self::open`].
     pub fn open_without_windows(name: Option<&str>) -> Result<Self> {
         Self::open_with(name, false)
     }
@@ -131,55 +147,87 @@ impl IbvDevice {
         let list = Devices::list()?;
         let none = || VerbError {
             verb: "ibv_open_device",
-            cause: Cause::NoDevice(name.map(ToOwned::to_owned), list.iter().map(|listed| listed.name()).collect()),
+            cause: Cause::NoDevice(
+                name.map(ToOwned::to_owned),
+                list.iter().map(|listed| listed.name()).collect(),
+            ),
         };
         let mut found = None;
-        for listed in list.iter().filter(|listed| name.is_none_or(|name| listed.name() == name)) {
-            let opened =
-                listed.open().and_then(|context| Self::new(&context, listed.name(), listed.is_iwarp(), windows));
+        for listed in list
+            .iter()
+            .filter(|listed| name.is_none_or(|name| listed.name() == name))
+        {
+            let opened = listed
+                .open()
+                .and_then(|context| Self::new(&context, listed.name(), listed.is_iwarp(), windows));
             match opened {
                 Ok(device) => return Ok(device),
-                // The first is the likeliest to be wanted.
+                // The first is the most likely choice.
                 Err(error) => found = found.or(Some(error)),
             }
         }
         Err(found.unwrap_or_else(none))
     }
 
-    fn new(context: &Rc<Context>, name: String, iwarp: bool, windows: bool) -> Result<Self> {
+    fn new(context: &Arc<Context>, name: String, iwarp: bool, windows: bool) -> Result<Self> {
         let attributes = context.attributes()?;
         let active = (1..=attributes.phys_port_cnt).find_map(|number| {
             let port = context.port(number).ok()?;
             (port.state == ibv_port_state::IBV_PORT_ACTIVE).then_some((number, port))
         });
-        let (port, of_port) =
-            active.ok_or_else(|| VerbError { verb: "ibv_open_device", cause: Cause::PortDown(name.clone()) })?;
+        let (port, of_port) = active.ok_or_else(|| VerbError {
+            verb: "ibv_open_device",
+            cause: Cause::PortDown(name.clone()),
+        })?;
         let domain = Domain::new(context)?;
         let slices = attributes.max_sge.clamp(1, SLICES);
-        let read_slices = if attributes.max_sge_rd > 0 { attributes.max_sge_rd.min(slices) } else { slices };
+        let read_slices = if attributes.max_sge_rd > 0 {
+            attributes.max_sge_rd.min(slices)
+        } else {
+            slices
+        };
         let count = |number: i32| u32::try_from(number).unwrap_or(1);
-        let sizes = QueuePairSizes { sends: 64, receives: 64, slices: count(slices), inline: INLINE };
-        // iWARP's queue pairs can't be connected by hand.
-        let windows = (windows && !iwarp).then(|| probe::windows(context, port)).flatten();
+        let sizes = QueuePairSizes {
+            sends: 64,
+            receives: 64,
+            slices: count(slices),
+            inline: INLINE,
+        };
+        // Queue pairs of iWARP cannot be connected by hand.
+        let windows = (windows && !iwarp)
+            .then(|| probe::windows(context, port))
+            .flatten();
         let capabilities = Capabilities {
             name,
             windows: windows.is_some(),
-            slices: count(slices) as usize,
-            read_slices: count(read_slices) as usize,
-            reads: count(attributes.max_qp_rd_atom.min(attributes.max_qp_init_rd_atom).clamp(1, READS)),
-            message: of_port.max_msg_sz.min(MESSAGE),
-            inline: probe::inline(context, &domain, &sizes),
-            read_sink_is_exposed: iwarp,
+            max_sge: count(slices) as usize,
+            max_read_sge: count(read_slices) as usize,
+            max_reads: count(
+                attributes
+                    .max_qp_rd_atom
+                    .min(attributes.max_qp_init_rd_atom)
+                    .clamp(1, READS),
+            ),
+            max_message: of_port.max_msg_sz.min(MESSAGE),
+            max_inline: probe::inline(context, &domain, &sizes),
+            read_sink_needs_remote_write: iwarp,
             rnr_retry: !iwarp,
             acknowledges: !iwarp,
-            guards_windows: windows.is_none_or(|windows| windows.are_confined && attributes.vendor_id != SOFT_ROCE),
+            guards_windows: windows
+                .is_none_or(|windows| windows.are_confined && attributes.vendor_id != SOFT_ROCE),
             guards_reads: attributes.vendor_id != SOFT_IWARP,
         };
-        let traits = Traits { iwarp, port, invalidated: windows.map_or(0, |windows| windows.invalidated) };
-        Ok(Self { hub: Hub::new((context.clone(), domain), capabilities, traits) })
+        let traits = Quirks {
+            iwarp,
+            port,
+            invalidated: windows.map_or(0, |windows| windows.invalidated),
+        };
+        Ok(Self {
+            hub: DeviceState::new((context.clone(), domain), capabilities, traits),
+        })
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.hub.capabilities.name
@@ -193,50 +241,78 @@ impl fmt::Debug for IbvDevice {
 }
 
 impl Device for IbvDevice {
-    type Region = Region;
-    type Window = Window;
-    type CompletionQueue = CompletionQueue;
-    type SharedReceives = SharedReceives;
-    type QueuePair = QueuePair;
-    type Manager = Manager;
+    type Region = IbvRegion;
+    type Window = IbvWindow;
+    type CompletionQueue = IbvCompletionQueue;
+    type SharedReceives = IbvSharedReceives;
+    type QueuePair = IbvQueuePair;
+    type Manager = IbvConnectionManager;
 
     fn capabilities(&self) -> &Capabilities {
         &self.hub.capabilities
     }
 
-    #[allow(unsafe_code, reason = "the promise is the caller's")]
-    unsafe fn register(&self, memory: NonNull<u8>, length: usize, access: Access) -> Result<Region> {
-        // SAFETY: the caller promises that the memory stays until the region is dropped, which ends the registration.
-        let region = Rc::new(unsafe { sys::Region::register(&self.hub.domain, memory, length, access)? });
-        self.hub.tables.add_region(&region);
-        Ok(Region { hub: self.hub.clone(), region })
+    fn protection_domain(&self) -> ProtectionDomainId {
+        self.hub.domain_id
     }
 
-    fn window(&self) -> Result<Window> {
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    unsafe fn register(
+        &self,
+        memory: NonNull<u8>,
+        length: usize,
+        access: Access,
+    ) -> Result<IbvRegion> {
+        // SAFETY: the caller promises that the memory stays until the registration has ended.
+        let region =
+            Arc::new(unsafe { sys::Region::register(&self.hub.domain, memory, length, access)? });
+        self.hub.tables.add_region(&region);
+        Ok(IbvRegion {
+            hub: self.hub.clone(),
+            region,
+            ended: None,
+        })
+    }
+
+    fn window(&self) -> Result<IbvWindow> {
         if !self.hub.capabilities.windows {
-            return Err(VerbError { verb: "ibv_alloc_mw", cause: Cause::Limit });
+            return Err(VerbError {
+                verb: "ibv_alloc_mw",
+                cause: Cause::Limit,
+            });
         }
         let window = sys::Window::new(&self.hub.domain)?;
         let key = window.key();
-        Ok(Window { hub: self.hub.clone(), number: self.hub.tables.add_window(window), key })
+        Ok(IbvWindow {
+            hub: self.hub.clone(),
+            number: self.hub.tables.add_window(window),
+            key,
+            ended: None,
+        })
     }
 
-    fn completion_queue(&self, entries: u32) -> Result<CompletionQueue> {
-        let queue = Queue::new(&self.hub.context, entries)?;
+    fn completion_queue(&self, entries: u32) -> Result<IbvCompletionQueue> {
+        let queue = Queue::new(&self.hub.context, entries, self.hub.next_number())?;
         self.hub.add_queue(&queue);
-        Ok(CompletionQueue { hub: self.hub.clone(), queue, idle: 0.into() })
+        Ok(IbvCompletionQueue {
+            hub: self.hub.clone(),
+            queue,
+            idle: 0.into(),
+        })
     }
 
-    fn shared_receives(&self, entries: u32) -> Result<SharedReceives> {
-        Ok(SharedReceives { shared: Shared::new(&self.hub, entries)? })
+    fn shared_receives(&self, entries: u32) -> Result<IbvSharedReceives> {
+        Ok(IbvSharedReceives {
+            shared: SrqInner::new(&self.hub, entries)?,
+        })
     }
 
-    fn manager(&self) -> Result<Manager> {
-        Manager::new(&self.hub)
+    fn manager(&self) -> Result<IbvConnectionManager> {
+        IbvConnectionManager::new(&self.hub)
     }
 }
 
-impl super::Region for Region {
+impl super::Region for IbvRegion {
     fn local_key(&self) -> u32 {
         self.region.local_key()
     }
@@ -244,21 +320,30 @@ impl super::Region for Region {
     fn remote_key(&self) -> u32 {
         self.region.remote_key()
     }
+
+    fn deregister(&mut self) -> bool {
+        let Self { hub, region, ended } = self;
+        *ended.get_or_insert_with(|| {
+            let ended = hub.tables.end_region(region);
+            hub.end_failed();
+            ended
+        })
+    }
 }
 
-impl fmt::Debug for Region {
+impl fmt::Debug for IbvRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Region({:x})", self.region.local_key())
     }
 }
 
-impl Drop for Region {
+impl Drop for IbvRegion {
     fn drop(&mut self) {
-        self.hub.tables.end_region(&self.region);
+        super::Region::deregister(self);
     }
 }
 
-impl super::Window for Window {
+impl super::Window for IbvWindow {
     fn number(&self) -> u32 {
         self.number
     }
@@ -266,51 +351,52 @@ impl super::Window for Window {
     fn key(&self) -> u32 {
         self.key
     }
+
+    fn end(&mut self) -> bool {
+        let Self {
+            hub, number, ended, ..
+        } = self;
+        *ended.get_or_insert_with(|| {
+            let ended = hub.tables.end_window(*number);
+            hub.end_failed();
+            ended
+        })
+    }
 }
 
-impl fmt::Debug for Window {
+impl fmt::Debug for IbvWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Window({})", self.number)
     }
 }
 
-impl Drop for Window {
+impl Drop for IbvWindow {
     fn drop(&mut self) {
-        self.hub.tables.end_window(self.number);
+        super::Window::end(self);
     }
 }
 
-impl super::CompletionQueue for CompletionQueue {
+impl super::CompletionQueue for IbvCompletionQueue {
     fn poll(&self, completions: &mut Vec<Completion>, most: usize) -> Result<usize> {
-        if self.queue.has_overrun() {
-            return Err(VerbError { verb: "ibv_poll_cq", cause: Cause::Overrun });
-        }
-        let count = self.queue.take(completions, most);
-        let mut told = count;
-        let taken = self.queue.poll(most - count, |taken| {
-            if let Some(pending) = self.hub.completed(&taken) {
-                completions.push(pending.completion);
-                told += 1;
-            }
-        })?;
-        if count + taken > 0 {
+        let (reported, taken) = self.hub.poll(&self.queue, completions, most)?;
+        if taken > 0 {
             self.idle.set(0);
-            // Those that have failed, by what was taken.
-            self.hub.settle();
+            // Queue pairs whose failure these completions have shown.
+            self.hub.end_failed();
         } else if self.idle.replace(self.idle.get().wrapping_add(1)) % IDLE == IDLE - 1 {
             self.hub.take_events();
         }
-        Ok(told)
+        Ok(reported)
     }
 
     fn arm(&self) -> Result<()> {
-        self.hub.attend();
+        self.hub.request_attention();
         self.hub.take_events();
         self.queue.arm()
     }
 
     fn acknowledge(&self) -> Result<()> {
-        self.hub.attend();
+        self.hub.request_attention();
         self.queue.acknowledge();
         Ok(())
     }
@@ -320,38 +406,42 @@ impl super::CompletionQueue for CompletionQueue {
     }
 }
 
-impl fmt::Debug for CompletionQueue {
+impl fmt::Debug for IbvCompletionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CompletionQueue")
     }
 }
 
-impl super::SharedReceives for SharedReceives {
+impl super::SharedReceives for IbvSharedReceives {
     #[allow(unsafe_code, reason = "the promise is the caller's")]
-    unsafe fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+    unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.shared.post(receives, slices) }
     }
+
+    fn end(&self) -> bool {
+        self.shared.end()
+    }
 }
 
-impl fmt::Debug for SharedReceives {
+impl fmt::Debug for IbvSharedReceives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SharedReceives")
     }
 }
 
 #[allow(unsafe_code, reason = "the promise is the caller's")]
-impl super::QueuePair for QueuePair {
+impl super::QueuePair for IbvQueuePair {
     fn number(&self) -> u32 {
         self.0.number
     }
 
-    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
+    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Sge]) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.0.post(requests, slices) }
     }
 
-    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.0.post_receives(receives, slices) }
     }
@@ -359,16 +449,25 @@ impl super::QueuePair for QueuePair {
     fn disconnect(&self) {
         self.0.fail();
     }
-}
 
-impl fmt::Debug for QueuePair {
-    /// With the device's own number, by which its tools know it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QueuePair({}, {:?})", self.0.number, self.0.device_number())
+    fn end(&self) -> bool {
+        self.0.leave()
     }
 }
 
-impl Drop for QueuePair {
+impl fmt::Debug for IbvQueuePair {
+    /// Includes the device's own number, which its tools show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "QueuePair({}, {:?})",
+            self.0.number,
+            self.0.device_number()
+        )
+    }
+}
+
+impl Drop for IbvQueuePair {
     fn drop(&mut self) {
         self.0.leave();
     }

@@ -1,42 +1,48 @@
-//! A fabric in software, within one process: the default provider. It needs no device, no privileges and nothing installed.
+//! A software fabric within one process: the default provider. It needs no device, no privileges
+//! and no installation.
 //!
-//! It is as strict as devices are, or stricter: keys with tags, bounds and rights checked at each access, type-2 memory
-//! windows that are reached through one queue pair alone, a message without a receive ends its connection (`rnr_retry` 0),
-//! requests are flushed in their order after an error, send queues free their places by completions that are polled, and a
-//! completion queue overruns when it is too small. Work is done when it is posted, in the poster's thread, unless
-//! [`Faults`] delay it, or the fabric has a [delay](Fabric::with_delay).
+//! It is at least as strict as devices are. Each access checks key, tag, bounds and rights. A
+//! type-2 memory window works on one queue pair only. A message without a receive ends its
+//! connection (`rnr_retry` 0). Requests are flushed in order after an error. Entries of a send
+//! queue become free when completions are polled. A completion queue that is too small overruns. A
+//! request is executed by the thread that posts it, unless [`Faults`] delay it, or the fabric has a
+//! [delay](Fabric::with_delay).
 
 mod completion;
+mod events;
 mod faults;
 mod latency;
-mod link;
 mod manager;
 mod memory;
+mod qp_pair;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-pub use completion::CompletionQueue;
+pub use completion::SoftwareCompletionQueue;
 use completion::invalid;
+use events::EventQueue;
 use faults::Random;
-pub use faults::{Faults, Injected};
-use latency::{Latency, Time};
-pub use link::SharedReceives;
-use link::{End, Link};
-use manager::Notices;
-pub use manager::{Manager, Request};
+pub use faults::{FaultCounts, Faults};
+use latency::{Latency, Progress, Time};
+pub use manager::SoftwareConnectionManager;
 use memory::Domain;
+use qp_pair::{QpPair, QpState};
+pub use qp_pair::{SoftwareConnectRequest, SoftwareSharedReceives};
 
-use super::{Access, Capabilities, Cause, ConnectionEvent, Device, Receive, Result, Slice, VerbError, WorkRequest};
+use super::{
+    Access, Capabilities, Cause, ConnectionEvent, Device, ProtectionDomainId, Receive, Result, Sge,
+    VerbError, WorkRequest,
+};
 
-/// Octets that a Send takes along when it is posted: what devices usually do.
+/// The limit of inline Sends, as on common devices.
 const INLINE: u32 = 512;
 
-/// A fabric: what its devices can reach.
+/// A fabric that connects its devices.
 ///
 /// ```
 /// use rpcrdma_verbs::provider::Device;
@@ -47,82 +53,92 @@ const INLINE: u32 = 512;
 /// ```
 #[derive(Debug)]
 pub struct Fabric {
-    listeners: Mutex<HashMap<SocketAddr, Weak<Notices>>>,
+    listeners: Mutex<HashMap<SocketAddr, Weak<EventQueue<SoftwareConnectRequest>>>>,
     numbers: AtomicU32,
     ports: AtomicU16,
     seeds: AtomicU32,
     faulty: AtomicBool,
-    chaos: Mutex<Chaos>,
-    /// None if there is no delay.
+    fault_state: Mutex<FaultState>,
+    /// `None` if there is no delay.
     latency: Option<Arc<Latency>>,
 }
 
 #[derive(Debug)]
-struct Chaos {
+struct FaultState {
     faults: Faults,
     random: Random,
-    injected: Injected,
-    /// What may have delayed work.
-    links: Vec<Weak<Link>>,
+    injected: FaultCounts,
+    /// Queue pairs that may have delayed requests.
+    qp_pairs: Vec<Weak<QpPair>>,
 }
 
-/// A device of the software fabric, with a protection domain of its own.
+/// A device of the software fabric, with its own protection domain.
 #[derive(Clone, Debug)]
 pub struct SoftwareDevice {
     fabric: Arc<Fabric>,
     domain: Arc<Domain>,
+    domain_id: ProtectionDomainId,
     capabilities: Arc<Capabilities>,
 }
 
-/// Memory that was registered with a device of the software fabric.
+/// Registered memory of a device of the software fabric.
 #[derive(Debug)]
-pub struct Region {
+pub struct SoftwareRegion {
     domain: Arc<Domain>,
     key: u32,
+    /// The answer of the device to the request to end it; `None` before it was made.
+    ended: Option<bool>,
 }
 
 /// A memory window of the software fabric.
 #[derive(Debug)]
-pub struct Window {
+pub struct SoftwareWindow {
     domain: Arc<Domain>,
     key: u32,
+    /// The answer of the device to the request to end it; `None` before it was made.
+    ended: Option<bool>,
 }
 
 /// A queue pair of the software fabric.
 #[derive(Debug)]
-pub struct QueuePair {
-    link: Arc<Link>,
+pub struct SoftwareQueuePair {
+    link: Arc<QpPair>,
     side: usize,
     number: u32,
+    domain: Arc<Domain>,
+    /// The answer of the device to the request to end it; empty before it was made.
+    ended: OnceLock<bool>,
 }
 
 impl Fabric {
-    /// A fabric of its own.
+    /// Creates a fabric.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with_latency(None)
     }
 
-    /// A fabric whose octets take so long from one end of a connection to the other: a link of endless bandwidth, over which
-    /// any number of requests are under way at once. So calls show how many round trips they take.
+    /// Creates a fabric with a one-way delay and unlimited bandwidth. So the duration of a call
+    /// shows the number of its round trips.
     ///
-    /// What is posted reaches the peer after this time: the message is received, the octets are written, or those to be read
-    /// are taken. Its completion takes as long again. Windows are bound and invalidated without delay, but in their turn. No
-    /// time is taken by connections, neither to begin nor to end; what is under way when one ends gets no further. As many
-    /// RDMA Reads go together as are posted, whatever a queue pair was made for.
+    /// A request reaches the peer after the delay: then the message is received, the bytes are
+    /// written, or the bytes to be read are copied. Its completion takes the same time again.
+    /// Windows are bound and invalidated without delay, but in order. Connections are established
+    /// and ended without delay; requests in flight at the end of a connection are not executed. The
+    /// number of RDMA Reads in flight is not limited.
     ///
-    /// Whoever polls a completion queue does what is due. Who sleeps on its descriptor is woken by a thread, which is started
-    /// for the first that is armed, and comes later than a poll would by what the system takes to wake threads.
+    /// Polling a completion queue executes what is due. A thread wakes those who sleep on the
+    /// descriptor. It starts when the first queue is armed, and is later than a poll by the wake-up
+    /// latency of the system.
     ///
     /// ```
     /// use std::time::Duration;
     ///
-    /// use rpcrdma_verbs::measure::{Ends, ping_pong};
+    /// use rpcrdma_verbs::measure::{Devices, ping_pong};
     /// use rpcrdma_verbs::provider::software::Fabric;
     ///
     /// let fabric = Fabric::with_delay(Duration::from_micros(50));
-    /// let ends = Ends { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
-    /// assert!(ping_pong(&ends, (64, 64), (1, 1), 100)? >= 100_000.0);
+    /// let devices = Devices { near: fabric.device(), far: fabric.device(), address: ([127, 0, 0, 1], 0).into() };
+    /// assert!(ping_pong(&devices, (64, 64), (1, 1), 100)? >= 100_000.0);
     /// # Ok::<(), rpcrdma_verbs::driver::DriverError>(())
     /// ```
     #[must_use]
@@ -131,11 +147,11 @@ impl Fabric {
     }
 
     fn with_latency(latency: Option<Arc<Latency>>) -> Arc<Self> {
-        let chaos = Chaos {
+        let chaos = FaultState {
             faults: Faults::default(),
             random: Random::new(0),
-            injected: Injected::default(),
-            links: Vec::new(),
+            injected: FaultCounts::default(),
+            qp_pairs: Vec::new(),
         };
         Arc::new(Self {
             listeners: Mutex::default(),
@@ -143,23 +159,23 @@ impl Fabric {
             ports: AtomicU16::new(49152),
             seeds: AtomicU32::new(1),
             faulty: AtomicBool::new(false),
-            chaos: Mutex::new(chaos),
+            fault_state: Mutex::new(chaos),
             latency,
         })
     }
 
-    /// A device on this fabric: it can do all that the software can.
+    /// Creates a device with all capabilities of the fabric.
     #[must_use]
     pub fn device(self: &Arc<Self>) -> SoftwareDevice {
         self.device_with(Capabilities {
             name: "software".to_owned(),
             windows: true,
-            slices: link::SLICES,
-            read_slices: link::SLICES,
-            reads: 128,
-            message: 1 << 30,
-            inline: INLINE,
-            read_sink_is_exposed: false,
+            max_sge: qp_pair::MAX_SGE,
+            max_read_sge: qp_pair::MAX_SGE,
+            max_reads: 128,
+            max_message: 1 << 30,
+            max_inline: INLINE,
+            read_sink_needs_remote_write: false,
             rnr_retry: true,
             acknowledges: true,
             guards_windows: true,
@@ -167,43 +183,54 @@ impl Fabric {
         })
     }
 
-    /// A device on this fabric that says it can do less.
+    /// Creates a device with restricted capabilities.
     #[must_use]
     pub fn device_with(self: &Arc<Self>, capabilities: Capabilities) -> SoftwareDevice {
         let seed = u64::from(self.seeds.fetch_add(1, Ordering::Relaxed));
-        // Tags are to be unlike from run to run: an address is as good as any seed.
+        // Tags differ between runs: the address is the seed.
         let seed = seed ^ (Arc::as_ptr(self).addr() as u64) << 8;
-        SoftwareDevice { fabric: self.clone(), domain: Domain::new(seed), capabilities: Arc::new(capabilities) }
+        SoftwareDevice {
+            fabric: self.clone(),
+            domain: Domain::new(seed),
+            domain_id: ProtectionDomainId::unique(),
+            capabilities: Arc::new(capabilities),
+        }
     }
 
-    /// Lets things go wrong from now on.
+    /// Injects faults from now on.
     pub fn inject(&self, faults: Faults) {
-        let mut chaos = self.chaos();
+        let mut chaos = self.lock_faults();
         (chaos.faults, chaos.random) = (faults, Random::new(faults.seed));
-        // What was delayed still has to be done: once on, progress is made for good.
+        // Delayed requests remain to be executed, so this is never reset.
         self.faulty.fetch_or(faults.any(), Ordering::Relaxed);
     }
 
-    /// How often each fault was injected so far.
+    /// Returns the number of faults injected so far.
     #[must_use]
-    pub fn injected(&self) -> Injected {
-        self.chaos().injected
+    pub fn injected(&self) -> FaultCounts {
+        self.lock_faults().injected
     }
 
-    fn chaos(&self) -> MutexGuard<'_, Chaos> {
-        self.chaos.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_faults(&self) -> MutexGuard<'_, FaultState> {
+        self.fault_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_faulty(&self) -> bool {
         self.faulty.load(Ordering::Relaxed)
     }
 
-    /// Draws one fault, if faults are on at all.
-    fn draws(&self, chance: impl Fn(&Faults) -> u16, count: impl Fn(&mut Injected) -> &mut u64) -> bool {
+    /// Draws one fault, if faults are enabled.
+    fn draws(
+        &self,
+        chance: impl Fn(&Faults) -> u16,
+        count: impl Fn(&mut FaultCounts) -> &mut u64,
+    ) -> bool {
         if !self.is_faulty() {
             return false;
         }
-        let mut chaos = self.chaos();
+        let mut chaos = self.lock_faults();
         let odds = chance(&chaos.faults);
         let drawn = chaos.random.chance(odds);
         if drawn {
@@ -213,11 +240,17 @@ impl Fabric {
     }
 
     fn disconnects(&self) -> bool {
-        self.draws(|faults| faults.disconnect, |injected| &mut injected.disconnects)
+        self.draws(
+            |faults| faults.disconnect,
+            |injected| &mut injected.disconnects,
+        )
     }
 
     fn is_not_ready(&self) -> bool {
-        self.draws(|faults| faults.not_ready, |injected| &mut injected.not_ready)
+        self.draws(
+            |faults| faults.not_ready,
+            |injected| &mut injected.not_ready,
+        )
     }
 
     fn refuses_key(&self) -> bool {
@@ -225,39 +258,48 @@ impl Fabric {
     }
 
     fn loses_wakeup(&self) -> bool {
-        self.draws(|faults| faults.lost_wakeup, |injected| &mut injected.lost_wakeups)
+        self.draws(
+            |faults| faults.lost_wakeup,
+            |injected| &mut injected.lost_wakeups,
+        )
     }
 
-    /// Polls by which the next request is delayed.
+    /// Draws the number of polls by which the next request is delayed.
     fn delay(&self) -> u32 {
         if !self.is_faulty() {
             return 0;
         }
-        let mut chaos = self.chaos();
+        let mut chaos = self.lock_faults();
         let most = u64::from(chaos.faults.delay);
-        // Below the most, of 32 bits.
-        let polls = if most == 0 { 0 } else { (chaos.random.next() % (most + 1)) as u32 };
+        // The value is at most `delay`, which has 32 bits.
+        let polls = if most == 0 {
+            0
+        } else {
+            (chaos.random.next() % (most + 1)) as u32
+        };
         chaos.injected.delays += u64::from(polls > 0);
         polls
     }
 
-    /// What time it is, where that matters.
+    /// Returns the time, if the fabric has a delay.
     fn now(&self) -> Option<Time> {
         self.latency.as_ref().map(|latency| latency.now())
     }
 
-    /// When what sets out now is at the other end.
+    /// Returns the time at which what is sent now arrives.
     fn arrival(&self) -> Option<Time> {
-        self.latency.as_ref().map(|latency| latency.after(latency.now()))
+        self.latency
+            .as_ref()
+            .map(|latency| latency.after(latency.now()))
     }
 
-    /// When the acknowledgement of what is taken at a time is back.
+    /// Returns the time at which the acknowledgement of what arrives at `taken` is back.
     fn acknowledgement(&self, taken: Option<Time>) -> Option<Time> {
         let taken = taken?;
         self.latency.as_ref().map(|latency| latency.after(taken))
     }
 
-    /// Lets time pass for what was delayed.
+    /// Executes delayed requests that are due.
     fn progress(&self) {
         if let Some(latency) = &self.latency {
             latency.deliver();
@@ -265,26 +307,26 @@ impl Fabric {
         if !self.is_faulty() {
             return;
         }
-        self.links().iter().for_each(|link| link.progress());
+        self.qp_pairs().iter().for_each(|link| link.progress());
     }
 
-    /// Whether anything waits for time to pass.
+    /// Returns true if requests are delayed by faults.
     fn has_delayed(&self) -> bool {
-        self.is_faulty() && self.links().iter().any(|link| link.has_delayed())
+        self.is_faulty() && self.qp_pairs().iter().any(|link| link.has_delayed())
     }
 
-    fn links(&self) -> Vec<Arc<Link>> {
-        let mut chaos = self.chaos();
-        chaos.links.retain(|link| link.strong_count() > 0);
-        chaos.links.iter().filter_map(Weak::upgrade).collect()
+    fn qp_pairs(&self) -> Vec<Arc<QpPair>> {
+        let mut chaos = self.lock_faults();
+        chaos.qp_pairs.retain(|link| link.strong_count() > 0);
+        chaos.qp_pairs.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn attach(&self, link: &Arc<Link>) {
-        let mut chaos = self.chaos();
-        if chaos.links.len() == chaos.links.capacity() {
-            chaos.links.retain(|link| link.strong_count() > 0);
+    fn attach(&self, link: &Arc<QpPair>) {
+        let mut chaos = self.lock_faults();
+        if chaos.qp_pairs.len() == chaos.qp_pairs.capacity() {
+            chaos.qp_pairs.retain(|link| link.strong_count() > 0);
         }
-        chaos.links.push(Arc::downgrade(link));
+        chaos.qp_pairs.push(Arc::downgrade(link));
     }
 
     fn next_number(&self) -> u32 {
@@ -296,11 +338,19 @@ impl Fabric {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
     }
 
-    fn listeners(&self) -> MutexGuard<'_, HashMap<SocketAddr, Weak<Notices>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(
+        &self,
+    ) -> MutexGuard<'_, HashMap<SocketAddr, Weak<EventQueue<SoftwareConnectRequest>>>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listen(&self, address: SocketAddr, notices: &Arc<Notices>) -> Result<SocketAddr> {
+    fn listen(
+        &self,
+        address: SocketAddr,
+        events: &Arc<EventQueue<SoftwareConnectRequest>>,
+    ) -> Result<SocketAddr> {
         let mut listeners = self.listeners();
         let mut address = address;
         if address.port() == 0 {
@@ -308,10 +358,16 @@ impl Fabric {
                 address.set_port(self.ephemeral().port());
             }
         }
-        if listeners.get(&address).is_some_and(|listener| listener.strong_count() > 0) {
-            return Err(VerbError { verb: "listen", cause: Cause::AddressInUse(address) });
+        if listeners
+            .get(&address)
+            .is_some_and(|listener| listener.strong_count() > 0)
+        {
+            return Err(VerbError {
+                verb: "listen",
+                cause: Cause::AddressInUse(address),
+            });
         }
-        listeners.insert(address, Arc::downgrade(notices));
+        listeners.insert(address, Arc::downgrade(events));
         Ok(address)
     }
 
@@ -319,7 +375,7 @@ impl Fabric {
         self.listeners().remove(address);
     }
 
-    fn listener(&self, address: &SocketAddr) -> Option<Arc<Notices>> {
+    fn listener(&self, address: &SocketAddr) -> Option<Arc<EventQueue<SoftwareConnectRequest>>> {
         self.listeners().get(address).and_then(Weak::upgrade)
     }
 }
@@ -333,73 +389,126 @@ impl Drop for Fabric {
 }
 
 impl SoftwareDevice {
-    /// Ends its connections as a loss of power does: nobody is told. What has reached it stays acknowledged; what peers post to
-    /// them from now on fails, as nobody answers. It can make others, as after a new start.
+    /// Ends the connections of this device as a loss of power does, without informing the peers.
+    /// What has reached the device stays acknowledged. What peers post from now on fails, because
+    /// nothing answers. The device can establish new connections, as after a restart.
     pub fn lose_power(&self) {
-        self.fabric.links().iter().for_each(|link| link.lose_power(&self.domain));
+        self.fabric
+            .qp_pairs()
+            .iter()
+            .for_each(|link| link.lose_power(&self.domain));
+    }
+
+    /// Makes the device refuse to end registrations, windows and queues, or stops that, as a device
+    /// does whose firmware has failed. What it has refused to end stays for ever.
+    pub fn refuse_ends(&self, refuses: bool) {
+        self.domain.refuse_ends(refuses);
     }
 }
 
-impl End {
+impl QpState {
     fn established(&self, private_data: &[u8]) {
         let (queue_pair, private_data) = (self.number, private_data.into());
-        self.notices().tell(ConnectionEvent::Established { queue_pair, private_data });
+        self.push_event(ConnectionEvent::Established {
+            queue_pair,
+            private_data,
+        });
     }
 
     fn refused(&self, private_data: &[u8]) {
-        self.failed(true, private_data);
+        self.push_event(ConnectionEvent::Failed {
+            queue_pair: self.number,
+            rejected: true,
+            private_data: private_data.into(),
+            error: None,
+        });
     }
 
-    fn failed(&self, rejected: bool, private_data: &[u8]) {
-        let (queue_pair, private_data) = (self.number, private_data.into());
-        self.notices().tell(ConnectionEvent::Failed { queue_pair, rejected, private_data, why: None });
+    fn unreachable(&self, address: SocketAddr) {
+        self.push_event(ConnectionEvent::Failed {
+            queue_pair: self.number,
+            rejected: false,
+            private_data: Box::default(),
+            error: Some(VerbError {
+                verb: "connect",
+                cause: Cause::Unreachable(address),
+            }),
+        });
     }
 }
 
 impl Device for SoftwareDevice {
-    type Region = Region;
-    type Window = Window;
-    type CompletionQueue = CompletionQueue;
-    type SharedReceives = SharedReceives;
-    type QueuePair = QueuePair;
-    type Manager = Manager;
+    type Region = SoftwareRegion;
+    type Window = SoftwareWindow;
+    type CompletionQueue = SoftwareCompletionQueue;
+    type SharedReceives = SoftwareSharedReceives;
+    type QueuePair = SoftwareQueuePair;
+    type Manager = SoftwareConnectionManager;
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
+    fn protection_domain(&self) -> ProtectionDomainId {
+        self.domain_id
+    }
+
     #[allow(unsafe_code, reason = "the promise is the caller's")]
-    unsafe fn register(&self, memory: NonNull<u8>, length: usize, access: Access) -> Result<Region> {
-        // As verbs have it: what the peer writes is ours to write, too; and windows need a device that has them.
-        if (access.remote_write && !access.local_write) || (access.bind && !self.capabilities.windows) {
+    unsafe fn register(
+        &self,
+        memory: NonNull<u8>,
+        length: usize,
+        access: Access,
+    ) -> Result<SoftwareRegion> {
+        // As with verbs, memory that the peer may write must be locally writable, and windows need
+        // a device that has them.
+        if (access.remote_write && !access.local_write)
+            || (access.bind && !self.capabilities.windows)
+        {
             return Err(invalid("register"));
         }
-        // SAFETY: the caller promises that the memory stays until the region is dropped, which drops the key.
+        // SAFETY: the caller promises that the memory stays valid until the region is dropped,
+        // which removes the key.
         let key = unsafe { self.domain.register(memory, length, access)? };
-        Ok(Region { domain: self.domain.clone(), key })
+        Ok(SoftwareRegion {
+            domain: self.domain.clone(),
+            key,
+            ended: None,
+        })
     }
 
-    fn window(&self) -> Result<Window> {
+    fn window(&self) -> Result<SoftwareWindow> {
         if !self.capabilities.windows {
-            return Err(VerbError { verb: "window", cause: Cause::Limit });
+            return Err(VerbError {
+                verb: "window",
+                cause: Cause::Limit,
+            });
         }
-        Ok(Window { domain: self.domain.clone(), key: self.domain.window()? })
+        Ok(SoftwareWindow {
+            domain: self.domain.clone(),
+            key: self.domain.window()?,
+            ended: None,
+        })
     }
 
-    fn completion_queue(&self, entries: u32) -> Result<CompletionQueue> {
-        CompletionQueue::new(self.fabric.clone(), entries)
+    fn completion_queue(&self, entries: u32) -> Result<SoftwareCompletionQueue> {
+        SoftwareCompletionQueue::new(self.fabric.clone(), entries)
     }
 
-    fn shared_receives(&self, entries: u32) -> Result<SharedReceives> {
-        Ok(SharedReceives::new(self.domain.clone(), entries, self.capabilities.slices))
+    fn shared_receives(&self, entries: u32) -> Result<SoftwareSharedReceives> {
+        Ok(SoftwareSharedReceives::new(
+            self.domain.clone(),
+            entries,
+            self.capabilities.max_sge,
+        ))
     }
 
-    fn manager(&self) -> Result<Manager> {
-        Manager::new(self.clone())
+    fn manager(&self) -> Result<SoftwareConnectionManager> {
+        SoftwareConnectionManager::new(self.clone())
     }
 }
 
-impl super::Region for Region {
+impl super::Region for SoftwareRegion {
     fn local_key(&self) -> u32 {
         self.key
     }
@@ -407,15 +516,22 @@ impl super::Region for Region {
     fn remote_key(&self) -> u32 {
         self.key
     }
-}
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        self.domain.forget(memory::number(self.key));
+    fn deregister(&mut self) -> bool {
+        let Self { domain, key, ended } = self;
+        *ended.get_or_insert_with(|| {
+            domain.end_unless_refused(|| domain.forget(memory::number(*key)))
+        })
     }
 }
 
-impl super::Window for Window {
+impl Drop for SoftwareRegion {
+    fn drop(&mut self) {
+        super::Region::deregister(self);
+    }
+}
+
+impl super::Window for SoftwareWindow {
     fn number(&self) -> u32 {
         memory::number(self.key)
     }
@@ -423,18 +539,29 @@ impl super::Window for Window {
     fn key(&self) -> u32 {
         self.key
     }
-}
 
-impl Drop for Window {
-    fn drop(&mut self) {
-        self.domain.forget(memory::number(self.key));
+    fn end(&mut self) -> bool {
+        let Self { domain, key, ended } = self;
+        *ended.get_or_insert_with(|| {
+            domain.end_unless_refused(|| domain.forget(memory::number(*key)))
+        })
     }
 }
 
-impl super::SharedReceives for SharedReceives {
+impl Drop for SoftwareWindow {
+    fn drop(&mut self) {
+        super::Window::end(self);
+    }
+}
+
+impl super::SharedReceives for SoftwareSharedReceives {
     #[allow(unsafe_code, reason = "the promise is the caller's")]
-    unsafe fn post(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+    unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
         Self::post(self, receives, slices)
+    }
+
+    fn end(&self) -> bool {
+        self.end_once()
     }
 }
 
@@ -442,26 +569,33 @@ impl super::SharedReceives for SharedReceives {
     unsafe_code,
     reason = "the promise is the caller's: what is posted is kept as addresses, and touched in `memory` alone"
 )]
-impl super::QueuePair for QueuePair {
+impl super::QueuePair for SoftwareQueuePair {
     fn number(&self) -> u32 {
         self.number
     }
 
-    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Slice]) -> Result<()> {
+    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Sge]) -> Result<()> {
         self.link.post(self.side, requests, slices)
     }
 
-    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Slice]) -> Result<()> {
+    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
         self.link.post_receives(self.side, receives, slices)
     }
 
     fn disconnect(&self) {
         self.link.disconnect(self.side);
     }
+
+    fn end(&self) -> bool {
+        *self.ended.get_or_init(|| {
+            self.domain
+                .end_unless_refused(|| self.link.leave(self.side))
+        })
+    }
 }
 
-impl Drop for QueuePair {
+impl Drop for SoftwareQueuePair {
     fn drop(&mut self) {
-        self.link.leave(self.side);
+        super::QueuePair::end(self);
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's NFS client, which calls a server of ours.
+//! The kernel's NFS client with our server.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
-use rpcrdma_verbs::driver::{Driver, Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::rpc::{Call, Caller, Denial};
 use rpcrdma_verbs::server::{Server, Service};
@@ -21,10 +21,11 @@ use crate::peer::Linux;
 use crate::wire::{Door, Got};
 use crate::{NFS, word, words};
 
-/// How long a mount may take that fails by our answers: one that is not answered waits for a minute or more.
+/// The timeout of a mount that fails because of our answers. An unanswered mount waits for a minute
+/// or more.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// A mount that is being tried.
+/// A mount in progress.
 struct Mount {
     child: Child,
     at: PathBuf,
@@ -33,11 +34,19 @@ struct Mount {
 
 impl Mount {
     fn new(server: SocketAddr, version: &str) -> Self {
-        let at = std::env::temp_dir().join(format!("rpcrdma-{}-{}", std::process::id(), server.port()));
+        let at =
+            std::env::temp_dir().join(format!("rpcrdma-{}-{}", std::process::id(), server.port()));
         fs::create_dir_all(&at).unwrap();
-        // Version 3 asks the kernel's mountd for the root first.
-        let (path, more) = if version == "3" { ("/export", ",mountproto=tcp,nolock") } else { ("/", "") };
-        let options = format!("vers={version},proto=rdma,port={},retry=0{more}", server.port());
+        // Version 3 first asks the kernel's mountd for the root.
+        let (path, more) = if version == "3" {
+            ("/export", ",mountproto=tcp,nolock")
+        } else {
+            ("/", "")
+        };
+        let options = format!(
+            "vers={version},proto=rdma,port={},retry=0{more}",
+            server.port()
+        );
         let child = Command::new("mount.nfs")
             .arg(format!("{}:{path}", server.ip()))
             .arg(&at)
@@ -46,7 +55,11 @@ impl Mount {
             .stderr(Stdio::piped())
             .spawn()
             .expect("mount.nfs");
-        Self { child, at, began: Instant::now() }
+        Self {
+            child,
+            at,
+            began: Instant::now(),
+        }
     }
 
     fn is_over(&mut self) -> bool {
@@ -54,33 +67,50 @@ impl Mount {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// It fails, and says this.
+    /// Checks that the mount fails with this message.
     fn fails(mut self, why: &str) {
         while !self.is_over() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let mut said = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(!self.child.wait().unwrap().success() && said.contains(why), "{said}");
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert!(
+            !self.child.wait().unwrap().success() && said.contains(why),
+            "{said}"
+        );
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // What is over can't be killed, and what was not mounted leaves an empty folder.
+        // A finished process cannot be killed, and a failed mount leaves an empty folder.
         let _ = self.child.kill();
         let _ = fs::remove_dir(&self.at);
     }
 }
 
-/// What the kernel says from now on.
+/// The kernel's log from now on.
 struct Words(File);
 
 impl Words {
     fn new() -> Self {
         const NONBLOCK: i32 = 0o4000;
-        let mut file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open("/dev/kmsg").expect("/dev/kmsg");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .custom_flags(NONBLOCK)
+            .open("/dev/kmsg")
+            .expect("/dev/kmsg");
         file.seek(SeekFrom::End(0)).unwrap();
         Self(file)
     }
@@ -88,28 +118,31 @@ impl Words {
     fn said(&mut self) -> String {
         let mut said = String::new();
         let mut line = [0; 8192];
-        // Each read has one line, and there is an error when there is none.
-        while let Ok(octets) = self.0.read(&mut line) {
-            said += &String::from_utf8_lossy(&line[..octets]);
+        // Each read returns one line, or an error if there is none.
+        while let Ok(bytes) = self.0.read(&mut line) {
+            said += &String::from_utf8_lossy(&line[..bytes]);
         }
         said
     }
 }
 
-/// What the kernel's client traces from now on.
+/// The trace of the kernel's client from now on.
 struct Trace(&'static Path);
 
 impl Trace {
     const EVENTS: [&str; 2] = ["xprtrdma_inline_thresh", "xprtrdma_reply"];
 
-    /// None where it does not trace.
+    /// Returns `None` if the kernel does not trace.
     fn new() -> Option<Self> {
         let at = Path::new("/sys/kernel/debug/tracing");
         let this = Self(at);
-        // Names of tasks are recorded by a probe of every switch between them. Where the machine is emulated, the kernel may hang
-        // in that when its code is changed for it.
+        // Names of tasks are recorded by a probe of every task switch. On an emulated machine, the
+        // kernel may hang when its code is changed for the probe.
         if fs::write(at.join("options/record-cmd"), "0").is_err() || !this.switch("1") {
-            println!("no tracing in {}: what the kernel makes of private data and credits is not seen", at.display());
+            println!(
+                "no tracing in {}: what the kernel makes of private data and credits is not seen",
+                at.display()
+            );
             return None;
         }
         Some(this)
@@ -120,7 +153,8 @@ impl Trace {
     }
 
     fn switch(&self, on: &str) -> bool {
-        let switch = |event| fs::write(self.0.join("events/rpcrdma").join(event).join("enable"), on).is_ok();
+        let switch =
+            |event| fs::write(self.0.join("events/rpcrdma").join(event).join("enable"), on).is_ok();
         Self::EVENTS.into_iter().all(switch)
     }
 
@@ -135,17 +169,19 @@ impl Drop for Trace {
     }
 }
 
-/// The machine, if NFS may be mounted there.
+/// Returns the machine, if NFS may be mounted there.
 fn linux() -> Option<Linux> {
     let linux = Linux::new()?;
     if std::env::var_os("RPCRDMA_MOUNT").is_none() {
-        println!("RPCRDMA_MOUNT is missing: NFS is mounted as root, and in a machine of its own alone");
+        println!(
+            "RPCRDMA_MOUNT is missing: NFS is mounted as root, and in a machine of its own alone"
+        );
         return None;
     }
     Some(linux)
 }
 
-/// An NFS server that has NULL alone.
+/// An NFS server that implements NULL only.
 struct Null {
     denial: Denial,
     /// Version, procedure and user of each call.
@@ -161,22 +197,32 @@ impl Service for Null {
         3..=4
     }
 
-    fn call(&mut self, _: Id, call: &Call<'_>, _: &mut Writer<'_>) -> Result<(), Denial> {
+    fn call(&mut self, _: ConnectionId, call: &Call<'_>, _: &mut Writer<'_>) -> Result<(), Denial> {
         let user = match call.caller {
             Caller::None => None,
             Caller::Sys(parms) => Some(parms.uid),
         };
-        self.calls.push((call.procedure.version, call.procedure.number, user));
-        if call.procedure.number == 0 { Ok(()) } else { Err(self.denial) }
+        self.calls
+            .push((call.procedure.version, call.procedure.number, user));
+        if call.procedure.number == 0 {
+            Ok(())
+        } else {
+            Err(self.denial)
+        }
     }
 }
 
-/// Lets the kernel mount from our server. It calls NULL without credentials, then its first real procedure as root, and fails
-/// at once by what we answer to that: mount.nfs says `why`, and for version 4 the kernel names the error that our answer is.
+/// Makes the kernel mount from our server. It calls NULL without credentials, then its first real
+/// procedure as root, and fails at once because of our answer: mount.nfs prints `why`, and for
+/// version 4 the kernel logs the error of our answer.
 fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Option<&str>) {
     let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
-    let service = Null { denial, calls: Vec::new() };
-    let mut server = Server::bind(&mut driver, linux.anywhere(), Config::server(), service).unwrap();
+    let service = Null {
+        denial,
+        calls: Vec::new(),
+    };
+    let mut server =
+        Server::bind(&mut driver, linux.anywhere(), Config::server(), service).unwrap();
     let mut kernel = Words::new();
     let mut mount = Mount::new(server.address(), version);
     let mut last = None;
@@ -184,21 +230,36 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
         driver.turn().unwrap();
         server.serve(&mut driver);
         for connection in server.connections() {
-            last = driver.session(*connection).map(|session| (session.version(), session.counters())).or(last);
+            last = driver
+                .session(*connection)
+                .map(|session| (session.version(), session.counters()))
+                .or(last);
         }
         driver.wait(Duration::from_millis(5)).unwrap();
     }
     mount.fails(why);
     let (number, first) = if version == "3" { (3, 19) } else { (4, 1) };
     let calls = &server.service().calls;
-    assert_eq!(calls[..2], [(number, 0, None), (number, first, Some(0))], "{version}, {denial}");
-    assert!(calls[2..].iter().all(|call| calls[..2].contains(call)), "{calls:?}");
+    assert_eq!(
+        calls[..2],
+        [(number, 0, None), (number, first, Some(0))],
+        "{version}, {denial}"
+    );
+    assert!(
+        calls[2..].iter().all(|call| calls[..2].contains(call)),
+        "{calls:?}"
+    );
     let (spoken, counters) = last.expect("a connection");
-    let wrong = counters.refused + counters.dropped + counters.unexpected + counters.twice;
+    let wrong = counters.refused + counters.dropped + counters.unexpected + counters.duplicate_xid;
     assert_eq!((spoken, wrong), (Some(Version::One), 0), "{counters:?}");
     if let Some(error) = error {
         let said = kernel.said();
-        assert!(said.contains(&format!("nfs4_discover_server_trunking unhandled error {error}")), "{said}");
+        assert!(
+            said.contains(&format!(
+                "nfs4_discover_server_trunking unhandled error {error}"
+            )),
+            "{said}"
+        );
     }
 }
 
@@ -207,21 +268,51 @@ fn its_first_calls_are_answered() {
     let Some(linux) = linux() else { return };
     for version in ["4.1", "4.0"] {
         // EOPNOTSUPP and EIO.
-        mounted(&linux, version, Denial::ProcedureUnavailable, "Input/output error", Some("-95"));
-        mounted(&linux, version, Denial::GarbageArguments, "Input/output error", Some("-5"));
+        mounted(
+            &linux,
+            version,
+            Denial::ProcedureUnavailable,
+            "Input/output error",
+            Some("-95"),
+        );
+        mounted(
+            &linux,
+            version,
+            Denial::GarbageArguments,
+            "Input/output error",
+            Some("-5"),
+        );
     }
-    mounted(&linux, "3", Denial::ProcedureUnavailable, "Operation not supported", None);
-    mounted(&linux, "3", Denial::GarbageArguments, "Input/output error", None);
+    mounted(
+        &linux,
+        "3",
+        Denial::ProcedureUnavailable,
+        "Operation not supported",
+        None,
+    );
+    mounted(
+        &linux,
+        "3",
+        Denial::GarbageArguments,
+        "Input/output error",
+        None,
+    );
 }
 
-/// Octet by octet, and what it makes of what we say: of private data, and of a grant of nothing.
+/// Compares its first messages byte by byte, and checks how it uses our private data, and a grant
+/// of zero.
 #[test]
 fn its_first_messages_are_as_we_know_them() {
     let Some(linux) = linux() else { return };
-    let sizes = PrivateData::of_sizes(2048, 8192).encode();
+    let sizes = PrivateData::from_sizes(2048, 8192).encode();
     let trace = Trace::new();
     for (grant, ours, credits, thresholds) in [
-        (32, sizes.as_slice(), "credits=32", "neg send/recv=4096/2048"),
+        (
+            32,
+            sizes.as_slice(),
+            "credits=32",
+            "neg send/recv=4096/2048",
+        ),
         (0, &sizes, "credits=1\n", "neg send/recv=4096/2048"),
         (32, &[], "credits=32", "neg send/recv=1024/1024"),
     ] {
@@ -230,26 +321,47 @@ fn its_first_messages_are_as_we_know_them() {
         let mount = Mount::new(door.address, "4.1");
         let (mut wire, said) = door.accept(ours);
         let (told, padding) = said.split_at(8);
-        assert_eq!(told, [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3], "4096 octets each way, and its keys may be invalidated");
-        assert!(padding.iter().all(|octet| *octet == 0), "{said:x?}");
-        assert_eq!(PrivateData::find(&said), PrivateData::of_sizes(4096, 4096).with_remote_invalidation(true));
+        assert_eq!(
+            told,
+            [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3],
+            "4096 bytes each way, and its keys may be invalidated"
+        );
+        assert!(padding.iter().all(|byte| *byte == 0), "{said:x?}");
+        assert_eq!(
+            PrivateData::parse(&said),
+            PrivateData::from_sizes(4096, 4096).with_remote_invalidation(true)
+        );
 
-        let Got::Message(null, None) = wire.receive(PATIENCE) else { panic!("a call should come") };
+        let Got::Message(null, None) = wire.receive(PATIENCE) else {
+            panic!("a call should come")
+        };
         let xid = word(&null, 0);
-        assert_eq!(null, words(&[&[xid, 1, 128, 0, 0, 0, 0][..], &crate::null_call(xid, 4)].concat()));
+        assert_eq!(
+            null,
+            words(&[&[xid, 1, 128, 0, 0, 0, 0][..], &crate::null_call(xid, 4)].concat())
+        );
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0]));
 
         // A compound: no Read list, no Write list, a Reply chunk of one segment.
-        let Got::Message(compound, None) = wire.receive(PATIENCE) else { panic!("another call should come") };
-        let [xid, version, asked, rest @ ..] = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| word(&compound, at));
+        let Got::Message(compound, None) = wire.receive(PATIENCE) else {
+            panic!("another call should come")
+        };
+        let [xid, version, asked, rest @ ..] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|at| word(&compound, at));
         assert_eq!((version, asked, rest), (1, 128, [0, 0, 0, 1, 1]));
-        assert_eq!([12, 13, 14, 15, 16, 17].map(|at| word(&compound, at)), [xid, 0, 2, NFS, 4, 1]);
-        // The reply goes inline all the same, and says that there is no such procedure.
+        assert_eq!(
+            [12, 13, 14, 15, 16, 17].map(|at| word(&compound, at)),
+            [xid, 0, 2, NFS, 4, 1]
+        );
+        // The reply is nevertheless inline, and says that the procedure does not exist.
         wire.send(&words(&[xid, 1, grant, 0, 0, 0, 0, xid, 1, 0, 0, 0, 3]));
         mount.fails("Input/output error");
         if let Some(trace) = &trace {
             let said = trace.said();
-            assert!(said.contains(credits) && said.contains(thresholds), "{said}");
+            assert!(
+                said.contains(credits) && said.contains(thresholds),
+                "{said}"
+            );
         }
     }
 }

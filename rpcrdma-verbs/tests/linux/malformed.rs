@@ -1,10 +1,10 @@
-//! Malformed messages, to the kernel's NFS server and to our engine.
+//! Malformed messages to the kernel's NFS server and to our engine.
 
 use std::time::Duration;
 
 use rpcrdma_proto::chunk::Limits;
-use rpcrdma_proto::connection::{Action, Buffer, Config, Event, Session};
-use rpcrdma_proto::error::{PeerError, Refusal, Why};
+use rpcrdma_proto::connection::{Action, BufferId, Config, Event, Session};
+use rpcrdma_proto::error::{PeerError, Refusal, RefusalReason};
 use rpcrdma_proto::header::{Body, Header};
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
@@ -15,44 +15,65 @@ use crate::peer::Linux;
 use crate::wire::{Got, Wire};
 use crate::{null_call, word, words};
 
-/// The XID of the good call that follows.
+/// The XID of the valid call that follows.
 const NEXT: u32 = 0x0600_0d00;
-/// How long an answer may take, and how long silence lasts.
+/// The timeouts of an answer and of silence.
 const ANSWER: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_millis(500);
 
-/// Whether an XID is of a case.
+/// Returns true if an XID belongs to a case.
 fn sent(xid: u32) -> bool {
     (XID..XID + CALLS).contains(&xid)
 }
 
-/// What an answer says, whoever gives it.
-fn answer(octets: &[u8]) -> String {
-    // Of whatever version.
-    if octets.len() == 28 && word(octets, 3) == ERROR && word(octets, 4) == 1 {
-        assert_eq!(word(octets, 0), XID);
-        return format!("`ERR_VERS`, {} to {}", word(octets, 5), word(octets, 6));
+/// Describes an answer.
+fn answer(bytes: &[u8]) -> String {
+    // Of any version.
+    if bytes.len() == 28 && word(bytes, 3) == ERROR && word(bytes, 4) == 1 {
+        assert_eq!(word(bytes, 0), XID);
+        return format!("`ERR_VERS`, {} to {}", word(bytes, 5), word(bytes, 6));
     }
-    if octets.len() == 20 && !sent(word(octets, 0)) {
-        assert_eq!((word(octets, 3), word(octets, 4)), (ERROR, 2));
+    if bytes.len() == 20 && !sent(word(bytes, 0)) {
+        assert_eq!((word(bytes, 3), word(bytes, 4)), (ERROR, 2));
         return STALE.to_owned();
     }
-    let header = match Header::parse(octets, Version::Two) {
+    let header = match Header::parse(bytes, Version::Two) {
         Ok(header) => header,
-        Err(Refusal { why: Why::Xid, .. }) => {
+        Err(Refusal {
+            reason: RefusalReason::Xid,
+            ..
+        }) => {
             return format!("{SERVED}, header and reply each with the XID of its own");
         }
-        Err(why) => return format!("no header: {why}, {octets:x?}"),
+        Err(why) => return format!("no header: {why}, {bytes:x?}"),
     };
-    let about = if sent(header.xid) { String::new() } else { format!(" to {:#x}", header.xid) };
+    let about = if sent(header.xid) {
+        String::new()
+    } else {
+        format!(" to {:#x}", header.xid)
+    };
     match header.body {
         Body::Error(PeerError::Header) => format!("{CHUNK}{about}"),
-        Body::Error(PeerError::Versions { low, high }) => format!("`ERR_VERS`, {low} to {high}{about}"),
-        Body::Long { chunks, .. } => {
-            let long = chunks.reply(&Limits::DEFAULT).expect("a chunk of ours").is_some();
-            format!("{SERVED}{about}{}", if long { ", in the Reply chunk" } else { " nowhere" })
+        Body::Error(PeerError::Versions { low, high }) => {
+            format!("`ERR_VERS`, {low} to {high}{about}")
         }
-        Body::Message { payload, .. } if payload.len() == 24 && (word(payload, 2), word(payload, 5)) == (0, 0) => {
+        Body::Long { chunks, .. } => {
+            let long = chunks
+                .reply(&Limits::DEFAULT)
+                .expect("a chunk of ours")
+                .is_some();
+            format!(
+                "{SERVED}{about}{}",
+                if long {
+                    ", in the Reply chunk"
+                } else {
+                    " nowhere"
+                }
+            )
+        }
+        Body::Message { payload, .. }
+            if payload.len() == 24 && (word(payload, 2), word(payload, 5)) == (0, 0) =>
+        {
             format!("{SERVED}{about}")
         }
         Body::Message { payload, .. } if payload.len() >= 12 && word(payload, 2) == 1 => {
@@ -62,7 +83,7 @@ fn answer(octets: &[u8]) -> String {
     }
 }
 
-/// What was said, once each, in the order in which it was said first.
+/// Joins the descriptions, each once, in order of first occurrence.
 fn joined(said: &[String]) -> String {
     let mut found: Vec<(&str, usize)> = Vec::new();
     for one in said {
@@ -83,29 +104,36 @@ fn joined(said: &[String]) -> String {
     }
 }
 
-/// What Linux does.
+/// Returns what Linux does.
 fn linux(linux: &Linux, device: &IbvDevice, case: &Case) -> String {
-    let ours = PrivateData::of_sizes(4096, 4096).encode();
+    let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(device, linux.nfsd, &ours).expect("a connection");
     wire.expose(0, &words(&null_call(XID, 3)));
     let messages = (case.messages)(&|at, length| wire.segment(at, length));
-    messages.iter().for_each(|octets| wire.send(octets));
+    messages.iter().for_each(|bytes| wire.send(bytes));
     let mut said = Vec::new();
     let mut next = false;
     loop {
         match wire.receive(if next { ANSWER } else { SILENT }) {
-            Got::Message(octets, _) if next && word(&octets, 0) == NEXT => {
-                assert_eq!(word(&octets, 3), 0, "{}: the next call is not answered", case.name);
+            Got::Message(bytes, _) if next && word(&bytes, 0) == NEXT => {
+                assert_eq!(
+                    word(&bytes, 3),
+                    0,
+                    "{}: the next call is not answered",
+                    case.name
+                );
                 break;
             }
-            Got::Message(octets, _) => said.push(answer(&octets)),
+            Got::Message(bytes, _) => said.push(answer(&bytes)),
             Got::Nothing if next => {
                 said.push("the next call is not answered".to_owned());
                 break;
             }
             Got::Nothing => {
                 next = true;
-                wire.send(&words(&[&[NEXT, 1, 32, 0, 0, 0, 0][..], &null_call(NEXT, 3)].concat()));
+                wire.send(&words(
+                    &[&[NEXT, 1, 32, 0, 0, 0, 0][..], &null_call(NEXT, 3)].concat(),
+                ));
             }
             Got::Lost => {
                 said.push(LOST.to_owned());
@@ -116,25 +144,27 @@ fn linux(linux: &Linux, device: &IbvDevice, case: &Case) -> String {
     joined(&said)
 }
 
-/// What our engine does, in a server that takes both versions.
+/// Returns what our engine does in a server that accepts both versions.
 fn ours(case: &Case) -> String {
     let segment = |at, length| -> Segment { [9, length, 0, at] };
     let mut session = Session::new(Config::server()).unwrap();
-    session.connected(0, PrivateData::of_sizes(4096, 4096)).unwrap();
+    session
+        .connected(0, PrivateData::from_sizes(4096, 4096))
+        .unwrap();
     let mut said = Vec::new();
-    for (number, octets) in (0..).zip((case.messages)(&segment)) {
-        let _ = session.received(Buffer(number), &octets, None);
+    for (number, bytes) in (0..).zip((case.messages)(&segment)) {
+        let _ = session.received(BufferId(number), &bytes, None);
         follow(&mut session, &mut said);
     }
     joined(&said)
 }
 
-/// Does what the engine wants done, and notes what it says.
+/// Performs the actions of the engine, and notes its messages.
 fn follow(session: &mut Session, said: &mut Vec<String>) {
     while let Some(action) = session.poll_action() {
         match action {
-            Action::Read { call, .. } => session.moved(call),
-            Action::Close { why } => said.push(format!("{LOST}: `{why:?}`")),
+            Action::Read { call, .. } => session.read_done(call),
+            Action::Close { reason: why } => said.push(format!("{LOST}: `{why:?}`")),
             _ => {}
         }
     }
@@ -148,15 +178,23 @@ fn follow(session: &mut Session, said: &mut Vec<String>) {
     let mut out = vec![0; 1 << 16];
     while let Some(sent) = session.poll_transmit(0, &mut out) {
         said.push(answer(&out[..sent.header]));
-        session.released(sent.what);
+        session.released(sent.owner);
     }
 }
 
-/// All cases, as the table of the documentation.
+/// Returns all cases as the table of the documentation.
 fn table() -> String {
-    let mut table = "| what is sent | Linux | ours | why not the same |\n|---|---|---|---|\n".to_owned();
+    let mut table =
+        "| message | Linux | our engine | reason for the difference |\n|---|---|---|---|\n"
+            .to_owned();
     for case in cases::all() {
-        table += &format!("| {} | {} | {} | {} |\n", case.name, case.linux.join(", or: "), case.ours, case.why);
+        table += &format!(
+            "| {} | {} | {} | {} |\n",
+            case.name,
+            case.linux.join(", or: "),
+            case.ours,
+            case.why
+        );
     }
     table.replace("  |", " |")
 }
@@ -168,7 +206,10 @@ fn ours_are_those_of_the_documentation() {
     }
     let text = include_str!("../../../docs/linux.md");
     let table = table();
-    assert!(text.contains(&format!("\n\n{table}\n")), "docs/linux.md should have this table:\n\n{table}");
+    assert!(
+        text.contains(&format!("\n\n{table}\n")),
+        "docs/linux.md should have this table:\n\n{table}"
+    );
 }
 
 #[test]
@@ -177,7 +218,7 @@ fn linux_answers_as_the_documentation_says() {
     let device = peer.open();
     let mut others = Vec::new();
     for case in cases::all() {
-        // Should a kernel stop, this is what did it.
+        // If a kernel crashes, this case is the cause.
         println!("sending: {}", case.name);
         let found = linux(&peer, &device, &case);
         println!("  {found}");

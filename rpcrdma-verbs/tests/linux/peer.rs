@@ -1,20 +1,20 @@
-//! Where Linux is, as the environment says.
+//! The Linux peer, as the environment describes it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use rpcrdma_verbs::provider::ibverbs::IbvDevice;
 
-/// The machine's device, and the kernel's NFS server.
+/// The device of the machine, and the kernel's NFS server.
 pub(crate) struct Linux {
     device: String,
-    /// The device's address, which is ours and the kernel's.
+    /// The address of the device, which we share with the kernel.
     pub(crate) address: IpAddr,
-    /// Where the kernel's NFS server listens for RDMA.
+    /// The address where the kernel's NFS server listens for RDMA.
     pub(crate) nfsd: SocketAddr,
 }
 
 impl Linux {
-    /// None if something is missing, which is said: there is nothing to run on then.
+    /// Returns `None` if something is missing, and prints it.
     pub(crate) fn new() -> Option<Self> {
         let named = |name: &str, what| {
             let value = std::env::var(name).ok();
@@ -25,7 +25,10 @@ impl Linux {
         };
         let device = named("RPCRDMA_DEVICE", "an RDMA device")?;
         let address = named("RPCRDMA_ADDRESS", "an address of the device")?;
-        let nfsd = named("RPCRDMA_NFSD", "address and port of the kernel's NFS server")?;
+        let nfsd = named(
+            "RPCRDMA_NFSD",
+            "address and port of the kernel's NFS server",
+        )?;
         Some(Self {
             device,
             address: address.parse().expect("RPCRDMA_ADDRESS: an address"),
@@ -37,7 +40,7 @@ impl Linux {
         IbvDevice::open(Some(&self.device)).expect("a device that works")
     }
 
-    /// An address of ours, with any port.
+    /// Returns an address of ours, with any port.
     pub(crate) fn anywhere(&self) -> SocketAddr {
         SocketAddr::new(self.address, 0)
     }

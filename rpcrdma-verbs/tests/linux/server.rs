@@ -1,7 +1,6 @@
-//! The kernel's NFS server, called by our client.
+//! The kernel's NFS server with our client.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{Config, Counters, Session};
@@ -20,24 +19,28 @@ use crate::wire::{Got, REACHED, Wire};
 use crate::{NFS, null_call, word, words};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What Linux grants.
+/// The credits that Linux grants.
 const GRANT: u32 = 64;
 
-/// Our client, and what it has sent.
+/// Our client, with the messages that it has sent.
 struct Caller {
     driver: Driver<IbvDevice>,
     client: Client,
-    sent: Rc<RefCell<Vec<String>>>,
+    sent: Arc<Mutex<Vec<String>>>,
 }
 
 impl Caller {
     fn new(linux: &Linux, config: Config, credentials: Credentials) -> Self {
         let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
-        let sent = Rc::new(RefCell::new(Vec::new()));
+        let sent = Arc::new(Mutex::new(Vec::new()));
         let watched = sent.clone();
-        driver.watch(move |_, octets| watched.borrow_mut().push(Dump::new(octets).to_string()));
+        driver.watch(move |_, bytes| watched.lock().unwrap().push(Dump::new(bytes).to_string()));
         let client = Client::connect(&mut driver, linux.nfsd, config, credentials).unwrap();
-        Self { driver, client, sent }
+        Self {
+            driver,
+            client,
+            sent,
+        }
     }
 
     fn event(&mut self) -> ClientEvent {
@@ -46,15 +49,22 @@ impl Caller {
             if let Some(event) = self.client.event(&mut self.driver) {
                 return event;
             }
-            assert!(began.elapsed() < PATIENCE, "nothing happens; sent: {:#?}", self.sent.borrow());
+            assert!(
+                began.elapsed() < PATIENCE,
+                "nothing happens; sent: {:#?}",
+                self.sent.lock().unwrap()
+            );
             self.driver.turn().unwrap();
             self.driver.wait(Duration::from_millis(10)).unwrap();
         }
     }
 
-    /// A null call, which is answered by nothing.
+    /// Makes a NULL call, whose reply is empty.
     fn null(&mut self, call: Call) {
-        let wanted = self.client.call(&mut self.driver, call, |_| Ok(())).unwrap();
+        let wanted = self
+            .client
+            .call(&mut self.driver, call, |_| Ok(()))
+            .unwrap();
         loop {
             match self.event() {
                 ClientEvent::Answered { call, answer } => {
@@ -62,7 +72,7 @@ impl Caller {
                     return;
                 }
                 ClientEvent::Ready(version) => assert_eq!(version, Version::One),
-                other => panic!("{other:?}; sent: {:#?}", self.sent.borrow()),
+                other => panic!("{other:?}; sent: {:#?}", self.sent.lock().unwrap()),
             }
         }
     }
@@ -76,46 +86,86 @@ impl Caller {
     }
 }
 
-/// Version Two is asked for and refused, and the same connection goes on in Version One.
+/// Version Two is requested and rejected, and the same connection continues with Version One.
 #[test]
 fn null_calls_are_answered_after_the_fallback() {
     let Some(linux) = Linux::new() else { return };
     for version in [3, 4] {
         let sys = Credentials::sys("client", 0, 0, &[]).unwrap();
-        for (credentials, octets) in [(Credentials::none(), 40), (sys, 68)] {
+        for (credentials, bytes) in [(Credentials::none(), 40), (sys, 68)] {
             let mut caller = Caller::new(&linux, Config::client(), credentials);
             caller.null(Call::to(NFS, version, 0));
-            let sent = caller.sent.borrow();
-            assert!(sent[0].starts_with("ROPT_REQPROP call "), "the first message is of Version Two: {sent:?}");
+            let sent = caller.sent.lock().unwrap();
+            assert!(
+                sent[0].starts_with("ROPT_REQPROP call "),
+                "the first message is of Version Two: {sent:?}"
+            );
             assert!(sent[1].starts_with("RDMA_MSG call "), "{sent:?}");
-            assert!(sent[1].ends_with(&format!(", 32 credits, {octets} octets inline")), "{sent:?}");
-            let all = Counters { received: 2, sent: 2, connections: 1, ..Counters::default() };
-            assert_eq!((caller.session().version(), caller.session().counters()), (Some(Version::One), all));
-            assert_eq!((caller.session().available(), caller.counters().exposed), (32, 0), "all that was asked for");
+            assert!(
+                sent[1].ends_with(&format!(", 32 credits, {bytes} bytes inline")),
+                "{sent:?}"
+            );
+            let all = Counters {
+                received: 2,
+                sent: 2,
+                connections: 1,
+                ..Counters::default()
+            };
+            assert_eq!(
+                (caller.session().version(), caller.session().counters()),
+                (Some(Version::One), all)
+            );
+            assert_eq!(
+                (
+                    caller.session().available_credits(),
+                    caller.counters().exposures
+                ),
+                (32, 0),
+                "all that was asked for"
+            );
         }
     }
 }
 
-/// Where the device has windows, Linux invalidates them with its replies.
+/// If the device has windows, Linux invalidates them with its replies.
 #[test]
 fn null_calls_are_answered_with_a_reply_chunk_offered() {
     let Some(linux) = Linux::new() else { return };
     let windows = linux.open().capabilities().windows;
     for (version, remote_invalidation) in [(3, false), (4, false), (3, windows), (4, windows)] {
-        let config = Config { remote_invalidation, ..Config::client() };
+        let config = Config {
+            remote_invalidation,
+            ..Config::client()
+        };
         let mut caller = Caller::new(&linux, config, Credentials::none());
         for _ in 0..3 {
-            caller.null(Call { largest_results: 100_000, ..Call::to(NFS, version, 0) });
+            caller.null(Call {
+                largest_results: 100_000,
+                ..Call::to(NFS, version, 0)
+            });
         }
-        let sent = caller.sent.borrow();
-        assert_eq!(sent.iter().filter(|one| one.ends_with("40 octets inline, Reply chunk of 100024")).count(), 3);
-        let all = Counters { received: 4, sent: 4, connections: 1, ..Counters::default() };
-        assert_eq!((caller.session().version(), caller.session().counters()), (Some(Version::One), all));
-        assert_eq!(caller.counters().exposed, 3);
+        let sent = caller.sent.lock().unwrap();
+        assert_eq!(
+            sent.iter()
+                .filter(|one| one.ends_with("40 bytes inline, Reply chunk of 100024"))
+                .count(),
+            3
+        );
+        let all = Counters {
+            received: 4,
+            sent: 4,
+            connections: 1,
+            ..Counters::default()
+        };
+        assert_eq!(
+            (caller.session().version(), caller.session().counters()),
+            (Some(Version::One), all)
+        );
+        assert_eq!(caller.counters().exposures, 3);
     }
 }
 
-/// Asked whether it is there, by RDMA Writes of nothing or over iWARP by RDMA Reads, it does not mind.
+/// It tolerates probes, by RDMA Writes of no bytes, or on iWARP by RDMA Reads.
 #[test]
 fn a_quiet_connection_stays() {
     let Some(linux) = Linux::new() else { return };
@@ -127,64 +177,90 @@ fn a_quiet_connection_stays() {
         caller.driver.wait(Duration::from_millis(100)).unwrap();
         assert!(caller.client.event(&mut caller.driver).is_none(), "it ends");
     }
-    assert!(caller.counters().asked > 3, "{}", caller.counters().asked);
+    assert!(caller.counters().probes > 3, "{}", caller.counters().probes);
     caller.null(Call::to(NFS, 3, 0));
     assert_eq!(caller.session().counters().connections, 1);
 }
 
-/// To the version that it does not know it says which it does, under the number of that version.
+/// It rejects an unknown version with a message of that version that lists its own.
 #[test]
 fn version_two_is_refused_as_we_know_it() {
     let Some(linux) = Linux::new() else { return };
-    let ours = PrivateData::of_sizes(4096, 4096).encode();
+    let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours).expect("a connection");
-    wire.send(&words(&[&[7, 2, 32, 0, 0, 0, 0, 0][..], &null_call(7, 3)].concat()));
-    assert_eq!(wire.receive(PATIENCE), Got::Message(words(&[7, 2, GRANT, 4, 1, 1, 1]), None));
+    wire.send(&words(
+        &[&[7, 2, 32, 0, 0, 0, 0, 0][..], &null_call(7, 3)].concat(),
+    ));
+    assert_eq!(
+        wire.receive(PATIENCE),
+        Got::Message(words(&[7, 2, GRANT, 4, 1, 1, 1]), None)
+    );
 }
 
-/// What Linux says when it accepts, and that it knows what we say: that its replies may invalidate.
+/// Checks what Linux sends when it accepts, and that it understands our private data: its replies
+/// may invalidate.
 #[test]
 fn private_data_are_understood() {
     let Some(linux) = Linux::new() else { return };
     let device = linux.open();
-    let ours = PrivateData::of_sizes(4096, 4096);
+    let ours = PrivateData::from_sizes(4096, 4096);
     let mut all = vec![(Vec::new(), false), (ours.encode().to_vec(), false)];
     if device.capabilities().windows {
         all.push((ours.with_remote_invalidation(true).encode().to_vec(), true));
     }
-    for (octets, invalidates) in all {
-        let (mut wire, said) = Wire::connect(&device, linux.nfsd, &octets).expect("a connection");
+    for (bytes, invalidates) in all {
+        let (mut wire, said) = Wire::connect(&device, linux.nfsd, &bytes).expect("a connection");
         let (told, padding) = said.split_at(8);
-        assert_eq!(told, [0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3], "it does not say that it invalidates, and does");
-        assert!(padding.iter().all(|octet| *octet == 0), "{said:x?}");
-        assert_eq!(PrivateData::find(&said), ours);
+        assert_eq!(
+            told,
+            [0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3],
+            "it does not say that it invalidates, and does"
+        );
+        assert!(padding.iter().all(|byte| *byte == 0), "{said:x?}");
+        assert_eq!(PrivateData::parse(&said), ours);
 
         if invalidates {
             wire.bind(&device);
         }
         let [key, length, high, low] = wire.segment(0, REACHED);
-        wire.send(&words(&[&[7, 1, 32, 0, 0, 0, 1, 1, key, length, high, low][..], &null_call(7, 3)].concat()));
-        // The Reply chunk, with as many octets as were written.
+        wire.send(&words(
+            &[
+                &[7, 1, 32, 0, 0, 0, 1, 1, key, length, high, low][..],
+                &null_call(7, 3),
+            ]
+            .concat(),
+        ));
+        // The Reply chunk, with the number of bytes written.
         let reply = words(&[7, 1, GRANT, 1, 0, 0, 1, 1, key, 24, high, low]);
-        assert_eq!(wire.receive(PATIENCE), Got::Message(reply, invalidates.then_some(key)));
+        assert_eq!(
+            wire.receive(PATIENCE),
+            Got::Message(reply, invalidates.then_some(key))
+        );
         assert_eq!(wire.written(0, 24), words(&[7, 1, 0, 0, 0, 0]));
     }
 }
 
-/// Linux's receives are as long as it says, and a message that fills one is taken.
+/// Linux's receives have the advertised size, and a message that fills one is accepted.
 #[test]
 fn a_message_may_fill_its_receives() {
     let Some(linux) = Linux::new() else { return };
-    let ours = PrivateData::of_sizes(4096, 4096).encode();
+    let ours = PrivateData::from_sizes(4096, 4096).encode();
     for (words_more, taken) in [(1024 - 17, true), (1024 - 16, false)] {
         let (mut wire, _) = Wire::connect(&linux.open(), linux.nfsd, &ours).expect("a connection");
-        // What follows a null call's arguments is of no interest to it.
-        let call = [&[7, 1, 32, 0, 0, 0, 0][..], &null_call(7, 3), &vec![0; words_more]].concat();
+        // It ignores what follows the arguments of a NULL call.
+        let call = [
+            &[7, 1, 32, 0, 0, 0, 0][..],
+            &null_call(7, 3),
+            &vec![0; words_more],
+        ]
+        .concat();
         wire.send(&words(&call));
         match wire.receive(PATIENCE) {
-            Got::Message(octets, None) if taken => assert_eq!((word(&octets, 0), word(&octets, 3)), (7, 0)),
+            Got::Message(bytes, None) if taken => {
+                assert_eq!((word(&bytes, 0), word(&bytes, 3)), (7, 0))
+            }
             Got::Lost if !taken => {}
-            other => panic!("{} octets: {other:?}", 4 * call.len()),
+            other => panic!("{} bytes: {other:?}", 4 * call.len()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The same echo, with futures on tokio: a client's, and a server's `async` handlers, on one thread.
+//! The same echo with futures on tokio: a client and `async` handlers of a server, on one thread.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::Call;
-use rpcrdma_verbs::driver::{Id, Writer};
+use rpcrdma_verbs::driver::{ConnectionId, Writer};
 use rpcrdma_verbs::handlers::{AsyncServer, AsyncService};
 use rpcrdma_verbs::local::{Client, Local};
 use rpcrdma_verbs::memory::Budget;
@@ -18,7 +18,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::{Options, SAMPLES, least_median_most};
 use crate::block::{ECHO, PROGRAM};
-use crate::ground::Ground;
+use crate::device_source::DeviceSource;
 
 struct Echo;
 
@@ -31,19 +31,27 @@ impl AsyncService for Echo {
         1..=1
     }
 
-    async fn call(&self, _: Id, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
-        results.octets(call.arguments);
+    async fn call(
+        &self,
+        _: ConnectionId,
+        call: &rpc::Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<(), Denial> {
+        results.bytes(call.arguments);
         Ok(())
     }
 }
 
-/// Calls, one after the other, as long as they are answered.
+/// Makes calls one after the other, while they are answered.
 async fn calls<D: Device>(client: Rc<Client<D>>, size: u32, done: Rc<Cell<u64>>) {
     let arguments = vec![0x5a; size as usize];
     loop {
-        let call = Call { largest_results: size, ..Call::to(PROGRAM, 1, ECHO) };
+        let call = Call {
+            largest_results: size,
+            ..Call::to(PROGRAM, 1, ECHO)
+        };
         let reply = client.call(call, |writer| {
-            writer.octets(&arguments);
+            writer.bytes(&arguments);
             Ok(())
         });
         if let Err(refused) = reply.await {
@@ -53,21 +61,38 @@ async fn calls<D: Device>(client: Rc<Client<D>>, size: u32, done: Rc<Cell<u64>>)
     }
 }
 
-/// Nanoseconds for each call, over one connection: the least, the median and the most.
-pub(super) fn measure<G: Ground>(options: &Options, ground: &G) -> Result<[f64; 3], Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// Measures the nanoseconds per call over one connection: minimum, median and maximum.
+pub(super) fn measure<G: DeviceSource>(
+    options: &Options,
+    ground: &G,
+) -> Result<[f64; 3], Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     LocalSet::new().block_on(&runtime, async {
-        let driver = || ground.driver(&Budget::new(1 << 30), 1 << 14).map(Local::new);
+        let driver = || {
+            ground
+                .driver(&Budget::new(1 << 30), 1 << 14)
+                .map(Local::new)
+        };
         let (near, far) = (driver()?, driver()?);
         let handlers = options.depth;
-        let config = Config { serve: handlers, ..Config::server() };
-        let server =
-            far.with_driver(|driver| AsyncServer::bind(driver, ground.address(), config, Echo, handlers.into()))?;
+        let config = Config {
+            max_served: handlers,
+            ..Config::server()
+        };
+        let server = far.with_driver(|driver| {
+            AsyncServer::bind(driver, ground.address(), config, Echo, handlers.into())
+        })?;
         let address = server.address();
         far.serve(server);
         spawn_local(rpcrdma_verbs::tokio::run(far));
         spawn_local(rpcrdma_verbs::tokio::run(near.clone()));
-        let client = Config { calls: handlers.saturating_add(16), credits: handlers.into(), ..Config::client() };
+        let client = Config {
+            max_calls: handlers.saturating_add(16),
+            credits: handlers.into(),
+            ..Config::client()
+        };
         let client = Rc::new(near.connect(address, client, Credentials::none())?);
         let done = Rc::new(Cell::new(0u64));
         for _ in 0..options.depth {

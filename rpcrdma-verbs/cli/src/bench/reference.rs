@@ -1,16 +1,16 @@
-//! What calls are held against, in turns with them: what the machine does beside falls on both.
+//! The reference for calls, measured in turns with them, so that noise affects both.
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rpcrdma_verbs::measure::{self, Move, moving, ping_pong};
+use rpcrdma_verbs::measure::{self, Transfer, ping_pong, transfer_rate};
 
 use super::{Operation, Options, least_median_most};
-use crate::ground::Ground;
+use crate::device_source::DeviceSource;
 
-/// Samples of what calls are held against: for an echo the same messages without RPC, with 72 octets of headers there and 56
-/// back, as in Version Two; for a read or a write the same transfers, and `memcpy`.
+/// Samples of the reference. For an echo: the same messages without RPC, with headers of 72 and 56
+/// bytes as in Version Two. For a read or a write: the same transfers, and `memcpy`.
 pub(super) struct Reference<'a, G> {
     options: &'a Options,
     ground: &'a G,
@@ -20,14 +20,20 @@ pub(super) struct Reference<'a, G> {
     memcpy: Vec<f64>,
 }
 
-/// How long a sample of messages takes.
+/// The duration of a sample of messages.
 const SAMPLE: Duration = Duration::from_millis(150);
-/// Octets that go inline, and for which there are messages to compare with.
+/// The maximum number of bytes that are sent inline, which have a reference.
 const INLINE: u32 = 3072;
 
-impl<'a, G: Ground> Reference<'a, G> {
+impl<'a, G: DeviceSource> Reference<'a, G> {
     pub(super) fn new(options: &'a Options, ground: &'a G) -> Result<Self, Box<dyn Error>> {
-        let mut this = Self { options, ground, count: 200, raw: Vec::new(), memcpy: Vec::new() };
+        let mut this = Self {
+            options,
+            ground,
+            count: 200,
+            raw: Vec::new(),
+            memcpy: Vec::new(),
+        };
         if options.operation == Operation::Echo && options.size <= INLINE {
             let each = Duration::from_secs_f64(this.messages()? / 1e9);
             this.count = u32::try_from(SAMPLE.as_nanos() / each.as_nanos().max(1))?.max(200);
@@ -37,53 +43,68 @@ impl<'a, G: Ground> Reference<'a, G> {
 
     /// Takes a sample.
     pub(super) fn take(&mut self) -> Result<(), Box<dyn Error>> {
-        let (size, all, some) = (self.options.size, self.options.buffers(), usize::from(self.options.depth));
+        let (size, all, some) = (
+            self.options.size,
+            self.options.buffers(),
+            usize::from(self.options.depth),
+        );
         match self.options.operation {
             Operation::Echo if size <= INLINE => self.raw.push(self.messages()?),
             Operation::Echo => {}
             Operation::Read => {
-                self.raw.push(self.transfers(Move::Write)?);
+                self.raw.push(self.transfers(Transfer::Write)?);
                 self.memcpy.push(memcpy(size, all, all));
             }
             Operation::Write => {
-                self.raw.push(self.transfers(Move::Read)?);
+                self.raw.push(self.transfers(Transfer::Read)?);
                 self.memcpy.push(memcpy(size, all, some));
             }
         }
         Ok(())
     }
 
-    /// Nanoseconds without RPC: the least, the median and the most.
+    /// Returns the nanoseconds without RPC: minimum, median and maximum.
     pub(super) fn raw(&self) -> Option<[f64; 3]> {
         (!self.raw.is_empty()).then(|| least_median_most(self.raw.clone()))
     }
 
-    /// Nanoseconds of `memcpy`, at the median.
+    /// Returns the median nanoseconds of `memcpy`.
     pub(super) fn memcpy(&self) -> Option<f64> {
         (!self.memcpy.is_empty()).then(|| least_median_most(self.memcpy.clone())[1])
     }
 
-    fn ends(&self) -> Result<measure::Ends<G::Device>, Box<dyn Error>> {
+    fn ends(&self) -> Result<measure::Devices<G::Device>, Box<dyn Error>> {
         let (near, far) = (self.ground.open()?, self.ground.open()?);
-        // The server has the port that was asked for.
+        // The server uses the requested port.
         let address = SocketAddr::new(self.ground.address().ip(), 0);
-        Ok(measure::Ends { near, far, address })
+        Ok(measure::Devices { near, far, address })
     }
 
     fn messages(&self) -> Result<f64, Box<dyn Error>> {
-        let Options { size, depth, connections, .. } = *self.options;
+        let Options {
+            size,
+            depth,
+            connections,
+            ..
+        } = *self.options;
         let sizes = (size.saturating_add(72), size.saturating_add(56));
-        Ok(ping_pong(&self.ends()?, sizes, (depth.into(), connections), self.count)?)
+        Ok(ping_pong(
+            &self.ends()?,
+            sizes,
+            (depth.into(), connections),
+            self.count,
+        )?)
     }
 
-    fn transfers(&self, how: Move) -> Result<f64, Box<dyn Error>> {
+    fn transfers(&self, how: Transfer) -> Result<f64, Box<dyn Error>> {
         let Options { size, depth, .. } = *self.options;
         let count = u32::try_from(self.options.buffers())?;
-        Ok(1e9 * f64::from(size) / moving(&self.ends()?, how, size, count, depth.into(), 2 * count)?)
+        Ok(1e9 * f64::from(size)
+            / transfer_rate(&self.ends()?, how, size, count, depth.into(), 2 * count)?)
     }
 }
 
-/// Nanoseconds to copy `size` octets, from one of so many buffers to one of so many, each in its turn.
+/// Measures the nanoseconds of copying `size` bytes between buffers that are used in turn.
 fn memcpy(size: u32, from: usize, to: usize) -> f64 {
     let buffers = |count: usize| vec![vec![1u8; size as usize]; count];
     let (from, mut to) = (buffers(from), buffers(to));

@@ -1,74 +1,107 @@
-//! What was found, for people or as JSON.
+//! The report, as text or as JSON.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use super::{Costs, Found, Operation, Options, Reference};
-use crate::ground::Ground;
+use super::{Costs, Measurement, Operation, Options, Reference};
+use crate::device_source::DeviceSource;
 
-/// What is told of all threads together.
-struct Sums {
-    /// Nanoseconds for each call on its thread: the least, the median and the most.
+/// The results of all threads together.
+struct Totals {
+    /// Nanoseconds per call on its thread: minimum, median and maximum.
     calls: [f64; 3],
     rate: f64,
-    /// Octets of arguments and results in a second.
-    octets: f64,
-    /// Microseconds that half, 90 %, 99 % and 99.9 % of the calls have taken at most.
+    /// Bytes of arguments and results per second.
+    bytes_per_second: f64,
+    /// The 50, 90, 99 and 99.9 percentiles of the latencies in microseconds.
     percentiles: [f64; 4],
     memory: usize,
     costs: Option<Costs>,
 }
 
-fn sums(options: &Options, found: &[Found]) -> Sums {
+fn sums(options: &Options, found: &[Measurement]) -> Totals {
     let rate: f64 = found.iter().map(|one| 1e9 / one.calls[1]).sum();
     let median = found.len() as f64 * 1e9 / rate;
-    let (least, most) =
-        found.iter().fold((f64::MAX, 0f64), |(least, most), one| (least.min(one.calls[0]), most.max(one.calls[2])));
-    let ways = if options.operation == Operation::Echo { 2.0 } else { 1.0 };
-    let mut latencies: Vec<f64> = found.iter().flat_map(|one| one.latencies.iter().copied()).collect();
+    let (least, most) = found.iter().fold((f64::MAX, 0f64), |(least, most), one| {
+        (least.min(one.calls[0]), most.max(one.calls[2]))
+    });
+    let ways = if options.operation == Operation::Echo {
+        2.0
+    } else {
+        1.0
+    };
+    let mut latencies: Vec<f64> = found
+        .iter()
+        .flat_map(|one| one.latencies.iter().copied())
+        .collect();
     latencies.sort_by(f64::total_cmp);
-    let percentile = |of: usize| latencies.get(latencies.len() * of / 1000).copied().unwrap_or_default();
-    Sums {
+    let percentile = |of: usize| {
+        latencies
+            .get(latencies.len() * of / 1000)
+            .copied()
+            .unwrap_or_default()
+    };
+    Totals {
         calls: [least, median, most],
         rate,
-        octets: ways * f64::from(options.size) * rate,
+        bytes_per_second: ways * f64::from(options.size) * rate,
         percentiles: [500, 900, 990, 999].map(percentile),
         memory: found.first().map_or(0, |one| one.memory),
         costs: found.first().and_then(|one| one.costs),
     }
 }
 
-/// What the calls are held against, in nanoseconds.
-struct Others {
-    /// The same messages, or the same transfers, without RPC: the least, the median and the most.
+/// The references, in nanoseconds.
+struct References {
+    /// The same messages or transfers without RPC: minimum, median and maximum.
     raw: Option<[f64; 3]>,
-    /// The same for `memcpy` over the same set.
+    /// `memcpy` over the same working set.
     memcpy: Option<f64>,
     /// The same calls with futures on tokio.
     tokio: Option<f64>,
 }
 
-pub(super) fn print<G: Ground>(
+pub(super) fn print<G: DeviceSource>(
     options: &Options,
     reference: Option<&Reference<'_, G>>,
     tokio: Option<f64>,
-    found: &[Found],
+    found: &[Measurement],
 ) -> Result<(), Box<dyn Error>> {
     let sums = sums(options, found);
-    let (raw, memcpy) = (reference.and_then(Reference::raw), reference.and_then(Reference::memcpy));
-    let others = Others { raw, memcpy, tokio };
+    let (raw, memcpy) = (
+        reference.and_then(Reference::raw),
+        reference.and_then(Reference::memcpy),
+    );
+    let others = References { raw, memcpy, tokio };
     let mut out = io::stdout().lock();
-    let done =
-        if options.json { json(&mut out, options, &others, &sums) } else { text(&mut out, options, &others, &sums) };
+    let done = if options.json {
+        json(&mut out, options, &others, &sums)
+    } else {
+        text(&mut out, options, &others, &sums)
+    };
     match done {
-        // Who reads has seen enough.
+        // The reader of the pipe has closed it.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => Ok(done?),
     }
 }
 
-fn json(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -> io::Result<()> {
-    let Options { operation, size, depth, connections, shared_receives, threads, apart, .. } = options;
+fn json(
+    out: &mut impl Write,
+    options: &Options,
+    others: &References,
+    sums: &Totals,
+) -> io::Result<()> {
+    let Options {
+        operation,
+        size,
+        depth,
+        connections,
+        shared_receives,
+        threads,
+        apart,
+        ..
+    } = options;
     let [least, median, most] = sums.calls;
     let [half, ninety, ninety_nine, last] = sums.percentiles;
     let mut json = serde_json::json!({
@@ -77,17 +110,20 @@ fn json(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
         "raw_ns": others.raw.map(|raw| raw[1]), "raw_ns_least": others.raw.map(|raw| raw[0]),
         "raw_ns_most": others.raw.map(|raw| raw[2]), "memcpy_ns": others.memcpy, "tokio_ns": others.tokio,
-        "rpc_per_second": sums.rate, "bytes_per_second": sums.octets, "registered_bytes_per_connection": sums.memory,
+        "rpc_per_second": sums.rate, "bytes_per_second": sums.bytes_per_second, "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
     if let (Some(costs), Some(json)) = (sums.costs, json.as_object_mut()) {
-        json.insert("extension".to_owned(), format!("{:?}", options.extension).to_lowercase().into());
+        json.insert(
+            "extension".to_owned(),
+            format!("{:?}", options.extension).to_lowercase().into(),
+        );
         json.insert(
             "per_rpc".to_owned(),
             serde_json::json!({
                 "round_trips": costs.round_trips, "messages": costs.messages, "reads_and_writes": costs.moves,
                 "work_requests": costs.posts, "completions": costs.completions, "exposed": costs.exposed,
-                "octets_copied": costs.copied,
+                "bytes_copied": costs.copied,
             }),
         );
     }
@@ -97,14 +133,29 @@ fn json(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -
     writeln!(out, "{json}")
 }
 
-fn text(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -> io::Result<()> {
-    let Options { operation, size, depth, connections, threads, .. } = options;
+fn text(
+    out: &mut impl Write,
+    options: &Options,
+    others: &References,
+    sums: &Totals,
+) -> io::Result<()> {
+    let Options {
+        operation,
+        size,
+        depth,
+        connections,
+        threads,
+        ..
+    } = options;
     let what = match operation {
         Operation::Echo => "each way",
         Operation::Read => "read",
         Operation::Write => "written",
     };
-    write!(out, "{size} octets {what}, {depth} under way on each of {connections} connections, {threads} threads")?;
+    write!(
+        out,
+        "{size} bytes {what}, {depth} under way on each of {connections} connections, {threads} threads"
+    )?;
     if options.apart {
         write!(out, ", the server on a thread of its own")?;
     }
@@ -117,9 +168,13 @@ fn text(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -
         out,
         "    {median:.0} ns for each call on its thread ({least:.0} to {most:.0}), {:.0} calls in a second, {:.0} MB/s",
         sums.rate,
-        sums.octets / 1e6
+        sums.bytes_per_second / 1e6
     )?;
-    let same = if *operation == Operation::Echo { "messages" } else { "transfers" };
+    let same = if *operation == Operation::Echo {
+        "messages"
+    } else {
+        "transfers"
+    };
     if let Some([least, raw, most]) = others.raw {
         let times = median / raw;
         writeln!(
@@ -128,7 +183,11 @@ fn text(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -
         )?;
     }
     if let Some(memcpy) = others.memcpy {
-        writeln!(out, "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call", memcpy / median)?;
+        writeln!(
+            out,
+            "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call",
+            memcpy / median
+        )?;
     }
     if let Some(tokio) = others.tokio {
         writeln!(out, "    {tokio:.0} ns for each call with futures on tokio")?;
@@ -138,13 +197,30 @@ fn text(out: &mut impl Write, options: &Options, others: &Others, sums: &Sums) -
         out,
         "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} at 99 %, {last:.1} at 99.9 %"
     )?;
-    if let Some(Costs { round_trips, messages, moves, posts, completions, exposed, copied }) = sums.costs {
+    if let Some(Costs {
+        round_trips,
+        messages,
+        moves,
+        posts,
+        completions,
+        exposed,
+        copied,
+    }) = sums.costs
+    {
         writeln!(
             out,
             "    each call: {round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA Reads and Writes, {posts:.2} work \
-             requests, {completions:.2} completions, {exposed:.2} regions exposed, {copied:.0} octets copied"
+             requests, {completions:.2} completions, {exposed:.2} regions exposed, {copied:.0} bytes copied"
         )?;
     }
-    let ends = if options.apart || options.connect.is_some() { "at the client's end" } else { "both ends together" };
-    writeln!(out, "    {} octets registered for each connection, {ends}", sums.memory)
+    let ends = if options.apart || options.connect.is_some() {
+        "at the client's end"
+    } else {
+        "both ends together"
+    };
+    writeln!(
+        out,
+        "    {} bytes registered for each connection, {ends}",
+        sums.memory
+    )
 }

@@ -1,78 +1,119 @@
-//! Memory of our calls, as long as the peer may reach it.
+//! Memory of our calls while the peer may access it.
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
 use rpcrdma_proto::connection::{Exposure, Region};
 
-use super::{Connection, REGIONS, Work};
-use crate::driver::exposure::{Bound, Exposed};
-use crate::memory::Pool;
+use super::{Connection, MAX_EXPOSURES, WrContext};
+use crate::driver::exposure::{ExposedRegion, KeyedWindow, WindowBinding};
 use crate::provider::{Access, Device, Operation};
-use crate::queue::Part;
+use crate::queue::BufRange;
 
 impl<D: Device> Connection<D> {
-    /// Exposes what a call needs: the binds go before the call itself, in the same queue.
-    pub(super) fn expose(&mut self, xid: u32, device: &D, pool: &Pool<D>) {
-        let exposures: ArrayVec<Exposure, REGIONS> = self.session.exposures(xid).collect();
-        let mut segments = ArrayVec::<[Segment; 1], REGIONS>::new();
+    /// Exposes the memory of a call. The binds precede the call in the same queue.
+    pub(super) fn expose(&mut self, xid: u32, device: &D) {
+        let exposures: ArrayVec<Exposure, MAX_EXPOSURES> = self.session.exposures(xid).collect();
+        let mut segments = ArrayVec::<[Segment; 1], MAX_EXPOSURES>::new();
         for exposure in exposures {
-            match self.expose_one(xid, exposure, device, pool) {
+            match self.expose_one(xid, exposure, device) {
                 Some(segment) => segments.push([segment]),
-                None => return self.session.unexposable(xid),
+                None => return self.session.expose_failed(xid),
             }
         }
-        self.counters.exposed += segments.len() as u64;
-        self.session.exposed(xid, segments.iter().map(<[Segment; 1]>::as_slice));
+        self.counters.exposures += segments.len() as u64;
+        self.session
+            .exposed(xid, segments.iter().map(<[Segment; 1]>::as_slice));
     }
 
-    fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D, pool: &Pool<D>) -> Option<Segment> {
+    fn expose_one(&mut self, xid: u32, exposure: Exposure, device: &D) -> Option<Segment> {
         let Exposure { region, length } = exposure;
-        let ours = self.calls.get_mut(self.session.place(xid))?;
+        let outgoing = self.calls.get_mut(self.session.call_slot(xid))?;
         let (memory, from) = match region {
-            Region::Item(number) => ours.message.source(number).map(|(buf, from)| (buf.clone(), from))?,
-            Region::Result(number) => (ours.results.get(number)?.clone(), 0),
+            Region::Item(number) => outgoing
+                .message
+                .source(number)
+                .map(|(buf, from)| (buf.clone(), from))?,
+            Region::Result(number) => (outgoing.results.get(number)?.clone(), 0),
             Region::Call => {
-                let mut whole = pool.take(length).ok()?;
-                ours.message.copy(0..length, whole.as_full_mut());
+                let mut whole = self.pool.take(length).ok()?;
+                outgoing.message.copy(0..length, whole.as_full_mut());
                 whole.set_len(length);
                 self.counters.copied += u64::from(length);
-                (ours.whole.insert(whole.into()).clone(), 0)
+                (outgoing.call_message.insert(whole.into()).clone(), 0)
             }
-            Region::Reply => (ours.reply.insert(pool.take(length).ok()?.into()).clone(), 0),
+            Region::Reply => (
+                outgoing
+                    .reply
+                    .insert(self.pool.take(length).ok()?.into())
+                    .clone(),
+                0,
+            ),
         };
-        let access = if region.is_written() { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        let access = if region.is_written() {
+            Access::REMOTE_WRITE
+        } else {
+            Access::REMOTE_READ
+        };
         let slice = memory.slice(from, length)?;
         let exposed = if self.uses_windows {
-            let mut bound = self.windows.pop().or_else(|| Bound::new(device).ok())?;
+            let mut bound = self
+                .free_windows
+                .pop()
+                .or_else(|| KeyedWindow::new(device).ok())?;
             let (window, key) = (bound.number(), bound.next_key());
-            let part = Part { buf: memory.clone(), from, length };
-            let pushed =
-                self.endpoint.as_mut()?.push(Operation::Bind { window, key, access }, [part], false, Work::Part);
+            let part = BufRange {
+                buf: memory.clone(),
+                offset: from,
+                length,
+            };
+            let pushed = self.endpoint.as_mut()?.push(
+                Operation::Bind {
+                    window,
+                    key,
+                    access,
+                },
+                [part],
+                false,
+                WrContext::Intermediate,
+            );
             pushed.then_some(())?;
-            Exposed::Window { bound, _memory: memory }
+            ExposedRegion::Window(WindowBinding::new(bound, memory))
         } else {
-            Exposed::register(device, &slice, access, memory).ok()?
+            ExposedRegion::register(device, memory, (from, length), access).ok()?
         };
-        let segment = Segment { handle: exposed.key(), length, offset: slice.address };
-        ours.exposed.push(exposed);
+        let segment = Segment {
+            handle: exposed.key(),
+            length,
+            offset: slice.address,
+        };
+        outgoing.exposed.push(exposed);
         Some(segment)
     }
 
-    /// Makes a call's memory unreachable. What the peer has invalidated is so already.
+    /// Makes the memory of a call inaccessible. The peer may have invalidated one of the keys.
     pub(super) fn fence(&mut self, xid: u32, invalidated: Option<u32>) {
-        let place = self.session.place(xid);
-        let Some(ours) = self.calls.get_mut(place) else { return };
-        let alive = self.endpoint.as_mut();
-        let Some(endpoint) = alive else {
-            // Its queue pair is gone, and with it every way to the windows; they go, too.
-            ours.exposed.clear();
-            return self.session.fenced(xid);
+        let place = self.session.call_slot(xid);
+        let Some(outgoing) = self.calls.get_mut(place) else {
+            return;
         };
-        let windows = ours.exposed.iter().filter(|one| matches!(one, Exposed::Window { .. }));
-        let bound: ArrayVec<u32, REGIONS> = windows.map(Exposed::key).filter(|key| Some(*key) != invalidated).collect();
+        let Some(endpoint) = self.endpoint.as_mut() else {
+            return self.fenced_by_end(xid);
+        };
+        let windows = outgoing
+            .exposed
+            .iter()
+            .filter(|one| matches!(one, ExposedRegion::Window(_)));
+        let bound: ArrayVec<u32, MAX_EXPOSURES> = windows
+            .map(ExposedRegion::key)
+            .filter(|key| Some(*key) != invalidated)
+            .collect();
         for (number, key) in bound.iter().enumerate() {
             let last = number + 1 == bound.len();
-            let work = if last { Work::Fence(xid) } else { Work::Part };
+            let work = if last {
+                WrContext::Fence(xid)
+            } else {
+                WrContext::Intermediate
+            };
             endpoint.push(Operation::Invalidate { key: *key }, [], last, work);
         }
         if bound.is_empty() {
@@ -80,13 +121,24 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// A call's memory is unreachable: the windows can be used again, and registrations end.
+    /// Makes the memory of a call inaccessible after the queue pair is gone: windows and
+    /// registrations end.
+    pub(super) fn fenced_by_end(&mut self, xid: u32) {
+        let place = self.session.call_slot(xid);
+        if let Some(outgoing) = self.calls.get_mut(place) {
+            outgoing.exposed.clear();
+        }
+        self.session.fenced(xid);
+    }
+
+    /// Informs the session that the memory of a call is inaccessible. Its windows are reused, and
+    /// its registrations end.
     pub(super) fn fenced(&mut self, xid: u32) {
-        let place = self.session.place(xid);
-        if let Some(ours) = self.calls.get_mut(place) {
-            for exposed in ours.exposed.drain(..) {
-                if let Exposed::Window { bound, .. } = exposed {
-                    self.windows.push(bound);
+        let place = self.session.call_slot(xid);
+        if let Some(outgoing) = self.calls.get_mut(place) {
+            for exposed in outgoing.exposed.drain(..) {
+                if let ExposedRegion::Window(window) = exposed {
+                    self.free_windows.extend(window.release_window());
                 }
             }
         }

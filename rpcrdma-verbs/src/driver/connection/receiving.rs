@@ -1,233 +1,272 @@
-//! Messages that have come: their receive buffers, and the calls and replies in them.
+//! Received messages: their buffers, and the calls and replies in them.
 
 use std::ops::Range;
 
 use rpcrdma_proto::chunk::{Piece, Segment};
-use rpcrdma_proto::connection::{Buffer, Failure, Held, Message as Place, Reply, Served};
-use rpcrdma_proto::continuation::{Excised, Gathered, How, Octets, Source};
-use rpcrdma_proto::placement::{self, Structure};
-use rpcrdma_proto::travel::ITEMS;
-use tracing::debug;
+use rpcrdma_proto::connection::{
+    BufferDisposition, BufferId, CallFailure, CallLocation as Place, CloseReason, ReplyLocation,
+    ServedCallId,
+};
+use rpcrdma_proto::continuation::{
+    BufferRange, ReassembledMessage, ReducedItem, Reduction, Source,
+};
+use rpcrdma_proto::placement::BufferStructure;
+use rpcrdma_proto::transfer::MAX_ITEMS;
+use tracing::{debug, warn};
 
-use super::{Connection, Work, at};
-use crate::driver::told::{Payload, Placed};
-use crate::memory::{Buf, Frozen, Lent, Pool};
-use crate::provider::{Device, Operation, Remote};
-use crate::queue::{Part, Received, Tail};
-
-/// A receive buffer that the session has kept: its segments, until somebody takes them.
-#[derive(Debug)]
-pub(super) struct Kept {
-    head: Option<Lent>,
-    tail: Option<Box<Tail>>,
-}
-
-impl Kept {
-    /// Its segments.
-    fn segments(&mut self) -> impl Iterator<Item = &mut Option<Lent>> {
-        std::iter::once(&mut self.head).chain(self.tail.iter_mut().flat_map(|tail| tail.iter_mut()))
-    }
-
-    /// How long those are, which are more than one.
-    fn lengths<'a>(&self, structure: Option<&'a Structure>) -> &'a [placement::Segment] {
-        structure.filter(|_| self.tail.is_some()).map(Structure::segments).unwrap_or_default()
-    }
-
-    /// The segment that has these octets, and which of its octets they are; none if they are in several.
-    fn find(&mut self, octets: &Range<u32>, structure: Option<&Structure>) -> Option<(&mut Option<Lent>, Range<u32>)> {
-        let lengths = self.lengths(structure);
-        if lengths.is_empty() {
-            return Some((&mut self.head, octets.clone()));
-        }
-        let mut begin = 0;
-        for (buf, segment) in self.segments().zip(lengths) {
-            let end = begin + segment.length;
-            if (begin..end).contains(&octets.start) {
-                return (octets.end <= end).then(|| (buf, octets.start - begin..octets.end - begin));
-            }
-            begin = end;
-        }
-        None
-    }
-
-    /// Copies octets, whichever segments they are in. None if they are not all there.
-    fn copy(&mut self, octets: &Range<u32>, structure: Option<&Structure>, out: &mut [u8]) -> Option<()> {
-        let lengths = self.lengths(structure);
-        let (mut from, mut begin) = (octets.start, 0u32);
-        for (number, buf) in self.segments().enumerate() {
-            let length = lengths.get(number).map_or(u32::MAX, |segment| segment.length);
-            let end = begin.saturating_add(length).min(octets.end);
-            if from < end
-                && let Some(source) = buf.as_mut().and_then(Lent::octets)
-                && let Some(source) = source.get((from - begin) as usize..(end - begin) as usize)
-                && let Some(out) = out.get_mut((from - octets.start) as usize..(end - octets.start) as usize)
-            {
-                out.copy_from_slice(source);
-                from = end;
-            }
-            begin = begin.saturating_add(length);
-        }
-        (from >= octets.end).then_some(())
-    }
-}
+use super::retained::RetainedReceive;
+use super::{Connection, ConnectionAction, WrContext, slot_mut};
+use crate::driver::events::{Payload, PlacedItem};
+use crate::memory::{Buf, BufCache, Frozen, PostedBuf};
+use crate::provider::{Device, Operation, RemoteMemory};
+use crate::queue::{BufRange, ExtraSegments, ReceiveBuffer};
 
 impl<D: Device> Connection<D> {
-    /// A message has come.
+    /// Passes a received message to the session.
     #[inline]
-    pub(super) fn received(&mut self, received: Received, invalidated: Option<u32>) {
+    pub(super) fn received(&mut self, received: ReceiveBuffer, invalidated: Option<u32>) {
         let length = received.len();
-        let spans = length > received.head.len() as u32 && !self.session.is_shown(&received.head);
-        let Some(received) = (if spans { self.joined(received, length) } else { Some(received) }) else { return };
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.kept.push(None);
-            self.kept.len() - 1
+        let spans =
+            length > received.first.len() as u32 && !self.session.is_fragment(&received.first);
+        let Some(received) = (if spans {
+            self.join_segments(received, length)
+        } else {
+            Some(received)
+        }) else {
+            return;
+        };
+        let number = self.free_buffer_ids.pop().unwrap_or_else(|| {
+            self.retained.push(None);
+            self.retained.len() - 1
         });
-        let held = self.session.received_in_segments(Buffer(number as u64), &received.head, length, invalidated);
-        let Received { head, tail } = received;
+        let held = self.session.received_in_segments(
+            BufferId(number as u64),
+            &received.first,
+            length,
+            invalidated,
+        );
+        let ReceiveBuffer {
+            first: head,
+            extra: tail,
+        } = received;
         match held {
-            Held::Kept => {
-                if let Some(place) = self.kept.get_mut(number) {
-                    *place = Some(Kept { head: Some(head.into()), tail });
+            BufferDisposition::Kept => {
+                if let Some(place) = self.retained.get_mut(number) {
+                    *place = Some(RetainedReceive {
+                        head: Some(head.into()),
+                        tail,
+                    });
                 }
             }
-            Held::Free => {
-                self.spare(tail);
-                self.free.push(number);
+            BufferDisposition::Free => {
+                self.recycle_segments(tail);
+                self.free_buffer_ids.push(number);
+                self.trace_refusal();
             }
         }
     }
 
-    /// A message in one buffer, which came in several segments: what is not laid out for them is copied.
+    /// Emits an event if the session refused the last message. Only the first refusal of a session
+    /// is a warning: the peer decides how many there are.
+    fn trace_refusal(&mut self) {
+        let Some(refusal) = self.session.take_refusal() else {
+            return;
+        };
+        let counters = self.session.counters();
+        if counters.refused + counters.dropped == 1 {
+            warn!(%refusal, "a message of the peer is refused");
+        } else {
+            debug!(%refusal, "a message of the peer is refused");
+        }
+    }
+
+    /// Copies a message that uses several segments but is not a fragment into one buffer.
     #[cold]
-    fn joined(&mut self, received: Received, length: u32) -> Option<Received> {
-        let pool = self.pool.clone();
-        let mut whole = self.take_rarely(length, &pool)?;
-        let Received { head, mut tail } = received;
+    fn join_segments(&mut self, received: ReceiveBuffer, length: u32) -> Option<ReceiveBuffer> {
+        let mut whole = self.take_buf_cold(length)?;
+        let ReceiveBuffer {
+            first: head,
+            extra: mut tail,
+        } = received;
         whole.extend_from_slice(&head);
         for segment in tail.iter_mut().flat_map(|tail| tail.iter_mut()).flatten() {
-            whole.extend_from_slice(segment.octets().unwrap_or_default());
+            whole.extend_from_slice(segment.bytes().unwrap_or_default());
         }
         self.counters.copied += u64::from(length);
-        self.spare(tail);
-        Some(Received { head: whole, tail: None })
+        self.recycle_segments(tail);
+        Some(ReceiveBuffer {
+            first: whole,
+            extra: None,
+        })
     }
 
-    /// Keeps the memory of a list of segments for the next receive.
+    /// Recycles the memory of a segment list.
     #[inline(always)]
-    fn spare(&mut self, tail: Option<Box<Tail>>) {
+    fn recycle_segments(&mut self, tail: Option<Box<ExtraSegments>>) {
         if let Some(mut tail) = tail {
             tail.clear();
-            self.tails.push(tail);
+            self.spare_segments.push(tail);
         }
     }
 
-    /// A buffer for one receive, of this size or of the segments that are told to the peer.
+    /// Returns a buffer for one receive, with this size or with the advertised segments.
     #[inline]
-    pub(super) fn receive_buffer(&mut self, size: u32, pool: &Pool<D>) -> Option<Received> {
+    pub(super) fn receive_buffer(
+        &mut self,
+        size: u32,
+        receives: &mut BufCache,
+    ) -> Option<ReceiveBuffer> {
         if self.session.config().rtr.is_none() {
-            return self.take(size, pool).map(Received::from);
+            let taken = receives.take(size, &self.pool);
+            return self.or_close(taken).map(ReceiveBuffer::from);
         }
-        let Some(structure) = self.structure().filter(|structure| structure.length() == size) else {
-            return self.take_rarely(size, pool).map(Received::from);
+        let Some(structure) = self
+            .structure()
+            .filter(|structure| structure.length() == size)
+        else {
+            return self.take_buf_cold(size).map(ReceiveBuffer::from);
         };
         let (first, more) = structure.segments().split_first()?;
-        let mut head = self.take_rarely(first.length, pool)?;
+        let mut head = self.take_buf_cold(first.length)?;
         head.set_len(first.length);
-        let mut tail = self.tails.pop().unwrap_or_default();
+        let mut tail = self.spare_segments.pop().unwrap_or_default();
         for segment in more {
-            let mut buf = self.take_rarely(segment.length, pool)?;
+            let mut buf = self.take_buf_cold(segment.length)?;
             buf.set_len(segment.length);
-            // No more than the device takes, which was checked.
+            // The number of segments was checked against the limit of the device.
             tail.try_push(Some(buf.into())).ok()?;
         }
-        Some(Received { head, tail: Some(tail).filter(|tail| !tail.is_empty()) })
+        Some(ReceiveBuffer {
+            first: head,
+            extra: Some(tail).filter(|tail| !tail.is_empty()),
+        })
     }
 
-    /// How our receive buffers are made.
-    fn structure(&self) -> Option<Structure> {
+    /// Returns the structure of our receive buffers.
+    fn structure(&self) -> Option<BufferStructure> {
         self.session.config().rtr.and_then(|rtr| rtr.structure)
     }
 
-    /// A receive buffer that the session had kept, of one segment.
+    /// Releases a retained receive buffer, and returns its first segment.
     #[inline]
-    pub(super) fn give_back(&mut self, buffer: Buffer) -> Option<Buf> {
+    pub(super) fn release_receive(&mut self, buffer: BufferId) -> Option<Buf> {
         let number = usize::try_from(buffer.0).ok()?;
-        let Kept { head, tail } = self.kept.get_mut(number)?.take()?;
-        self.free.push(number);
-        // What nobody has taken goes home.
-        self.spare(tail);
+        let RetainedReceive { head, tail } = self.retained.get_mut(number)?.take()?;
+        self.free_buffer_ids.push(number);
+        // The remaining segments go back to the pool.
+        self.recycle_segments(tail);
         head?.into_buf().ok()
     }
 
     #[inline]
-    fn payload(&mut self, buffer: Buffer, octets: Range<u32>) -> Option<Payload> {
-        let buf = self.give_back(buffer)?;
-        Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: None })
+    fn payload(&mut self, buffer: BufferId, bytes: Range<u32>) -> Option<Payload> {
+        let buf = self.release_receive(buffer)?;
+        Some(Payload {
+            buf,
+            range: bytes.start as usize..bytes.end as usize,
+            items: None,
+        })
     }
 
-    /// A call has come: where it is, if there is memory for it.
+    /// Returns the message of a call, if there is memory for it.
     #[inline]
-    pub(super) fn arrived(&mut self, call: Served, message: Place) -> Option<Payload> {
+    pub(super) fn call_payload(&mut self, call: ServedCallId, message: Place) -> Option<Payload> {
         match message {
-            Place::Inline { buffer, octets } => self.payload(buffer, octets),
+            Place::Inline {
+                buffer,
+                range: bytes,
+            } => self.payload(buffer, bytes),
             Place::Placed { length } => {
-                let place = self.session.served_place(call);
-                let (whole, begin) = self.served.get_mut(place)?.whole.take()?;
-                let octets = begin as usize..(begin + length) as usize;
-                Some(Payload { buf: whole.into_buf().ok()?, octets, items: None })
+                let place = self.session.served_slot(call);
+                let (whole, begin) = self.served.get_mut(place)?.assembly.take()?;
+                let bytes = begin as usize..(begin + length) as usize;
+                Some(Payload {
+                    buf: whole.into_buf().ok()?,
+                    range: bytes,
+                    items: None,
+                })
             }
-            Place::Gathered(message) => {
-                let payload = self.gathered(&message);
-                self.done_with(message);
+            Place::Reassembled(message) => {
+                let payload = self.reassembled_payload(&message);
+                self.release_message(message);
                 payload
             }
         }
     }
 
-    /// Whether each part of an item has a segment of a receive buffer to itself: then the segment can be given away. An item of no
-    /// octets has none.
-    fn has_own_targets(&mut self, message: &Gathered) -> bool {
+    /// Returns true if each part of each item is alone at the start of a segment, so that the
+    /// segment can be given away. An item of no bytes has no segment.
+    fn has_own_targets(&mut self, message: &ReassembledMessage) -> bool {
         let structure = self.structure();
-        if message.items.iter().any(|item| matches!(&item.how, How::Placed(places) if places.is_empty())) {
+        if message
+            .items
+            .iter()
+            .any(|item| matches!(&item.reduction, Reduction::Placed(places) if places.is_empty()))
+        {
             return false;
         }
         message.places.iter().all(|place| {
-            let kept = usize::try_from(place.buffer.0).ok().and_then(|number| self.kept.get_mut(number)?.as_mut());
-            let found = kept.and_then(|kept| kept.find(&place.octets, structure.as_ref()));
-            found.is_some_and(|(_, octets)| octets.start == 0)
+            let kept = usize::try_from(place.buffer.0)
+                .ok()
+                .and_then(|number| self.retained.get_mut(number)?.as_mut());
+            let found = kept.and_then(|kept| kept.find(&place.range, structure.as_ref()));
+            found.is_some_and(|(_, bytes)| bytes.start == 0)
         })
     }
 
-    /// A call that came in transmissions: its stream and its items, or all of it in one piece if it has more items than are
-    /// told apart, or several in one segment.
-    fn gathered(&mut self, message: &Gathered) -> Option<Payload> {
-        if message.items.len() > ITEMS || !self.has_own_targets(message) {
-            let pool = self.pool.clone();
-            let mut whole = self.take_rarely(message.length, &pool)?;
+    /// Returns a call that arrived in several transmissions: its stream and its items. All is
+    /// copied into one buffer if there are too many items, or if several share a segment.
+    fn reassembled_payload(&mut self, message: &ReassembledMessage) -> Option<Payload> {
+        if message.items.len() > MAX_ITEMS || !self.has_own_targets(message) {
+            let mut whole = self.take_buf_cold(message.length)?;
             whole.set_len(message.length);
-            let mut whole = Whole { buf: whole, begin: 0 };
-            self.put_together(message, &mut whole)?;
-            return Some(Payload { buf: whole.buf, octets: 0..message.length as usize, items: None });
+            let mut whole = CallAssembly {
+                buf: whole,
+                begin: 0,
+            };
+            self.copy_sources(message, &mut whole)?;
+            return Some(Payload {
+                buf: whole.buf,
+                range: 0..message.length as usize,
+                items: None,
+            });
         }
         let mut items = None;
         for item in &message.items {
-            if let Some(placed) = self.placed(item, message) {
-                // No more than there are places.
-                items.get_or_insert_with(|| self.spare_items.pop().unwrap_or_default()).push(placed);
+            if let Some(placed) = self.placed_item(item, message) {
+                // There are no more items than entries.
+                items
+                    .get_or_insert_with(|| self.spare_items.pop().unwrap_or_default())
+                    .push(placed);
             }
         }
-        self.stream(message).map(|payload| Payload { items, ..payload })
+        self.stream(message)
+            .map(|payload| Payload { items, ..payload })
     }
 
-    /// Copies what has come of a message to its place. None if not all of it is there.
-    fn put_together(&mut self, message: &Gathered, whole: &mut Whole) -> Option<()> {
+    /// Copies the received parts of a message to their places. Returns `None` if some are missing.
+    fn copy_sources(
+        &mut self,
+        message: &ReassembledMessage,
+        whole: &mut CallAssembly,
+    ) -> Option<()> {
         let structure = self.structure();
         for source in message.sources() {
             match source {
-                Source::Octets { at, from: Octets { buffer, octets } } => {
-                    let length = octets.end - octets.start;
-                    let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
-                    kept.copy(&octets, structure.as_ref(), whole.part(at, length)?)?;
+                Source::Received {
+                    at,
+                    from:
+                        BufferRange {
+                            buffer,
+                            range: bytes,
+                        },
+                } => {
+                    let length = bytes.end - bytes.start;
+                    let kept = self
+                        .retained
+                        .get_mut(usize::try_from(buffer.0).ok()?)?
+                        .as_mut()?;
+                    kept.copy(&bytes, structure.as_ref(), whole.part(at, length)?)?;
                     self.counters.copied += u64::from(length);
                 }
                 Source::Padding { at, length } => whole.part(at, length)?.fill(0),
@@ -237,171 +276,275 @@ impl<D: Device> Connection<D> {
         Some(())
     }
 
-    /// The Payload stream of a message that came in transmissions: in its receive buffer, if it is in one segment of one.
-    fn stream(&mut self, message: &Gathered) -> Option<Payload> {
+    /// Returns the Payload stream of a reassembled message. It is not copied if it is in one
+    /// segment.
+    fn stream(&mut self, message: &ReassembledMessage) -> Option<Payload> {
         let structure = self.structure();
-        if let [Octets { buffer, octets }] = message.stream.as_slice() {
-            let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
-            if let Some((buf, octets)) = kept.find(octets, structure.as_ref())
+        if let [
+            BufferRange {
+                buffer,
+                range: bytes,
+            },
+        ] = message.stream.as_slice()
+        {
+            let kept = self
+                .retained
+                .get_mut(usize::try_from(buffer.0).ok()?)?
+                .as_mut()?;
+            if let Some((buf, bytes)) = kept.find(bytes, structure.as_ref())
                 && let Some(buf) = buf.take().and_then(|buf| buf.into_buf().ok())
             {
-                return Some(Payload { buf, octets: octets.start as usize..octets.end as usize, items: None });
+                return Some(Payload {
+                    buf,
+                    range: bytes.start as usize..bytes.end as usize,
+                    items: None,
+                });
             }
         }
         let length = message.stream_length();
-        let buf = self.copied(length, &message.stream)?;
-        Some(Payload { buf, octets: 0..length as usize, items: None })
+        let buf = self.copy_ranges_to_buf(length, &message.stream)?;
+        Some(Payload {
+            buf,
+            range: 0..length as usize,
+            items: None,
+        })
     }
 
-    /// A buffer with a copy of these octets.
-    fn copied(&mut self, length: u32, from: &[Octets]) -> Option<Buf> {
-        let pool = self.pool.clone();
-        let mut buf = self.take_rarely(length, &pool)?;
+    /// Returns a buffer with a copy of these ranges.
+    fn copy_ranges_to_buf(&mut self, length: u32, from: &[BufferRange]) -> Option<Buf> {
+        let mut buf = self.take_buf_cold(length)?;
         buf.set_len(length);
-        self.copy_places(from, &mut buf)?;
+        self.copy_ranges(from, &mut buf)?;
         Some(buf)
     }
 
-    /// The buffer of data that were placed, if they begin a segment and nobody has it; else a copy.
-    fn data(&mut self, place: &Octets) -> Option<Buf> {
+    /// Returns the segment with placed data if they begin it and nothing else uses it, and
+    /// otherwise a copy.
+    fn take_placed(&mut self, place: &BufferRange) -> Option<Buf> {
         let structure = self.structure();
-        let kept = self.kept.get_mut(usize::try_from(place.buffer.0).ok()?)?.as_mut()?;
-        if let Some((buf, octets)) = kept.find(&place.octets, structure.as_ref())
-            && octets.start == 0
+        let kept = self
+            .retained
+            .get_mut(usize::try_from(place.buffer.0).ok()?)?
+            .as_mut()?;
+        if let Some((buf, bytes)) = kept.find(&place.range, structure.as_ref())
+            && bytes.start == 0
             && let Some(mut buf) = buf.take().and_then(|buf| buf.into_buf().ok())
         {
-            buf.set_len(octets.end);
+            buf.set_len(bytes.end);
             return Some(buf);
         }
-        self.copied(place.octets.end - place.octets.start, std::slice::from_ref(place))
+        self.copy_ranges_to_buf(
+            place.range.end - place.range.start,
+            std::slice::from_ref(place),
+        )
     }
 
-    /// An item of a call that was placed.
-    fn placed(&mut self, item: &Excised, message: &Gathered) -> Option<Placed> {
-        let How::Placed(range) = &item.how else { return None };
+    /// Returns a placed item of a call.
+    fn placed_item(
+        &mut self,
+        item: &ReducedItem,
+        message: &ReassembledMessage,
+    ) -> Option<PlacedItem> {
+        let Reduction::Placed(range) = &item.reduction else {
+            return None;
+        };
         let mut parts = message.places.get(range.clone())?.iter();
-        let first = self.data(parts.next()?).map(Frozen::from)?;
-        let more = parts.map_while(|place| self.data(place).map(Frozen::from)).collect();
-        Some(Placed { position: item.position, length: item.length, first, more })
+        let first = self.take_placed(parts.next()?).map(Frozen::from)?;
+        let more = parts
+            .map_while(|place| self.take_placed(place).map(Frozen::from))
+            .collect();
+        Some(PlacedItem {
+            position: item.position,
+            length: item.length,
+            first,
+            more,
+        })
     }
 
-    /// All that is needed of a message has been taken from its buffers.
-    pub(super) fn done_with(&mut self, message: Box<Gathered>) {
-        for came in &message.buffers {
-            self.give_back(came.buffer);
+    /// Releases the receive buffers of a reassembled message.
+    pub(super) fn release_message(&mut self, message: Box<ReassembledMessage>) {
+        for buffer in &message.buffers {
+            self.release_receive(buffer.buffer);
         }
         self.session.recycle(message);
     }
 
-    /// A reply has come: where it is. None if that can't be told, which is told.
+    /// Returns the message of a reply. On an error the call fails, and the result is `None`.
     #[inline]
-    pub(super) fn replied(&mut self, xid: u32, reply: Reply) -> Option<Payload> {
-        let place = self.session.place(xid);
-        if let Some(ours) = self.calls.get(place) {
-            debug!(parent: &ours.span, inline = reply.inline.len(), long = reply.long, "replied");
+    pub(super) fn reply_payload(&mut self, xid: u32, reply: ReplyLocation) -> Option<Payload> {
+        let place = self.session.call_slot(xid);
+        if let Some(outgoing) = self.calls.get(place) {
+            debug!(parent: &outgoing.span, inline = reply.inline.len(), long = reply.long, "replied");
         }
         self.counters.round_trips += 1;
-        let Reply { buffer, inline, long, results: mut written, gathered } = reply;
+        let ReplyLocation {
+            buffer,
+            inline,
+            long,
+            results: mut written,
+            reassembled: gathered,
+        } = reply;
         if let Some(message) = gathered {
-            return self.replied_in_parts(xid, message, &mut written);
+            return self.reassembled_reply(xid, message, &mut written);
         }
         let is_long = inline.is_empty();
         let inline = self.payload(buffer, inline);
-        let whole = self.calls.get_mut(place).and_then(|ours| ours.reply.take());
+        let whole = self
+            .calls
+            .get_mut(place)
+            .and_then(|outgoing| outgoing.reply.take());
         let message = match (is_long, long, whole) {
-            (true, Some(octets), Some(whole)) => whole.into_buf().ok().map(|mut buf| {
-                buf.set_len(octets);
-                Payload { buf, octets: 0..octets as usize, items: None }
+            (true, Some(bytes), Some(whole)) => whole.into_buf().ok().map(|mut buf| {
+                buf.set_len(bytes);
+                Payload {
+                    buf,
+                    range: 0..bytes as usize,
+                    items: None,
+                }
             }),
             _ => inline,
         };
+        let message = message.filter(|_| self.has_results(place));
         match message {
-            Some(_) => self.done(xid, &written),
-            None => self.failed(xid, Failure::Memory),
+            Some(_) => self.end_call(xid, &written),
+            None => self.call_failed(xid, CallFailure::ReplyMemory, true),
         }
         message
     }
 
-    /// The same, of a reply that came in transmissions.
+    /// Returns true if no other reference to the results of a call remains. After a device error
+    /// one may.
+    #[inline]
+    fn has_results(&self, place: usize) -> bool {
+        self.calls
+            .get(place)
+            .is_none_or(|outgoing| outgoing.results.iter().all(PostedBuf::is_unique))
+    }
+
+    /// Returns the message of a reply that arrived in several transmissions.
     #[cold]
-    fn replied_in_parts(&mut self, xid: u32, message: Box<Gathered>, written: &mut [u32]) -> Option<Payload> {
-        let (place, own) = (self.session.place(xid), self.has_own_targets(&message));
+    fn reassembled_reply(
+        &mut self,
+        xid: u32,
+        message: Box<ReassembledMessage>,
+        written: &mut [u32],
+    ) -> Option<Payload> {
+        let (place, own) = (self.session.call_slot(xid), self.has_own_targets(&message));
         let mut all = true;
         for item in &message.items {
-            all &= self.result((place, own), item, &message, written);
+            all &= self.store_result((place, own), item, &message, written);
         }
-        let payload = self.stream(&message).filter(|_| all);
-        self.done_with(message);
+        let payload = self
+            .stream(&message)
+            .filter(|_| all && self.has_results(place));
+        self.release_message(message);
         match payload {
-            Some(_) => self.done(xid, written),
-            None => self.failed(xid, Failure::Memory),
+            Some(_) => self.end_call(xid, written),
+            None => self.call_failed(xid, CallFailure::ReplyMemory, true),
         }
         payload
     }
 
-    /// Takes a result, if the Sends have placed it: false if there is no memory for it.
-    fn result(&mut self, to: (usize, bool), item: &Excised, message: &Gathered, written: &mut [u32]) -> bool {
-        let (How::Placed(range), Some(number)) = (&item.how, item.result) else { return true };
+    /// Stores a placed result. Returns false if there is no memory for it.
+    fn store_result(
+        &mut self,
+        to: (usize, bool),
+        item: &ReducedItem,
+        message: &ReassembledMessage,
+        written: &mut [u32],
+    ) -> bool {
+        let (Reduction::Placed(range), Some(number)) = (&item.reduction, item.result) else {
+            return true;
+        };
         let places = message.places.get(range.clone()).unwrap_or_default();
-        let taken = self.take_result(to, number, places, item.length);
+        let taken = self.move_or_copy_result(to, number, places, item.length);
         if let (Some(()), Some(written)) = (taken, written.get_mut(number)) {
             *written = item.length;
         }
         taken.is_some()
     }
 
-    /// The buffer that a result landed in becomes the result's, unless that is the caller's own memory, or it is in several.
-    fn take_result(
+    /// Makes the segment that contains a result the result's buffer. The result is copied if its
+    /// buffer is the caller's own memory, or if it is in several segments.
+    fn move_or_copy_result(
         &mut self,
         (place, own): (usize, bool),
         number: usize,
-        places: &[Octets],
+        places: &[BufferRange],
         length: u32,
     ) -> Option<()> {
         let stays = self.calls.get(place)?.results.get(number)?.is_adopted();
         if let ([one], true, false) = (places, own, stays) {
-            let buf = self.data(one)?;
+            let buf = self.take_placed(one)?;
             *self.calls.get_mut(place)?.results.get_mut(number)? = buf.into();
             return Some(());
         }
-        let mut buf = self.calls.get_mut(place)?.results.remove(number).into_buf().ok()?;
+        let mut buf = self
+            .calls
+            .get_mut(place)?
+            .results
+            .remove(number)
+            .into_buf()
+            .ok()?;
         buf.set_len(length);
-        let copied = self.copy_places(places, &mut buf);
-        self.calls.get_mut(place)?.results.insert(number, buf.into());
+        let copied = self.copy_ranges(places, &mut buf);
+        self.calls
+            .get_mut(place)?
+            .results
+            .insert(number, buf.into());
         copied
     }
 
-    /// Copies what was placed, one part after the other. None if not all of it is there.
-    fn copy_places(&mut self, places: &[Octets], out: &mut [u8]) -> Option<()> {
+    /// Copies ranges one after the other. Returns `None` if some are missing.
+    fn copy_ranges(&mut self, places: &[BufferRange], out: &mut [u8]) -> Option<()> {
         let structure = self.structure();
         let mut at = 0;
-        for Octets { buffer, octets } in places {
-            let end = at + (octets.end - octets.start) as usize;
-            let kept = self.kept.get_mut(usize::try_from(buffer.0).ok()?)?.as_mut()?;
-            kept.copy(octets, structure.as_ref(), out.get_mut(at..end)?)?;
+        for BufferRange {
+            buffer,
+            range: bytes,
+        } in places
+        {
+            let end = at + (bytes.end - bytes.start) as usize;
+            let kept = self
+                .retained
+                .get_mut(usize::try_from(buffer.0).ok()?)?
+                .as_mut()?;
+            kept.copy(bytes, structure.as_ref(), out.get_mut(at..end)?)?;
             at = end;
         }
         self.counters.copied += at as u64;
         Some(())
     }
 
-    /// Puts a call of the peer's together: its inline octets are copied, and the rest is read to where it belongs.
-    pub(super) fn read(&mut self, call: Served, buffer: Buffer, inline: Range<u32>, pool: &Pool<D>) {
-        let received = self.give_back(buffer);
-        let Some(pieces) = self.session.pieces(call) else { return };
-        let reads = pieces
-            .clone()
-            .filter_map(|piece| if let Piece::Read { at, from } = piece { Some((at, from)) } else { None });
+    /// Assembles a call of the peer: copies its inline bytes, and reads the rest to its place.
+    pub(super) fn read(&mut self, call: ServedCallId, buffer: BufferId, inline: Range<u32>) {
+        let received = self.release_receive(buffer);
+        let Some(pieces) = self.session.pieces(call) else {
+            return;
+        };
+        let reads = pieces.clone().filter_map(|piece| {
+            if let Piece::Read { at, from } = piece {
+                Some((at, from))
+            } else {
+                None
+            }
+        });
         let mut all = std::mem::take(&mut self.reads);
         all.clear();
         all.extend(reads);
-        let Some(mut whole) = self.whole(call, &all, pool) else { return };
-        let Some(pieces) = self.session.pieces(call) else { return };
+        let Some(mut whole) = self.allocate_assembly(call, &all) else {
+            return;
+        };
+        let Some(pieces) = self.session.pieces(call) else {
+            return;
+        };
         for piece in pieces {
             match piece {
                 Piece::Inline { at, from, length } => {
                     let from = (inline.start + from) as usize;
-                    let source = received.as_ref().and_then(|buf| buf.get(from..from + length as usize));
+                    let source = received
+                        .as_ref()
+                        .and_then(|buf| buf.get(from..from + length as usize));
                     if let (Some(source), Some(target)) = (source, whole.part(at, length)) {
                         target.copy_from_slice(source);
                         self.counters.copied += u64::from(length);
@@ -411,72 +554,112 @@ impl<D: Device> Connection<D> {
                 Piece::Read { .. } => {}
             }
         }
-        self.read_all(call, whole, &all);
+        self.push_reads(call, whole, &all);
         self.reads = all;
     }
 
-    /// The same for a call that came in transmissions: what was placed is copied, too.
-    pub(super) fn gather(&mut self, call: Served, message: Box<Gathered>, pool: &Pool<D>) {
-        let reads = message
-            .sources()
-            .filter_map(|one| if let Source::Read { at, from } = one { Some((at, from)) } else { None });
+    /// Assembles a call that arrived in several transmissions: also copies placed data.
+    pub(super) fn read_reassembled(
+        &mut self,
+        call: ServedCallId,
+        message: Box<ReassembledMessage>,
+    ) {
+        let reads = message.sources().filter_map(|one| {
+            if let Source::Read { at, from } = one {
+                Some((at, from))
+            } else {
+                None
+            }
+        });
         let mut all = std::mem::take(&mut self.reads);
         all.clear();
         all.extend(reads);
-        let whole = self.whole(call, &all, pool);
-        let whole = whole.and_then(|mut whole| self.put_together(&message, &mut whole).map(|()| whole));
-        self.done_with(message);
+        let whole = self.allocate_assembly(call, &all);
+        let whole =
+            whole.and_then(|mut whole| self.copy_sources(&message, &mut whole).map(|()| whole));
+        self.release_message(message);
         if let Some(whole) = whole {
-            self.read_all(call, whole, &all);
+            self.push_reads(call, whole, &all);
         }
         self.reads = all;
     }
 
-    /// Room for all of a call, so that the longest of what is read begins a page: devices take longer over pages that they
-    /// share with something else.
-    fn whole(&mut self, call: Served, reads: &[(u32, Segment)], pool: &Pool<D>) -> Option<Whole> {
-        let length = self.session.length(call)?;
-        let longest = reads.iter().filter(|(_, from)| from.length >= PAGE).max_by_key(|(_, from)| from.length);
+    /// Allocates a buffer for a whole call. The longest Read begins a page, since devices are
+    /// slower with partial pages.
+    fn allocate_assembly(
+        &mut self,
+        call: ServedCallId,
+        reads: &[(u32, Segment)],
+    ) -> Option<CallAssembly> {
+        let length = self.session.call_length(call)?;
+        let longest = reads
+            .iter()
+            .filter(|(_, from)| from.length >= PAGE)
+            .max_by_key(|(_, from)| from.length);
         let begin = longest.map_or(0, |(at, _)| at.wrapping_neg() % PAGE);
-        let mut buf = self.take_rarely(length.checked_add(begin)?, pool)?;
+        let mut buf = self.take_buf_cold(length.checked_add(begin)?)?;
         buf.set_len(begin + length);
-        Some(Whole { buf, begin })
+        Some(CallAssembly { buf, begin })
     }
 
-    /// Reads the parts of a call to where they belong.
-    fn read_all(&mut self, call: Served, whole: Whole, reads: &[(u32, Segment)]) {
-        let Some(endpoint) = &mut self.endpoint else { return };
-        let (buf, begin) = (Lent::from(whole.buf), whole.begin);
+    /// Reads the chunks of a call to their places.
+    fn push_reads(&mut self, call: ServedCallId, whole: CallAssembly, reads: &[(u32, Segment)]) {
+        let Some(endpoint) = &mut self.endpoint else {
+            return;
+        };
+        let (buf, begin) = (PostedBuf::from(whole.buf), whole.begin);
         for (number, (at, from)) in reads.iter().enumerate() {
             let last = number + 1 == reads.len();
-            let part = Part { buf: buf.clone(), from: begin + at, length: from.length };
-            let from = Remote { address: from.offset, key: from.handle };
-            endpoint.push(Operation::Read { from }, [part], last, if last { Work::Read(call) } else { Work::Part });
+            let part = BufRange {
+                buf: buf.clone(),
+                offset: begin + at,
+                length: from.length,
+            };
+            let from = RemoteMemory {
+                address: from.offset,
+                key: from.handle,
+            };
+            let work = if last {
+                WrContext::Read(call)
+            } else {
+                WrContext::Intermediate
+            };
+            if !endpoint.push(Operation::Read { from }, [part], last, work) {
+                // The requests that are already in the batch end with the queue pair.
+                warn!("a connection is given up: the device registers no sink for an RDMA Read");
+                self.pending_action = Some(ConnectionAction::Close(CloseReason::Lost));
+                return;
+            }
         }
+        self.counters.sinks += if endpoint.registers_sinks() {
+            reads.len() as u64
+        } else {
+            0
+        };
         self.counters.reads += reads.len() as u64;
         self.counters.round_trips += u64::from(!reads.is_empty());
-        let place = self.session.served_place(call);
-        if let Some(theirs) = at(&mut self.served, place) {
-            theirs.whole = Some((buf, begin));
+        let place = self.session.served_slot(call);
+        if let Some(incoming) = slot_mut(&mut self.served, place) {
+            incoming.assembly = Some((buf, begin));
         }
         if reads.is_empty() {
-            self.session.moved(call);
+            self.session.read_done(call);
         }
     }
 }
 
-/// Octets of a page.
+/// The page size in bytes.
 const PAGE: u32 = 4096;
 
-/// Room for all of a call.
-struct Whole {
+/// A buffer for a whole call.
+struct CallAssembly {
     buf: Buf,
-    /// Where the call begins in it.
+    /// The offset at which the call begins.
     begin: u32,
 }
 
-impl Whole {
-    /// Octets of the call.
+impl CallAssembly {
+    /// Returns a range of the call.
     fn part(&mut self, at: u32, length: u32) -> Option<&mut [u8]> {
         let from = (self.begin + at) as usize;
         self.buf.get_mut(from..from + length as usize)

@@ -1,172 +1,264 @@
-//! Messages that are sent, and what is written before them.
+//! Sending messages, and the RDMA Writes that precede them.
 
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::connection::{Laid, Sent, Served, Session, Share, Transmit};
+use rpcrdma_proto::connection::{
+    PayloadPiece, SendOwner, ServedCallId, Session, TransmissionIndex, Transmit,
+};
 use tracing::debug;
 
-use super::{Connection, Ours, SIGNAL, Theirs, Work, given_up};
+use super::{
+    Connection, IncomingCall, OutgoingCall, SIGNAL_INTERVAL, WrContext, close_without_memory,
+};
 use crate::driver::message::Message;
-use crate::memory::{Buf, Lent, Pool};
-use crate::provider::{Device, Operation, Remote};
-use crate::queue::{Part, SLICES};
+use crate::memory::{Buf, PostedBuf};
+use crate::provider::{Device, Operation, RemoteMemory};
+use crate::queue::{BufRange, MAX_SGE};
 
-/// Octets of zeros that are sent between data.
-const ZEROS: u32 = 4096;
+/// The length of the buffer of zeros that are sent between data.
+const ZERO_BYTES: u32 = 4096;
 
 impl<D: Device> Connection<D> {
-    /// Sends a message: its header is in the scratch memory.
+    /// Sends a message whose header is in the scratch memory.
     #[inline]
     pub(super) fn transmit(
         &mut self,
         transmit: &Transmit,
-        pool: &Pool<D>,
         scratch: &[u8],
         watch: &mut impl FnMut(&[u8]),
     ) {
-        if let Some(share) = transmit.share {
-            return self.transmit_share(transmit, share, pool, scratch, watch);
+        if let Some(share) = transmit.transmission {
+            return self.send_transmission(transmit, share, scratch, watch);
         }
-        let Transmit { what, header, inline, .. } = *transmit;
+        let Transmit {
+            owner: what,
+            header,
+            inline,
+            ..
+        } = *transmit;
         self.trace(what);
-        let total = u32::try_from(header).unwrap_or(u32::MAX).saturating_add(inline);
+        let total = u32::try_from(header)
+            .unwrap_or(u32::MAX)
+            .saturating_add(inline);
         let writes = match what {
-            Sent::Reply { call } if self.session.has_writes(call) => self.write(call, pool),
+            SendOwner::Reply { call } if self.session.has_writes(call) => self.push_writes(call),
             _ => Some(false),
         };
         let sent = |waits: &bool| {
             let how = (total, *waits);
-            self.send_along(transmit, how, scratch, watch) || self.send_whole(transmit, how, pool, scratch, watch)
+            self.send_inline(transmit, how, scratch, watch)
+                || self.send_buffered(transmit, how, scratch, watch)
         };
         let Some(waits) = writes.filter(sent) else {
-            // The connection is closed; nothing has its memory.
+            // The connection will be closed, and no request refers to the message.
             return self.released(what);
         };
         self.counters.copied += u64::from(inline);
         self.counters.sends += 1;
         if !waits {
-            // All of it was copied.
+            // Everything was copied.
             self.released(what);
         }
     }
 
-    /// Posts a Send that takes its message along; false if the device takes none so long.
+    /// Posts a message as an inline Send. Returns false if it is too long for the device.
     #[inline(always)]
-    fn send_along(
+    fn send_inline(
         &mut self,
         transmit: &Transmit,
         (total, waits): (u32, bool),
         scratch: &[u8],
         watch: &mut impl FnMut(&[u8]),
     ) -> bool {
-        let Self { session, calls, served, endpoint: Some(endpoint), inline, .. } = self else { return false };
-        let Some(out) = (total <= *inline).then(|| endpoint.room(total)).flatten() else { return false };
-        let Transmit { what, header, invalidate, .. } = *transmit;
-        write_message(message(session, calls, served, what), session.parts(what), (scratch, header), out);
+        let Self {
+            session,
+            calls,
+            served,
+            endpoint: Some(endpoint),
+            max_inline: inline,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let Some(out) = (total <= *inline)
+            .then(|| endpoint.inline_room(total))
+            .flatten()
+        else {
+            return false;
+        };
+        let Transmit {
+            owner: what,
+            header,
+            invalidate,
+            ..
+        } = *transmit;
+        write_message(
+            message(session, calls, served, what),
+            session.inline_parts(what),
+            (scratch, header),
+            out,
+        );
         watch(out);
-        let (signaled, work) = signals(&mut self.unsignaled, what, waits);
+        let (signaled, work) = next_signal(&mut self.unsignaled, what, waits);
         endpoint.push_inline(invalidate, total, signaled, work);
         true
     }
 
-    /// Posts a Send of a buffer with its message; false if there is none.
-    fn send_whole(
+    /// Posts a message in a buffer. Returns false if there is no buffer.
+    fn send_buffered(
         &mut self,
         transmit: &Transmit,
         (total, waits): (u32, bool),
-        pool: &Pool<D>,
         scratch: &[u8],
         watch: &mut impl FnMut(&[u8]),
     ) -> bool {
-        let Some(mut buf) = self.take(total, pool) else { return false };
-        let Transmit { what, header, invalidate, .. } = *transmit;
-        let Self { session, calls, served, .. } = self;
-        write_message(message(session, calls, served, what), session.parts(what), (scratch, header), buf.as_full_mut());
+        let Some(mut buf) = self.take_buf(total) else {
+            return false;
+        };
+        let Transmit {
+            owner: what,
+            header,
+            invalidate,
+            ..
+        } = *transmit;
+        let Self {
+            session,
+            calls,
+            served,
+            ..
+        } = self;
+        write_message(
+            message(session, calls, served, what),
+            session.inline_parts(what),
+            (scratch, header),
+            buf.as_full_mut(),
+        );
         buf.set_len(total);
         watch(&buf);
-        let (signaled, work) = signals(&mut self.unsignaled, what, waits);
+        let (signaled, work) = next_signal(&mut self.unsignaled, what, waits);
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push_whole(Operation::Send { invalidate }, buf, signaled, work.unwrap_or(Work::Part));
+            endpoint.push_whole(
+                Operation::Send { invalidate },
+                buf,
+                signaled,
+                work.unwrap_or(WrContext::Intermediate),
+            );
         }
         true
     }
 
-    /// The message of a call or a reply.
-    fn message(&mut self, what: Sent) -> Option<&mut Message> {
+    /// Returns the message of a call or a reply.
+    fn message(&mut self, what: SendOwner) -> Option<&mut Message> {
         message(&self.session, &mut self.calls, &mut self.served, what)
     }
 
     /// Posts a Send.
-    fn send(&mut self, what: Sent, invalidate: Option<u32>, parts: ArrayVec<Part, SLICES>, waits: bool) {
-        let (signaled, work) = signals(&mut self.unsignaled, what, waits);
+    fn send(
+        &mut self,
+        what: SendOwner,
+        invalidate: Option<u32>,
+        parts: ArrayVec<BufRange, MAX_SGE>,
+        waits: bool,
+    ) {
+        let (signaled, work) = next_signal(&mut self.unsignaled, what, waits);
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.push(Operation::Send { invalidate }, parts, signaled, work.unwrap_or(Work::Part));
+            endpoint.push(
+                Operation::Send { invalidate },
+                parts,
+                signaled,
+                work.unwrap_or(WrContext::Intermediate),
+            );
         }
     }
 
-    /// Sends one of several transmissions, or one with placed data: header, stream and the zeros before the data are copied,
-    /// the data are sent from where they are.
-    fn transmit_share(
+    /// Sends one transmission of a group, or a message with placed data. The header, the stream and
+    /// the zeros before the data are copied; the data are gathered.
+    fn send_transmission(
         &mut self,
         transmit: &Transmit,
-        share: Share,
-        pool: &Pool<D>,
+        share: TransmissionIndex,
         scratch: &[u8],
         watch: &mut impl FnMut(&[u8]),
     ) {
-        let Transmit { what, header, invalidate, .. } = *transmit;
+        let Transmit {
+            owner: what,
+            header,
+            invalidate,
+            ..
+        } = *transmit;
         let mut written = Some(false);
         if share.number == 0 {
             self.trace(what);
-            written = if let Sent::Reply { call } = what { self.write(call, pool) } else { Some(false) };
-            self.holds = written == Some(true);
+            written = if let SendOwner::Reply { call } = what {
+                self.push_writes(call)
+            } else {
+                Some(false)
+            };
+            self.has_uncopied_data = written == Some(true);
         }
-        let mut laid = std::mem::take(&mut self.laid);
-        laid.clear();
-        laid.extend(self.session.laid(transmit));
-        // What one transmission of a group sends from where it is, another can't copy meanwhile.
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
+        pieces.extend(self.session.payload_pieces(transmit));
+        // While one transmission of a group refers to data, another cannot copy them.
         let is_alone = share.number == 0 && share.last;
-        let gathers = slices(&laid) <= self.slices && (is_alone || self.slices >= MOST);
-        let first = laid.iter().position(|piece| gathers && matches!(piece, Laid::Data(_))).unwrap_or(laid.len());
-        let (copied, data) = laid.split_at(first);
-        let head = written.and_then(|_| self.copy_head(what, scratch.get(..header).unwrap_or_default(), copied, pool));
+        let gathers =
+            sge_count(&pieces) <= self.max_sge && (is_alone || self.max_sge >= TRANSMISSION_SGE);
+        let first = pieces
+            .iter()
+            .position(|piece| gathers && matches!(piece, PayloadPiece::Data(_)))
+            .unwrap_or(pieces.len());
+        let (copied, data) = pieces.split_at(first);
+        let head = written
+            .and_then(|_| self.copy_head(what, scratch.get(..header).unwrap_or_default(), copied));
         let sent = head.and_then(|head| {
             watch(&head);
-            let mut parts = ArrayVec::<Part, SLICES>::new();
-            parts.push(Part { from: 0, length: head.len() as u32, buf: head.into() });
-            self.add_data(what, data, &mut parts, pool).then_some(parts)
+            let mut parts = ArrayVec::<BufRange, MAX_SGE>::new();
+            parts.push(BufRange {
+                offset: 0,
+                length: head.len() as u32,
+                buf: head.into(),
+            });
+            self.add_data(what, data, &mut parts).then_some(parts)
         });
-        self.holds |= !data.is_empty();
-        self.laid = laid;
+        self.has_uncopied_data |= !data.is_empty();
+        self.pieces = pieces;
         let Some(parts) = sent else {
-            // The connection is closed: what is in the group still is given back with it.
+            // The connection will be closed, which returns the rest of the group.
             if share.last {
                 self.released(what);
             }
             return;
         };
         self.counters.sends += 1;
-        let waits = share.last && self.holds;
+        let waits = share.last && self.has_uncopied_data;
         self.send(what, invalidate, parts, waits);
-        if share.last && !self.holds {
+        if share.last && !self.has_uncopied_data {
             self.released(what);
         }
     }
 
-    /// A buffer with a header and what follows it at once.
-    fn copy_head(&mut self, what: Sent, header: &[u8], pieces: &[Laid], pool: &Pool<D>) -> Option<Buf> {
-        let octets: u32 = pieces.iter().map(length).sum();
-        let total = u32::try_from(header.len()).unwrap_or(u32::MAX).saturating_add(octets);
-        let mut buf = self.take_rarely(total, pool)?;
+    /// Returns a buffer with a header and the pieces that follow it.
+    fn copy_head(
+        &mut self,
+        what: SendOwner,
+        header: &[u8],
+        pieces: &[PayloadPiece],
+    ) -> Option<Buf> {
+        let bytes: u32 = pieces.iter().map(length).sum();
+        let total = u32::try_from(header.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(bytes);
+        let mut buf = self.take_buf_cold(total)?;
         let (start, mut rest) = buf.as_full_mut().split_at_mut_checked(header.len())?;
         start.copy_from_slice(header);
         let mut copied = 0;
         for piece in pieces {
             let (out, after) = rest.split_at_mut_checked(length(piece) as usize)?;
             match piece {
-                Laid::Zeros(_) => out.fill(0),
-                Laid::Octets(range) | Laid::Data(range) => {
+                PayloadPiece::Zeros(_) => out.fill(0),
+                PayloadPiece::Bytes(range) | PayloadPiece::Data(range) => {
                     self.message(what)?.copy(range.clone(), out);
                     copied += u64::from(length(piece));
                 }
@@ -178,14 +270,30 @@ impl<D: Device> Connection<D> {
         Some(buf)
     }
 
-    /// Adds data, and the zeros between them, from where they are. False if there is no memory for zeros.
-    fn add_data(&mut self, what: Sent, pieces: &[Laid], parts: &mut ArrayVec<Part, SLICES>, pool: &Pool<D>) -> bool {
+    /// Adds data, and the zeros between them, as references. Returns false if there is no memory
+    /// for zeros.
+    fn add_data(
+        &mut self,
+        what: SendOwner,
+        pieces: &[PayloadPiece],
+        parts: &mut ArrayVec<BufRange, MAX_SGE>,
+    ) -> bool {
         for piece in pieces {
             let part = match piece {
-                Laid::Zeros(count) => self.zeros(pool).map(|buf| Part { buf, from: 0, length: *count }),
-                Laid::Octets(range) | Laid::Data(range) => {
-                    let source = self.message(what).and_then(|message| message.source_at(range.start));
-                    source.map(|(buf, from)| Part { buf: buf.clone(), from, length: range.end - range.start })
+                PayloadPiece::Zeros(count) => self.zeros().map(|buf| BufRange {
+                    buf,
+                    offset: 0,
+                    length: *count,
+                }),
+                PayloadPiece::Bytes(range) | PayloadPiece::Data(range) => {
+                    let source = self
+                        .message(what)
+                        .and_then(|message| message.source_at(range.start));
+                    source.map(|(buf, from)| BufRange {
+                        buf: buf.clone(),
+                        offset: from,
+                        length: range.end - range.start,
+                    })
                 }
             };
             let Some(part) = part else { return false };
@@ -196,53 +304,86 @@ impl<D: Device> Connection<D> {
         true
     }
 
-    /// Zeros to be sent between data: as many as the engine wants at once.
-    fn zeros(&mut self, pool: &Pool<D>) -> Option<Lent> {
+    /// Returns the buffer of zeros. The engine never requests more zeros at once.
+    fn zeros(&mut self) -> Option<PostedBuf> {
         if self.zeros.is_none() {
-            let mut buf = self.take_rarely(ZEROS, pool)?;
+            let mut buf = self.take_buf_cold(ZERO_BYTES)?;
             buf.as_full_mut().fill(0);
-            buf.set_len(ZEROS);
+            buf.set_len(ZERO_BYTES);
             self.zeros = Some(buf.into());
         }
         self.zeros.clone()
     }
 
-    /// Tells how a call travels, and why.
+    /// Traces how a call is transferred, and why.
     #[inline]
-    fn trace(&self, what: Sent) {
-        let Sent::Call { xid } = what else { return };
-        let Some(ours) = self.calls.get(self.session.place(xid)) else { return };
-        if ours.span.is_disabled() {
+    fn trace(&self, what: SendOwner) {
+        let SendOwner::Call { xid } = what else {
+            return;
+        };
+        let Some(outgoing) = self.calls.get(self.session.call_slot(xid)) else {
+            return;
+        };
+        if outgoing.span.is_disabled() {
             return;
         }
-        if let (Some(travel), Some(cost)) = (self.session.travel(xid), self.session.cost(xid)) {
-            debug!(parent: &ours.span, %travel, %cost, "sent");
+        if let (Some(transfer), Some(cost)) =
+            (self.session.transfer_plan(xid), self.session.cost(xid))
+        {
+            debug!(parent: &outgoing.span, %transfer, %cost, "sent");
         }
     }
 
-    /// Writes what of a reply goes to the peer's memory; whether there is any. None if there is no memory for it.
-    fn write(&mut self, call: Served, pool: &Pool<D>) -> Option<bool> {
-        let Some(theirs) = self.served.get_mut(self.session.served_place(call)) else { return Some(false) };
-        let Some(endpoint) = &mut self.endpoint else { return Some(false) };
+    /// Writes a reply to the peer's chunks. Returns whether there are any, or `None` if there is no
+    /// memory.
+    fn push_writes(&mut self, call: ServedCallId) -> Option<bool> {
+        let Some(incoming) = self.served.get_mut(self.session.served_slot(call)) else {
+            return Some(false);
+        };
+        let Some(endpoint) = &mut self.endpoint else {
+            return Some(false);
+        };
         let mut any = false;
         for write in self.session.writes(call) {
-            let length = write.octets.end - write.octets.start;
-            let part = match theirs.reply.source_at(write.octets.start) {
-                Some((buf, from)) => Part { buf: buf.clone(), from, length },
+            let length = write.range.end - write.range.start;
+            let part = match incoming.reply.source_at(write.range.start) {
+                Some((buf, from)) => BufRange {
+                    buf: buf.clone(),
+                    offset: from,
+                    length,
+                },
                 None => {
-                    if theirs.long.is_none() {
-                        let whole = theirs.reply.length();
-                        let mut buf = pool.take(whole).map_err(|error| self.wish = Some(given_up(&error))).ok()?;
-                        theirs.reply.copy(0..whole, buf.as_full_mut());
+                    if incoming.long_reply.is_none() {
+                        let whole = incoming.reply.length();
+                        let mut buf = self
+                            .pool
+                            .take(whole)
+                            .map_err(|error| {
+                                self.pending_action = Some(close_without_memory(&error))
+                            })
+                            .ok()?;
+                        incoming.reply.copy(0..whole, buf.as_full_mut());
                         buf.set_len(whole);
                         self.counters.copied += u64::from(whole);
-                        theirs.long = Some(buf.into());
+                        incoming.long_reply = Some(buf.into());
                     }
-                    Part { buf: theirs.long.clone()?, from: write.octets.start, length }
+                    BufRange {
+                        buf: incoming.long_reply.clone()?,
+                        offset: write.range.start,
+                        length,
+                    }
                 }
             };
-            let to = Remote { address: write.target.offset, key: write.target.handle };
-            endpoint.push(Operation::Write { to }, [part], false, Work::Part);
+            let to = RemoteMemory {
+                address: write.target.offset,
+                key: write.target.handle,
+            };
+            endpoint.push(
+                Operation::Write { to },
+                [part],
+                false,
+                WrContext::Intermediate,
+            );
             self.counters.writes += 1;
             any = true;
         }
@@ -250,15 +391,15 @@ impl<D: Device> Connection<D> {
     }
 }
 
-/// Whether the next Send is signaled, as it is if something waits for it, and what it is for, if it does.
+/// Decides whether the next Send is signaled, and returns its context if something waits for it.
 #[inline]
-fn signals(unsignaled: &mut u32, what: Sent, waits: bool) -> (bool, Option<Work>) {
+fn next_signal(unsignaled: &mut u32, what: SendOwner, waits: bool) -> (bool, Option<WrContext>) {
     *unsignaled += 1;
-    let signaled = waits || *unsignaled >= SIGNAL;
+    let signaled = waits || *unsignaled >= SIGNAL_INTERVAL;
     if signaled {
         *unsignaled = 0;
     }
-    (signaled, waits.then_some(Work::Send(what)))
+    (signaled, waits.then_some(WrContext::Send(what)))
 }
 
 /// Writes a header, and the parts of a message that follow it.
@@ -279,12 +420,15 @@ fn write_message(
     }
 }
 
-/// Copies a header to the beginning of a message. Most have no chunks: then as many octets as that may be are copied, since a
-/// number that is known takes no call. What is too many is written over, or not sent.
+/// Copies a header to the beginning of a message. Most headers have no chunks, and a copy of
+/// constant length needs no call of `memcpy`. The excess is overwritten, or not sent.
 #[inline]
 fn copy_header(out: &mut [u8], scratch: &[u8], header: usize) {
-    if header <= PLAIN
-        && let (Some(out), Some(scratch)) = (out.first_chunk_mut::<PLAIN>(), scratch.first_chunk())
+    if header <= CHUNKLESS_HEADER
+        && let (Some(out), Some(scratch)) = (
+            out.first_chunk_mut::<CHUNKLESS_HEADER>(),
+            scratch.first_chunk(),
+        )
     {
         *out = *scratch;
     } else if let (Some(out), Some(scratch)) = (out.get_mut(..header), scratch.get(..header)) {
@@ -292,36 +436,44 @@ fn copy_header(out: &mut [u8], scratch: &[u8], header: usize) {
     }
 }
 
-/// The most octets of a header without chunks.
-const PLAIN: usize = 32;
+/// The maximum length of a header without chunks.
+const CHUNKLESS_HEADER: usize = 32;
 
-/// The message of a call or a reply.
+/// Returns the message of a call or a reply.
 #[inline]
 fn message<'a, D: Device>(
     session: &Session,
-    calls: &'a mut [Ours<D>],
-    served: &'a mut [Theirs],
-    what: Sent,
+    calls: &'a mut [OutgoingCall<D>],
+    served: &'a mut [IncomingCall],
+    what: SendOwner,
 ) -> Option<&'a mut Message> {
     match what {
-        Sent::Call { xid } => calls.get_mut(session.place(xid)).map(|ours| &mut ours.message),
-        Sent::Reply { call } => served.get_mut(session.served_place(call)).map(|theirs| &mut theirs.reply),
-        Sent::Header => None,
+        SendOwner::Call { xid } => calls
+            .get_mut(session.call_slot(xid))
+            .map(|outgoing| &mut outgoing.message),
+        SendOwner::Reply { call } => served
+            .get_mut(session.served_slot(call))
+            .map(|incoming| &mut incoming.reply),
+        SendOwner::Header => None,
     }
 }
 
-/// Slices that any one transmission of a group needs: header, three runs of data, and zeros before the second and the third.
-const MOST: usize = 6;
+/// The number of scatter/gather entries that any transmission of a group needs: header, three runs
+/// of data, and zeros before the second and the third.
+const TRANSMISSION_SGE: usize = 6;
 
-/// Octets of a piece.
-const fn length(piece: &Laid) -> u32 {
+/// Returns the length of a piece.
+const fn length(piece: &PayloadPiece) -> u32 {
     match piece {
-        Laid::Zeros(count) => *count,
-        Laid::Octets(range) | Laid::Data(range) => range.end - range.start,
+        PayloadPiece::Zeros(count) => *count,
+        PayloadPiece::Bytes(range) | PayloadPiece::Data(range) => range.end - range.start,
     }
 }
 
-/// Slices of a Send: one for all before the data.
-fn slices(laid: &[Laid]) -> usize {
-    1 + laid.iter().skip_while(|piece| !matches!(piece, Laid::Data(_))).count()
+/// Returns the number of scatter/gather entries of a Send. All pieces before the data share one.
+fn sge_count(pieces: &[PayloadPiece]) -> usize {
+    1 + pieces
+        .iter()
+        .skip_while(|piece| !matches!(piece, PayloadPiece::Data(_)))
+        .count()
 }

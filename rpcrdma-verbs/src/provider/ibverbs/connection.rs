@@ -1,76 +1,100 @@
-//! A connection, as the connection manager knows it.
+//! A connection of the connection manager.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::sys::Id;
 
-/// A connection that is being made, is there, or was.
+/// A connection in any phase.
 pub(super) struct Connection {
     pub(super) id: Id,
-    pub(super) phase: Cell<Phase>,
-    /// RDMA Reads of the peer's, and of ours, that a request offers.
+    phase: Mutex<Phase>,
+    /// The numbers of RDMA Reads of the peer and of ours that a connect request offers.
     pub(super) offered: (u8, u8),
-    /// Whether a request has its queue pair.
-    pub(super) prepared: Cell<bool>,
+    /// True if a connect request has a queue pair.
+    pub(super) prepared: AtomicBool,
     pub(super) peer: SocketAddr,
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Of ours: it is being found out how the peer is reached.
+    /// We resolve the address and the route.
     Resolving,
-    /// Of ours: the peer is asked.
-    Asking,
-    /// Of the peer's: it waits for our answer.
-    Asked,
-    /// Of the peer's: it may not know yet that it is accepted.
+    /// We have sent a connect request.
+    Requesting,
+    /// The peer has sent a connect request, which waits for our answer.
+    RequestReceived,
+    /// We have accepted; the peer may not know yet.
     Accepted,
-    /// Both know.
+    /// Both ends know.
     Established,
-    /// It has ended, or never will be.
+    /// It has ended, or could not be established.
     Ended,
 }
 
 impl Connection {
-    pub(super) fn new(id: Id, phase: Phase, offered: (u8, u8), peer: SocketAddr) -> Rc<Self> {
-        Rc::new(Self { id, phase: Cell::new(phase), offered, prepared: Cell::new(false), peer })
+    pub(super) fn new(id: Id, phase: Phase, offered: (u8, u8), peer: SocketAddr) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            phase: Mutex::new(phase),
+            offered,
+            prepared: AtomicBool::new(false),
+            peer,
+        })
     }
 
-    /// Tells the peer that it has ended, if it knows of it at all. What still waits for our answer does so.
-    pub(super) fn hang_up(&self) {
-        match self.phase.get() {
-            Phase::Accepted | Phase::Established => self.id.disconnect(),
-            Phase::Asked => return,
-            Phase::Resolving | Phase::Asking | Phase::Ended => {}
+    fn lock(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        *self.lock()
+    }
+
+    /// Sets the phase, and returns the earlier one.
+    pub(super) fn set_phase(&self, phase: Phase) -> Phase {
+        std::mem::replace(&mut *self.lock(), phase)
+    }
+
+    /// Disconnects, if the peer knows of the connection. An unanswered connect request stays
+    /// unanswered.
+    pub(super) fn disconnect(&self) {
+        let was = {
+            let mut phase = self.lock();
+            if *phase == Phase::RequestReceived {
+                return;
+            }
+            std::mem::replace(&mut *phase, Phase::Ended)
+        };
+        if matches!(was, Phase::Accepted | Phase::Established) {
+            self.id.disconnect();
         }
-        self.phase.set(Phase::Ended);
     }
 
     pub(super) fn reject(&self, private_data: &[u8]) {
-        if self.phase.replace(Phase::Ended) == Phase::Asked {
+        if self.set_phase(Phase::Ended) == Phase::RequestReceived {
             self.id.reject(private_data);
         }
     }
 }
 
-/// A request to connect. Dropping it rejects.
-pub struct Request {
-    pub(super) connection: Rc<Connection>,
-    pub(super) answered: bool,
+/// A connect request. Dropping it rejects the connection.
+pub struct IbvConnectRequest {
+    pub(super) connection: Arc<Connection>,
+    pub(super) is_answered: bool,
 }
 
-impl std::fmt::Debug for Request {
+impl std::fmt::Debug for IbvConnectRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Request(from {})", self.connection.peer)
     }
 }
 
-impl Drop for Request {
+impl Drop for IbvConnectRequest {
     fn drop(&mut self) {
-        if !self.answered {
+        if !self.is_answered {
             self.connection.reject(&[]);
         }
     }

@@ -1,4 +1,4 @@
-//! What usually is the reason when a verb fails, and what to do about it.
+//! The usual reasons for the failures of verbs, with remedies.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::provider::{Cause, VerbError};
 
-/// The error of a verb, with a hint where there is one.
+/// Returns the error of a verb, with a hint if there is one.
 pub(super) fn explained(verb: &'static str, error: io::Error) -> VerbError {
     let known = Errno::from_io_error(&error).and_then(|errno| hint(verb, errno));
     let cause = match known {
-        Some(hint) => Cause::Explained(error, hint.into()),
+        Some(hint) => Cause::Hinted(error, hint.into()),
         None => Cause::System(error),
     };
     VerbError { verb, cause }
@@ -19,11 +19,13 @@ pub(super) fn explained(verb: &'static str, error: io::Error) -> VerbError {
 
 fn hint(verb: &str, errno: Errno) -> Option<String> {
     let text = match (verb, errno) {
-        ("ibv_reg_mr" | "ibv_create_cq" | "ibv_create_qp" | "ibv_create_srq", Errno::NOMEM) => return Some(memory()),
+        ("ibv_reg_mr" | "ibv_create_cq" | "ibv_create_qp" | "ibv_create_srq", Errno::NOMEM) => {
+            return Some(memory());
+        }
         (_, Errno::ACCESS | Errno::PERM) => {
             "no permission: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm are to be readable and writable"
         }
-        // What libibverbs says whatever it was.
+        // The error that libibverbs returns for any cause.
         ("ibv_open_device", Errno::NOENT) => {
             "/dev/infiniband/uverbs* is not there (the kernel's module ib_uverbs), or not to be read and written by this user"
         }
@@ -36,17 +38,21 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
         ("rdma_bind_addr", Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NXIO) => {
             "the address is of no network interface with an RDMA device"
         }
-        ("rdma_resolve_addr", Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => {
-            "no route to the address goes through a network interface with an RDMA device"
-        }
+        (
+            "rdma_resolve_addr",
+            Errno::NODEV | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL,
+        ) => "no route to the address goes through a network interface with an RDMA device",
         ("rdma_resolve_addr" | "rdma_resolve_route", Errno::TIMEDOUT) => {
             "nobody answers for the address: is the host up, in this network, and its port active?"
         }
         ("rdma_connect", Errno::TIMEDOUT) => {
             "the host does not answer: a firewall may stop RoCE (UDP port 4791) or iWARP (TCP)"
         }
-        ("rdma_connect", Errno::CONNREFUSED) => "nobody listens at the address",
-        ("ibv_modify_qp", Errno::INVAL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::TIMEDOUT) => {
+        ("rdma_connect", Errno::CONNREFUSED) => "nothing listens at the address",
+        (
+            "ibv_modify_qp",
+            Errno::INVAL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::TIMEDOUT,
+        ) => {
             "the path does not fit the device: its table of GIDs may lack the address, or hold one of another kind of RoCE"
         }
         _ => return None,
@@ -54,13 +60,13 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Why memory can't be registered, mostly.
+/// Returns the usual reason why memory cannot be registered.
 fn memory() -> String {
     match getrlimit(Resource::Memlock).current {
-        Some(octets) => format!(
+        Some(bytes) => format!(
             "memory that is registered is locked, of which this process may have {} KiB: raise the limit (ulimit -l, \
              LimitMEMLOCK= of a service)",
-            octets / 1024
+            bytes / 1024
         ),
         None => "there is not enough memory to lock, or the device has no more of it".to_owned(),
     }
@@ -86,6 +92,9 @@ mod tests {
 
     #[test]
     fn others_name_verb_and_cause_alone() {
-        assert_eq!(says("ibv_alloc_mw", Errno::NOMEM), "ibv_alloc_mw: Cannot allocate memory (os error 12)");
+        assert_eq!(
+            says("ibv_alloc_mw", Errno::NOMEM),
+            "ibv_alloc_mw: Cannot allocate memory (os error 12)"
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! What a device knows requests by.
+//! The ids of requests on a device.
 
-/// What a completion is of.
+/// The kind of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Send,
-    /// A request whose success is not to be told.
+    /// A request whose success is not reported.
     Quiet,
     Receive,
     /// A receive of the shared queue with this number.
@@ -16,7 +16,7 @@ const RECEIVE: u64 = 1 << 62;
 const QUIET: u64 = 1 << 61;
 
 impl Kind {
-    /// The id that the device is given.
+    /// Returns the id for the device.
     pub(super) fn id(self, number: u32) -> u64 {
         let high = match self {
             Self::Send => 0,
@@ -48,7 +48,13 @@ mod tests {
 
     #[test]
     fn ids_tell_what_they_are_of() {
-        for kind in [Kind::Send, Kind::Quiet, Kind::Receive, Kind::Shared(0), Kind::Shared(u32::MAX >> 2)] {
+        for kind in [
+            Kind::Send,
+            Kind::Quiet,
+            Kind::Receive,
+            Kind::Shared(0),
+            Kind::Shared(u32::MAX >> 2),
+        ] {
             for number in [0, 7, u32::MAX] {
                 assert_eq!(Kind::of(kind.id(number)), (kind, number));
             }

@@ -1,8 +1,8 @@
-//! The devices of this host, as `rpcrdma devices` shows them.
+//! The devices of this host, for `rpcrdma devices`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ibverbs_sys as ibv;
 use ibverbs_sys::{ibv_device_attr, ibv_port_attr, ibv_port_state};
@@ -11,58 +11,58 @@ use super::IbvDevice;
 use super::sys::{Context, Devices};
 use crate::provider::{Capabilities, Result, VerbError};
 
-/// An RDMA device of this host. Of one that can't be opened only the name is known, and why.
+/// An RDMA device of this host. If it cannot be opened, only the name and the reason are known.
 #[derive(Debug)]
 pub struct DeviceInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Whether it is iWARP; if not, it is InfiniBand or RoCE, as its ports tell.
+    /// True for iWARP. Otherwise its ports tell whether it is InfiniBand or RoCE.
     pub iwarp: bool,
-    /// The version of its firmware.
+    /// The firmware version.
     pub firmware: String,
-    /// Who has made it, by the number that IEEE has given, and which part it is.
+    /// The vendor's IEEE number, and the part number.
     pub vendor: (u32, u32),
-    /// Its ports.
+    /// The ports.
     pub ports: Vec<PortInfo>,
-    /// How much of everything it has.
-    pub limits: Limits,
-    /// What is used of it, once tried out; or why it can't be used.
-    pub used: Result<Used>,
+    /// The limits of the device.
+    pub limits: DeviceLimits,
+    /// The capabilities that were probed, or the reason why the device cannot be used.
+    pub probed: Result<ProbedDevice>,
 }
 
 /// A port of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortInfo {
-    /// Its number, from 1 on.
+    /// The number, beginning with 1.
     pub number: u8,
-    /// Whether work can go through it, and the name of its state.
+    /// True if the port is active.
     pub active: bool,
-    /// The name of its state.
+    /// The name of the state.
     pub state: &'static str,
-    /// Whether it is Ethernet (RoCE, iWARP), and not InfiniBand.
+    /// True for Ethernet (RoCE, iWARP), false for InfiniBand.
     pub ethernet: bool,
-    /// Octets of a packet's payload.
+    /// The maximum payload of a packet in bytes.
     pub mtu: u32,
-    /// Octets of a message.
-    pub message: u32,
-    /// Its local identifier (InfiniBand).
+    /// The maximum message length in bytes.
+    pub max_message: u32,
+    /// The local identifier (InfiniBand).
     pub lid: u16,
-    /// Its GIDs.
+    /// The GIDs.
     pub gids: Vec<GidInfo>,
 }
 
 /// A GID of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GidInfo {
-    /// Its place in the port's table.
+    /// The index in the table of the port.
     pub index: u32,
-    /// The GID: of a network's address, an IPv4 one mapped, or of the device.
+    /// The GID: an address of the network (IPv4 is mapped), or of the device.
     pub gid: Ipv6Addr,
-    /// What it is for.
+    /// The kind.
     pub kind: GidKind,
 }
 
-/// What a GID is for.
+/// The kind of a GID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GidKind {
     /// InfiniBand or iWARP.
@@ -83,51 +83,53 @@ impl fmt::Display for GidKind {
     }
 }
 
-/// How much a device has.
+/// The limits of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Limits {
-    /// Queue pairs, and work requests of one.
+pub struct DeviceLimits {
+    /// Queue pairs.
     pub queue_pairs: u32,
-    /// Work requests of one queue pair.
+    /// Work requests of a queue pair.
     pub requests: u32,
     /// Completion queues.
     pub completion_queues: u32,
-    /// Completions of one queue.
+    /// Completions of a queue.
     pub completions: u32,
     /// Memory regions.
     pub regions: u32,
-    /// Octets of one region.
+    /// Bytes of a region.
     pub region: u64,
     /// Memory windows.
     pub windows: u32,
     /// Shared receive queues.
     pub shared_receives: u32,
-    /// Slices of a request, and of an RDMA Read.
-    pub slices: u32,
-    /// Slices of an RDMA Read; 0 if it does not tell.
-    pub read_slices: u32,
-    /// RDMA Reads under way on one queue pair.
-    pub reads: u32,
+    /// Scatter/gather entries of a request.
+    pub max_sge: u32,
+    /// Scatter/gather entries of an RDMA Read; 0 if unknown.
+    pub max_read_sge: u32,
+    /// RDMA Reads in flight on a queue pair.
+    pub max_reads: u32,
 }
 
-/// What is used of a device.
+/// The result of probing a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Used {
-    /// What it can do.
+pub struct ProbedDevice {
+    /// The capabilities.
     pub capabilities: Capabilities,
-    /// Its port.
+    /// The port.
     pub port: u8,
 }
 
-/// All RDMA devices of this host; none where there are none.
+/// Returns all RDMA devices of this host.
 ///
 /// # Errors
-/// The system refuses to list them.
+/// Fails if the system refuses to list them.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let list = Devices::list()?;
     let described = list.iter().map(|listed| {
         let (name, iwarp) = (listed.name(), listed.is_iwarp());
-        let found = listed.open().and_then(|context| describe(&context, name.clone(), iwarp));
+        let found = listed
+            .open()
+            .and_then(|context| describe(&context, name.clone(), iwarp));
         found.unwrap_or_else(|error| unknown(name, iwarp, error))
     });
     Ok(described.collect())
@@ -135,10 +137,18 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 
 fn unknown(name: String, iwarp: bool, error: VerbError) -> DeviceInfo {
     let (firmware, vendor, ports, limits) = Default::default();
-    DeviceInfo { name, iwarp, firmware, vendor, ports, limits, used: Err(error) }
+    DeviceInfo {
+        name,
+        iwarp,
+        firmware,
+        vendor,
+        ports,
+        limits,
+        probed: Err(error),
+    }
 }
 
-fn describe(context: &Rc<Context>, name: String, iwarp: bool) -> Result<DeviceInfo> {
+fn describe(context: &Arc<Context>, name: String, iwarp: bool) -> Result<DeviceInfo> {
     let attributes = context.attributes()?;
     let ports = (1..=attributes.phys_port_cnt).filter_map(|number| port(context, number));
     Ok(DeviceInfo {
@@ -147,20 +157,27 @@ fn describe(context: &Rc<Context>, name: String, iwarp: bool) -> Result<DeviceIn
         vendor: (attributes.vendor_id, attributes.vendor_part_id),
         ports: ports.collect(),
         limits: limits(&attributes),
-        used: used(&name),
+        probed: used(&name),
         name,
     })
 }
 
-fn used(name: &str) -> std::result::Result<Used, VerbError> {
+fn used(name: &str) -> std::result::Result<ProbedDevice, VerbError> {
     let device = IbvDevice::open(Some(name))?;
     let hub = &device.hub;
-    Ok(Used { capabilities: hub.capabilities.clone(), port: hub.traits.port })
+    Ok(ProbedDevice {
+        capabilities: hub.capabilities.clone(),
+        port: hub.traits.port,
+    })
 }
 
-/// Octets of a packet's payload.
+/// Converts the code of an MTU to bytes.
 fn mtu(code: u32) -> u32 {
-    if (ibv::IBV_MTU_256..=ibv::IBV_MTU_4096).contains(&code) { 128 << code } else { 0 }
+    if (ibv::IBV_MTU_256..=ibv::IBV_MTU_4096).contains(&code) {
+        128 << code
+    } else {
+        0
+    }
 }
 
 fn state(attributes: &ibv_port_attr) -> &'static str {
@@ -176,7 +193,12 @@ fn state(attributes: &ibv_port_attr) -> &'static str {
 
 fn port(context: &Context, number: u8) -> Option<PortInfo> {
     let attributes = context.port(number).ok()?;
-    let mut gids = context.gids(usize::try_from(attributes.gid_tbl_len).unwrap_or(0).saturating_mul(4).min(4096));
+    let mut gids = context.gids(
+        usize::try_from(attributes.gid_tbl_len)
+            .unwrap_or(0)
+            .saturating_mul(4)
+            .min(4096),
+    );
     gids.retain(|gid| gid.port_num == u32::from(number));
     Some(PortInfo {
         number,
@@ -184,7 +206,7 @@ fn port(context: &Context, number: u8) -> Option<PortInfo> {
         state: state(&attributes),
         ethernet: u32::from(attributes.link_layer) == ibv::IBV_LINK_LAYER_ETHERNET,
         mtu: mtu(attributes.active_mtu),
-        message: attributes.max_msg_sz,
+        max_message: attributes.max_msg_sz,
         lid: attributes.lid,
         gids: gids.iter().map(gid).collect(),
     })
@@ -196,12 +218,16 @@ fn gid(entry: &ibv::ibv_gid_entry) -> GidInfo {
         ibv::IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
         _ => GidKind::Native,
     };
-    GidInfo { index: entry.gid_index, gid: Ipv6Addr::from(Context::octets(&entry.gid)), kind }
+    GidInfo {
+        index: entry.gid_index,
+        gid: Ipv6Addr::from(Context::bytes(&entry.gid)),
+        kind,
+    }
 }
 
-fn limits(attributes: &ibv_device_attr) -> Limits {
+fn limits(attributes: &ibv_device_attr) -> DeviceLimits {
     let count = |number: i32| u32::try_from(number).unwrap_or(0);
-    Limits {
+    DeviceLimits {
         queue_pairs: count(attributes.max_qp),
         requests: count(attributes.max_qp_wr),
         completion_queues: count(attributes.max_cq),
@@ -210,9 +236,9 @@ fn limits(attributes: &ibv_device_attr) -> Limits {
         region: attributes.max_mr_size,
         windows: count(attributes.max_mw),
         shared_receives: count(attributes.max_srq),
-        slices: count(attributes.max_sge),
-        read_slices: count(attributes.max_sge_rd),
-        reads: count(attributes.max_qp_rd_atom),
+        max_sge: count(attributes.max_sge),
+        max_read_sge: count(attributes.max_sge_rd),
+        max_reads: count(attributes.max_qp_rd_atom),
     }
 }
 
@@ -222,6 +248,9 @@ mod tests {
 
     #[test]
     fn packets_are_of_powers_of_two() {
-        assert_eq!((0..7).map(mtu).collect::<Vec<_>>(), [0, 256, 512, 1024, 2048, 4096, 0]);
+        assert_eq!(
+            (0..7).map(mtu).collect::<Vec<_>>(),
+            [0, 256, 512, 1024, 2048, 4096, 0]
+        );
     }
 }

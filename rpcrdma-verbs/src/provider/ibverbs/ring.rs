@@ -1,10 +1,10 @@
-//! What was posted to a queue and has no completion yet, in its order.
+//! The outstanding requests of a queue, in order.
 
-/// Requests that are under way, of which there is room for a fixed number. Each has a number, one more than that before it.
+/// Outstanding requests, with a fixed capacity. Their numbers are consecutive.
 #[derive(Debug)]
 pub(super) struct Ring {
     ids: Box<[u64]>,
-    /// Numbers of the oldest that is under way, and of the next to come.
+    /// The numbers of the oldest outstanding request and of the next request.
     first: u32,
     next: u32,
     most: u32,
@@ -13,12 +13,27 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(most: u32) -> Self {
         let places = most.max(1).next_power_of_two() as usize;
-        Self { ids: vec![0; places].into(), first: 0, next: 0, most }
+        Self {
+            ids: vec![0; places].into(),
+            first: 0,
+            next: 0,
+            most,
+        }
     }
 
-    /// How many there is room for.
+    /// Returns the number of free entries.
     pub(super) fn room(&self) -> usize {
         (self.most - self.next.wrapping_sub(self.first)) as usize
+    }
+
+    /// Returns the number of the next request.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Returns the number of the oldest outstanding request, or of the next one if there is none.
+    pub(super) fn oldest(&self) -> u32 {
+        self.first
     }
 
     fn place(&mut self, number: u32) -> &mut u64 {
@@ -26,7 +41,7 @@ impl Ring {
         &mut self.ids[at]
     }
 
-    /// Adds a request, for which there is room: its number.
+    /// Adds a request, for which there must be room, and returns its number.
     pub(super) fn push(&mut self, id: u64) -> u32 {
         debug_assert!(self.room() > 0, "whoever pushes has looked for room");
         let number = self.next;
@@ -35,19 +50,19 @@ impl Ring {
         number
     }
 
-    /// Whether this one is under way.
-    pub(super) fn has(&self, number: u32) -> bool {
+    /// Returns true if the request is outstanding.
+    fn has(&self, number: u32) -> bool {
         number.wrapping_sub(self.first) < self.next.wrapping_sub(self.first)
     }
 
-    /// Takes back those that were pushed from this number on.
+    /// Removes the requests from this number on.
     pub(super) fn truncate(&mut self, number: u32) {
         if self.has(number) {
             self.next = number;
         }
     }
 
-    /// This one is done, and so are all before it: its id. None if it is not under way.
+    /// Removes this request and all before it. Returns its id, or `None` if it is not outstanding.
     pub(super) fn done(&mut self, number: u32) -> Option<u64> {
         if !self.has(number) {
             return None;
@@ -56,7 +71,7 @@ impl Ring {
         Some(*self.place(number))
     }
 
-    /// The oldest is done: its number and its id.
+    /// Removes the oldest request, and returns its number and id.
     pub(super) fn pop(&mut self) -> Option<(u32, u64)> {
         let number = self.first;
         self.done(number).map(|id| (number, id))
@@ -72,8 +87,14 @@ mod tests {
         let mut ring = Ring::new(3);
         let numbers = [10, 11, 12].map(|id| ring.push(id));
         assert_eq!((ring.room(), ring.has(numbers[1])), (0, true));
-        assert_eq!((ring.done(numbers[1]), ring.has(numbers[1])), (Some(11), false));
-        assert_eq!((ring.room(), ring.done(numbers[1]), ring.done(numbers[0])), (2, None, None));
+        assert_eq!(
+            (ring.done(numbers[1]), ring.has(numbers[1])),
+            (Some(11), false)
+        );
+        assert_eq!(
+            (ring.room(), ring.done(numbers[1]), ring.done(numbers[0])),
+            (2, None, None)
+        );
         assert_eq!(ring.pop(), Some((numbers[2], 12)));
         assert_eq!((ring.pop(), ring.room()), (None, 3));
     }
@@ -85,7 +106,10 @@ mod tests {
         let from = ring.push(2);
         ring.push(3);
         ring.truncate(from);
-        assert_eq!((ring.room(), ring.pop(), ring.pop()), (3, Some((0, 1)), None));
+        assert_eq!(
+            (ring.room(), ring.pop(), ring.pop()),
+            (3, Some((0, 1)), None)
+        );
         ring.truncate(from);
         assert_eq!(ring.room(), 4);
     }

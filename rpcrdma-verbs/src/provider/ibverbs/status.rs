@@ -1,10 +1,10 @@
-//! Statuses of completions, as the contract has them.
+//! Conversion of completion statuses.
 
 use ibverbs_sys::ibv_wc_status::{self as wc, Type};
 
 use crate::provider::Status;
 
-/// What a status of libibverbs says. Those that the contract has no name for become the nearest, and are traced.
+/// Converts a status of libibverbs. A status without equivalent becomes the nearest, and is traced.
 pub(super) fn status(status: Type, vendor: u32) -> Status {
     match status {
         wc::IBV_WC_SUCCESS => Status::Success,
@@ -17,7 +17,11 @@ pub(super) fn status(status: Type, vendor: u32) -> Status {
         wc::IBV_WC_MW_BIND_ERR => Status::Bind,
         wc::IBV_WC_RETRY_EXC_ERR => Status::Retry,
         other => {
-            tracing::debug!(status = other, vendor, "a completion with an unusual status");
+            tracing::debug!(
+                status = other,
+                vendor,
+                "a completion with an unusual status"
+            );
             nearest(other)
         }
     }
@@ -40,14 +44,24 @@ mod tests {
     #[test]
     fn only_success_succeeds() {
         for code in 0..64 {
-            assert_eq!(status(code, 0) == Status::Success, code == wc::IBV_WC_SUCCESS, "{code}");
+            assert_eq!(
+                status(code, 0) == Status::Success,
+                code == wc::IBV_WC_SUCCESS,
+                "{code}"
+            );
         }
     }
 
     #[test]
     fn statuses_have_their_names() {
-        assert_eq!(status(wc::IBV_WC_RNR_RETRY_EXC_ERR, 0), Status::ReceiverNotReady);
-        assert_eq!(status(wc::IBV_WC_LOC_ACCESS_ERR, 0), Status::LocalProtection);
+        assert_eq!(
+            status(wc::IBV_WC_RNR_RETRY_EXC_ERR, 0),
+            Status::ReceiverNotReady
+        );
+        assert_eq!(
+            status(wc::IBV_WC_LOC_ACCESS_ERR, 0),
+            Status::LocalProtection
+        );
         assert_eq!(status(wc::IBV_WC_FATAL_ERR, 7), Status::Retry);
     }
 }

@@ -1,9 +1,13 @@
-//! libibverbs and librdmacm as types that own what they name: all that is foreign, and nearly all that is unsafe, is here.
+//! Safe types for libibverbs and librdmacm. All foreign functions, and nearly all unsafe code, are
+//! here.
 //!
-//! What is made of something keeps it alive (`Rc`), so that things are destroyed in the order that verbs ask for. Nothing
-//! here is for more than one thread.
+//! An object keeps those that it was made of alive (`Arc`), so that objects are destroyed in the
+//! order that verbs require. All types are for any thread: see [`AnyThread`].
 
-#![allow(unsafe_code, reason = "calls of foreign functions, and the pointers that they give and take")]
+#![allow(
+    unsafe_code,
+    reason = "calls of foreign functions, and the pointers that they give and take"
+)]
 
 mod connections;
 mod device;
@@ -12,32 +16,64 @@ mod rdma_cma;
 mod requests;
 
 use std::ffi::c_int;
+use std::fmt;
 use std::io;
+use std::ptr::NonNull;
 
-pub(super) use connections::{Channel, Happened, Id, Key, Kind, Parameters};
+pub(super) use connections::{Channel, CmEvent, Id, Key, Kind, Parameters};
 pub(super) use device::{AsyncEvent, Context, Devices, Domain};
-pub(super) use objects::{CompletionQueue, QueuePair, QueuePairSizes, Region, SharedReceives, Taken, Window};
-pub(super) use requests::{Flags, Receives, Refused, Requests, What};
+pub(super) use objects::{
+    CompletionQueue, QueuePair, QueuePairSizes, RawCompletion, Region, SharedReceives, Window,
+};
+pub(super) use requests::{Flags, PostError, Receives, RequestKind, Requests};
 
 use super::hint::explained;
 use crate::provider::{Result, VerbError};
 
-/// What the last foreign call left in `errno`.
+/// A pointer to an object of a library.
+struct Raw<T>(NonNull<T>);
+
+impl<T> fmt::Debug for Raw<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> Raw<T> {
+    fn as_ptr(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+/// An object of a library that any thread may use, and several at once.
+///
+/// # Safety
+/// The functions that are called with a `Raw` of it may be called by any thread, and by several at
+/// once, from its creation until its end. The owner of the `Raw` ends it once, when no other call
+/// with it runs or follows. Its fields are accessed only as the comment of the implementation says.
+unsafe trait AnyThread {}
+
+// SAFETY: an object of a library belongs to no thread, as `AnyThread` says.
+unsafe impl<T: AnyThread> Send for Raw<T> {}
+// SAFETY: a shared `Raw` gives its address. Calls with it may run at once, as `AnyThread` says.
+unsafe impl<T: AnyThread> Sync for Raw<T> {}
+
+/// Returns the error that the last foreign call left in `errno`.
 fn last(verb: &'static str) -> VerbError {
     explained(verb, io::Error::last_os_error())
 }
 
-/// The result of a function of libibverbs, which returns what others leave in `errno`.
+/// Converts the result of a function of libibverbs, which returns an errno.
 fn returned(verb: &'static str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        // Some return it negated, some leave it in `errno` after all.
+        // Some return it negated, and some leave it in `errno` after all.
         -1 => Err(last(verb)),
         code => Err(explained(verb, io::Error::from_raw_os_error(code.abs()))),
     }
 }
 
-/// The result of a function of librdmacm.
+/// Converts the result of a function of librdmacm.
 fn left(verb: &'static str, code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(last(verb)) }
 }

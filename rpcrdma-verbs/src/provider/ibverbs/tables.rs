@@ -1,152 +1,255 @@
-//! Regions and windows of a device, by the numbers that requests name them by.
+//! The regions and windows of a device, by the numbers that requests use.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::numbers::Numbers;
+use super::number_map::NumberMap;
 use super::sys::{Region, Window};
-use crate::provider::{Slice, Status};
+use crate::provider::{Sge, Status};
 
-/// What is registered, and the windows.
+/// The registered regions, and the windows.
+///
+/// A region or a window is removed before it ends. A list that binds windows is posted under the
+/// lock. So a thread that ends what is bound waits until it is posted, and what a list refers to
+/// does not end before. Nothing ends under the lock: the device may take its time.
 #[derive(Default)]
-pub(super) struct Tables {
-    regions: RefCell<Numbers<Rc<Region>>>,
-    windows: RefCell<Windows>,
-}
+pub(super) struct Tables(Mutex<TableState>);
 
 #[derive(Default)]
-struct Windows {
-    entries: Vec<Option<Entry>>,
+pub(super) struct TableState {
+    regions: NumberMap<Arc<Region>>,
+    windows: Vec<Option<Entry>>,
     free: Vec<usize>,
-    /// Where a key's window is. Binds change the lowest octet alone.
-    by_key: Numbers<usize>,
+    /// The index of the window of a key. Binds change only the lowest byte.
+    by_key: NumberMap<usize>,
 }
 
+/// The tables, which are locked when they are first needed.
+pub(super) struct LazyTables<'a> {
+    tables: &'a Tables,
+    locked: Option<MutexGuard<'a, TableState>>,
+}
+
+/// A window, until its owner ends it.
 struct Entry {
-    window: Rc<Window>,
-    /// The key that it has, or will have when what is being posted is done.
+    window: Arc<Window>,
+    /// The key, after the requests that are being posted.
     key: u32,
     /// What it may be bound to.
     bound: Option<Bound>,
+    /// True after it was ended with its region or queue pair. It cannot be bound again.
+    is_retired: bool,
+    /// True if it gives no access even though the device has refused to end it: its queue pair has
+    /// ended.
+    is_cut_off: bool,
 }
+
+/// A window that the device has refused to end, with its index.
+pub(super) type RefusedWindow = (usize, Arc<Window>);
 
 #[derive(Clone, Copy)]
 struct Bound {
     /// The queue pair, and the local key of the region.
     pair: u32,
     region: u32,
-    /// Whether nothing was posted that unbinds it.
+    /// True if no posted request unbinds it.
     holds: bool,
 }
 
-/// What of a key is its window's.
+/// Returns the part of a key that identifies its window.
 const fn index(key: u32) -> u32 {
     key >> 8
 }
 
-impl Windows {
+impl TableState {
     fn by_key(&mut self, key: u32) -> Option<&mut Entry> {
         let at = *self.by_key.get(&index(key))?;
-        self.entries.get_mut(at)?.as_mut().filter(|entry| entry.key == key)
+        self.windows
+            .get_mut(at)?
+            .as_mut()
+            .filter(|entry| entry.key == key)
     }
 
-    fn take(&mut self, at: usize) -> Option<Entry> {
-        let entry = self.entries.get_mut(at)?.take()?;
-        self.by_key.remove(&index(entry.key));
-        Some(entry)
-    }
-
-    /// Takes those that may be bound so. Their places stay theirs, empty.
-    fn take_bound(&mut self, so: impl Fn(&Bound) -> bool) -> Vec<Entry> {
-        let bound =
-            |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.bound).is_some_and(|bound| so(&bound));
-        let found: Vec<usize> = (0..self.entries.len()).filter(|at| bound(&self.entries[*at])).collect();
-        found.into_iter().filter_map(|at| self.take(at)).collect()
-    }
-}
-
-impl Tables {
-    pub(super) fn add_region(&self, region: &Rc<Region>) {
-        self.regions.borrow_mut().insert(region.local_key(), region.clone());
-    }
-
-    /// Forgets a region, and ends it: if the device refuses because windows are bound to it, they go first.
-    pub(super) fn end_region(&self, region: &Region) {
-        let key = region.local_key();
-        self.regions.borrow_mut().remove(&key);
-        if region.end().is_err() {
-            let bound = self.windows.borrow_mut().take_bound(|bound| bound.region == key);
-            tracing::debug!(windows = bound.len(), "windows go with the memory that they are bound to");
+    /// Retires the windows that may be bound like this, and returns them, with their indices.
+    fn retire_bound(&mut self, so: impl Fn(&Bound) -> bool) -> Vec<(usize, Arc<Window>)> {
+        let mut retired = Vec::new();
+        for (at, entry) in self.windows.iter_mut().enumerate() {
+            let Some(entry) = entry else { continue };
+            if entry.bound.as_ref().is_some_and(&so) {
+                entry.bound = None;
+                entry.is_retired = true;
+                self.by_key.remove(&index(entry.key));
+                retired.push((at, entry.window.clone()));
+            }
         }
+        retired
     }
 
-    /// Whether all slices are of registered memory.
-    pub(super) fn holds(&self, slices: &[Slice]) -> bool {
-        let regions = self.regions.borrow();
-        slices.iter().all(|slice| regions.get(&slice.key).is_some_and(|region| region.holds(slice)))
+    /// Returns true if all entries are in registered memory.
+    pub(super) fn holds(&self, slices: &[Sge]) -> bool {
+        slices.iter().all(|slice| {
+            self.regions
+                .get(&slice.key)
+                .is_some_and(|region| region.holds(slice))
+        })
     }
 
-    /// Adds a window: its number.
-    pub(super) fn add_window(&self, window: Window) -> u32 {
-        let windows = &mut *self.windows.borrow_mut();
-        let at = windows.free.pop().unwrap_or_else(|| {
-            windows.entries.push(None);
-            windows.entries.len() - 1
-        });
-        let key = window.key();
-        windows.by_key.insert(index(key), at);
-        windows.entries[at] = Some(Entry { window: Rc::new(window), key, bound: None });
-        // A device has not so many.
-        u32::try_from(at).unwrap_or(u32::MAX)
-    }
-
-    /// Ends a window, and gives its number to the next.
-    pub(super) fn end_window(&self, number: u32) {
-        let mut windows = self.windows.borrow_mut();
-        let entry = windows.take(number as usize);
-        windows.free.push(number as usize);
-        drop(windows);
-        drop(entry);
-    }
-
-    /// A window is to be bound to a range of a region by this key, on this queue pair.
+    /// Notes that a request on this queue pair binds a window to a range of a region, with this
+    /// key.
     pub(super) fn bind(
-        &self,
+        &mut self,
         (number, key): (u32, u32),
-        range: &Slice,
+        range: &Sge,
         pair: u32,
-    ) -> Result<(Rc<Window>, Rc<Region>), Status> {
-        let region = self.regions.borrow().get(&range.key).cloned().ok_or(Status::Bind)?;
-        let mut windows = self.windows.borrow_mut();
-        let entry = windows.entries.get_mut(number as usize).and_then(Option::as_mut).ok_or(Status::Bind)?;
-        if index(entry.key) != index(key) {
+    ) -> Result<(Arc<Window>, Arc<Region>), Status> {
+        let region = self.regions.get(&range.key).cloned().ok_or(Status::Bind)?;
+        let entry = self
+            .windows
+            .get_mut(number as usize)
+            .and_then(Option::as_mut)
+            .ok_or(Status::Bind)?;
+        if entry.is_retired || index(entry.key) != index(key) {
             return Err(Status::Bind);
         }
         entry.key = key;
-        entry.bound = Some(Bound { pair, region: range.key, holds: true });
+        entry.bound = Some(Bound {
+            pair,
+            region: range.key,
+            holds: true,
+        });
         Ok((entry.window.clone(), region))
     }
 
-    /// A window is to be unbound, by a request on this queue pair.
-    pub(super) fn unbind(&self, key: u32, pair: u32) -> Result<(), Status> {
-        let mut windows = self.windows.borrow_mut();
-        let bound = windows.by_key(key).and_then(|entry| entry.bound.as_mut());
-        let bound = bound.filter(|bound| bound.holds && bound.pair == pair).ok_or(Status::LocalProtection)?;
-        // It may be flushed, and the window stay bound.
+    /// Notes that a request on this queue pair unbinds a window.
+    pub(super) fn unbind(&mut self, key: u32, pair: u32) -> Result<(), Status> {
+        let bound = self.by_key(key).and_then(|entry| entry.bound.as_mut());
+        let bound = bound
+            .filter(|bound| bound.holds && bound.pair == pair)
+            .ok_or(Status::LocalProtection)?;
+        // The request may be flushed, and the window stay bound.
         bound.holds = false;
         Ok(())
     }
 
-    /// The peer has unbound a window.
-    pub(super) fn unbound(&self, key: u32) {
-        if let Some(entry) = self.windows.borrow_mut().by_key(key) {
+    /// Notes that the peer has unbound a window.
+    pub(super) fn unbound(&mut self, key: u32) {
+        if let Some(entry) = self.by_key(key) {
             entry.bound = None;
         }
     }
+}
 
-    /// Ends the windows that may be bound on a queue pair. Soft-RoCE would wait for them, before the queue pair goes.
-    pub(super) fn end_pair(&self, pair: u32) {
-        let bound = self.windows.borrow_mut().take_bound(|bound| bound.pair == pair);
-        drop(bound);
+impl<'a> LazyTables<'a> {
+    pub(super) fn get(&mut self) -> &mut TableState {
+        self.locked.get_or_insert_with(|| self.tables.lock())
+    }
+
+    /// Unlocks them, until they are needed again.
+    pub(super) fn release(&mut self) {
+        self.locked = None;
+    }
+}
+
+/// Ends windows, and returns those that the device has refused to end.
+fn end_all(windows: Vec<(usize, Arc<Window>)>) -> Vec<RefusedWindow> {
+    let refuses = |(_, window): &(usize, Arc<Window>)| !window.end();
+    windows.into_iter().filter(refuses).collect()
+}
+
+impl Tables {
+    fn lock(&self) -> MutexGuard<'_, TableState> {
+        // No panic separates two changes.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lazy(&self) -> LazyTables<'_> {
+        LazyTables {
+            tables: self,
+            locked: None,
+        }
+    }
+
+    pub(super) fn add_region(&self, region: &Arc<Region>) {
+        let key = region.local_key();
+        let gone = self.lock().regions.insert(key, region.clone());
+        drop(gone);
+    }
+
+    /// Removes a region and ends it. If the device refuses because windows are bound to it, they
+    /// are ended first. Returns true if the device can no longer access the memory.
+    pub(super) fn end_region(&self, region: &Region) -> bool {
+        let key = region.local_key();
+        let gone = self.lock().regions.remove(&key);
+        drop(gone);
+        if region.end().is_ok() {
+            return true;
+        }
+        tracing::debug!("windows go with the memory that they are bound to");
+        let bound = self.lock().retire_bound(|bound| bound.region == key);
+        end_all(bound);
+        // If it is refused again, the final drop reports it.
+        region.end().is_ok()
+    }
+
+    /// Adds a window, and returns its number.
+    pub(super) fn add_window(&self, window: Window) -> u32 {
+        let state = &mut *self.lock();
+        let at = state.free.pop().unwrap_or_else(|| {
+            state.windows.push(None);
+            state.windows.len() - 1
+        });
+        let key = window.key();
+        state.by_key.insert(index(key), at);
+        state.windows[at] = Some(Entry {
+            window: Arc::new(window),
+            key,
+            bound: None,
+            is_retired: false,
+            is_cut_off: false,
+        });
+        // A device has fewer windows.
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    /// Ends a window, and returns true if it gives no access any more. Its number is then reused.
+    /// Its owner calls this once.
+    pub(super) fn end_window(&self, number: u32) -> bool {
+        let at = number as usize;
+        let entry = {
+            let state = &mut *self.lock();
+            let entry = state.windows.get_mut(at).and_then(Option::take);
+            if let Some(entry) = entry.as_ref().filter(|entry| !entry.is_retired) {
+                state.by_key.remove(&index(entry.key));
+            }
+            entry
+        };
+        // It waits for a thread that ends it with its region or queue pair.
+        let ended = entry.is_none_or(|entry| entry.window.end() || entry.is_cut_off);
+        if ended {
+            self.lock().free.push(at);
+        }
+        ended
+    }
+
+    /// Ends the windows that may be bound on a queue pair, and returns those that cannot be ended.
+    /// Soft-RoCE would wait for them at the end of the queue pair.
+    pub(super) fn end_pair(&self, pair: u32) -> Vec<RefusedWindow> {
+        let bound = self.lock().retire_bound(|bound| bound.pair == pair);
+        end_all(bound)
+    }
+
+    /// Notes that the queue pair of windows that could not be ended has ended, so that they give no
+    /// access.
+    pub(super) fn cut_off(&self, windows: &[RefusedWindow]) {
+        if windows.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        for (at, window) in windows {
+            let entry = state.windows.get_mut(*at).and_then(Option::as_mut);
+            // Its owner may have ended it, and another may have its number.
+            if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.window, window)) {
+                entry.is_cut_off = true;
+            }
+        }
     }
 }

@@ -12,26 +12,26 @@ use crate::provider::{self, Cause, Completion, Result, VerbError};
 
 /// A completion queue of the software fabric.
 #[derive(Clone, Debug)]
-pub struct CompletionQueue {
-    pub(super) shared: Arc<Shared>,
+pub struct SoftwareCompletionQueue {
+    pub(super) shared: Arc<CompletionState>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct CompletionState {
     fabric: Arc<Fabric>,
-    state: Mutex<State>,
+    state: Mutex<CompletionBuffer>,
     wake: OwnedFd,
 }
 
 #[derive(Debug)]
-struct State {
+struct CompletionBuffer {
     entries: VecDeque<Entry>,
     most: usize,
     armed: bool,
     overrun: bool,
 }
 
-/// A completion, and what it gives back of its send queue.
+/// A completion, with the entries of the send queue that it frees.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) completion: Completion,
@@ -39,44 +39,59 @@ pub(super) struct Entry {
 }
 
 pub(super) fn system(verb: &'static str) -> impl Fn(rustix::io::Errno) -> VerbError {
-    move |error| VerbError { verb, cause: Cause::System(error.into()) }
+    move |error| VerbError {
+        verb,
+        cause: Cause::System(error.into()),
+    }
 }
 
-/// What the system says to arguments that make no sense.
+/// Returns the system's error for invalid arguments.
 pub(super) fn invalid(verb: &'static str) -> VerbError {
     system(verb)(rustix::io::Errno::INVAL)
 }
 
-/// A descriptor that becomes readable when it is written to.
+/// Creates a descriptor that becomes readable when it is written to.
 pub(super) fn waker(verb: &'static str) -> Result<OwnedFd> {
     eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(system(verb))
 }
 
-/// Makes it readable. It only fails when it is readable already, as often as can be counted.
+/// Makes the descriptor readable. The write fails only if the counter is at its maximum, when it is
+/// readable.
 pub(super) fn wake(waker: &OwnedFd) {
     let _ = rustix::io::write(waker, &1u64.to_ne_bytes());
 }
 
-/// Makes it unreadable again, whether or not it was readable.
+/// Makes the descriptor unreadable. The read fails if it already is.
 pub(super) fn quiet(waker: &OwnedFd) {
     let _ = rustix::io::read(waker, &mut [0u8; 8]);
 }
 
-impl CompletionQueue {
+impl SoftwareCompletionQueue {
     pub(super) fn new(fabric: Arc<Fabric>, most: u32) -> Result<Self> {
         let most = most as usize;
-        let state = State { entries: VecDeque::new(), most, armed: false, overrun: false };
-        let shared = Shared { fabric, state: Mutex::new(state), wake: waker("completion_queue")? };
-        Ok(Self { shared: Arc::new(shared) })
+        let state = CompletionBuffer {
+            entries: VecDeque::new(),
+            most,
+            armed: false,
+            overrun: false,
+        };
+        let shared = CompletionState {
+            fabric,
+            state: Mutex::new(state),
+            wake: waker("completion_queue")?,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CompletionState {
+    fn lock(&self) -> MutexGuard<'_, CompletionBuffer> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes completions over. Those that have no room are lost, and the queue with them.
+    /// Takes all entries. Completions without room are lost, and the queue has overrun.
     #[inline(always)]
     pub(super) fn extend(&self, entries: &mut VecDeque<Entry>) {
         if entries.is_empty() {
@@ -86,7 +101,7 @@ impl Shared {
         let room = state.most - state.entries.len();
         state.overrun |= entries.len() > room;
         entries.truncate(room);
-        // Most queues are polled until they are empty. What was grown for many stays with the queue.
+        // Most queues are polled until they are empty. The larger allocation stays with the queue.
         if state.entries.is_empty() && state.entries.capacity() <= entries.capacity() {
             std::mem::swap(&mut state.entries, entries);
         } else {
@@ -100,12 +115,15 @@ impl Shared {
     }
 }
 
-impl provider::CompletionQueue for CompletionQueue {
+impl provider::CompletionQueue for SoftwareCompletionQueue {
     fn poll(&self, completions: &mut Vec<Completion>, most: usize) -> Result<usize> {
         self.shared.fabric.progress();
         let mut state = self.shared.lock();
         if state.overrun {
-            return Err(VerbError { verb: "poll", cause: Cause::Overrun });
+            return Err(VerbError {
+                verb: "poll",
+                cause: Cause::Overrun,
+            });
         }
         let count = most.min(state.entries.len());
         for entry in state.entries.iter().take(count) {
@@ -121,9 +139,13 @@ impl provider::CompletionQueue for CompletionQueue {
     fn arm(&self) -> Result<()> {
         self.shared.lock().armed = true;
         if let Some(latency) = &self.shared.fabric.latency {
-            latency.watch().map_err(|error| VerbError { verb: "arm", cause: Cause::System(error) })?;
+            latency.watch().map_err(|error| VerbError {
+                verb: "arm",
+                cause: Cause::System(error),
+            })?;
         }
-        // What is delayed goes on with polls: who is to wait is woken to poll, or all might wait for ever.
+        // Delayed requests progress by polls: the waiter must be woken to poll, or all might wait
+        // for ever.
         if self.shared.fabric.has_delayed() {
             wake(&self.shared.wake);
         }

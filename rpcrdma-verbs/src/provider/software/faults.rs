@@ -1,32 +1,38 @@
-//! What can be made to go wrong, from a seed.
+//! Fault injection, from a seed.
 
-/// What goes wrong on a fabric. Chances are in 65,536.
+/// The faults of a fabric. Probabilities are in units of 1/65536.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Polls of any completion queue by which a work request is delayed at most. Queue pairs overtake each other so.
+    /// The maximum number of polls of any completion queue by which a work request is delayed. So
+    /// queue pairs overtake each other.
     pub delay: u32,
-    /// That a work request ends its connection.
+    /// The probability that a work request ends its connection.
     pub disconnect: u16,
-    /// That a message finds no receive.
+    /// The probability that a message finds no receive.
     pub not_ready: u16,
-    /// That an RDMA Read or Write is refused.
+    /// The probability that an RDMA Read or Write is refused.
     pub bad_key: u16,
-    /// That a completion queue which is armed wakes nobody, until the next completion.
+    /// The probability that an armed completion queue does not wake its waiter, until the next
+    /// completion.
     pub lost_wakeup: u16,
 }
 
 impl Faults {
-    /// Whether anything goes wrong at all.
+    /// Returns true if any fault is enabled.
     pub(super) const fn any(&self) -> bool {
-        self.delay != 0 || self.disconnect != 0 || self.not_ready != 0 || self.bad_key != 0 || self.lost_wakeup != 0
+        self.delay != 0
+            || self.disconnect != 0
+            || self.not_ready != 0
+            || self.bad_key != 0
+            || self.lost_wakeup != 0
     }
 }
 
-/// How often each fault was injected.
+/// The number of injected faults of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Injected {
+pub struct FaultCounts {
     /// Work requests that were delayed.
     pub delays: u64,
     /// Connections that were ended.
@@ -39,7 +45,7 @@ pub struct Injected {
     pub lost_wakeups: u64,
 }
 
-/// A generator of random numbers (splitmix64).
+/// A random number generator (splitmix64).
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -55,7 +61,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// True so often in 65,536.
+    /// Returns true with the probability `of`/65536.
     pub(super) const fn chance(&mut self, of: u16) -> bool {
         of != 0 && self.next() & 0xffff < of as u64
     }

@@ -1,7 +1,7 @@
-//! The time that octets are under way, where a fabric has a delay: which connection has something due when, and who does it.
+//! The delay of a fabric: when each connection has something due, and who executes it.
 //!
-//! Whoever polls does what is due. Where somebody sleeps instead, a thread does it: it is started when a completion queue is
-//! armed for the first time, and ends with the fabric.
+//! Polling executes what is due. For those who sleep, a thread does it: it starts when a completion
+//! queue is armed for the first time, and ends with the fabric.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,12 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::link::Link;
-
-/// Nanoseconds since the fabric was made, and one: so that an optional one takes no more room.
+/// Nanoseconds since the fabric was created, plus one, so that `Option<Time>` has the same size.
 pub(super) type Time = NonZero<u64>;
 
-/// When what is never due is.
+/// Something that has work due at a time.
+pub(super) trait Progress: Send + Sync + std::fmt::Debug {
+    /// Executes what is due.
+    fn progress(&self);
+}
+
+/// The time of what is never due.
 const NEVER: u64 = u64::MAX;
 
 /// The delay of a fabric.
@@ -24,16 +28,16 @@ const NEVER: u64 = u64::MAX;
 pub(super) struct Latency {
     one_way: u64,
     began: Instant,
-    /// When something is due next: so that whoever polls in vain takes no lock.
+    /// The time of the next due work, so that a poll with nothing due takes no lock.
     next: AtomicU64,
-    agenda: Mutex<Agenda>,
+    agenda: Mutex<Schedule>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Agenda {
-    /// By when it is due and by its number: each link that has something to do then, and nothing before.
-    links: BTreeMap<(Time, u32), Weak<Link>>,
+struct Schedule {
+    /// The connections with due work, by time and number.
+    due: BTreeMap<(Time, u32), Weak<dyn Progress>>,
     thread: Option<JoinHandle<()>>,
     ended: bool,
 }
@@ -57,53 +61,65 @@ impl Latency {
         Time::MIN.saturating_add(nanoseconds(self.began.elapsed()))
     }
 
-    /// When what sets out then is at the other end.
+    /// Returns the time at which what is sent at `time` arrives.
     pub(super) const fn after(&self, time: Time) -> Time {
         time.saturating_add(self.one_way)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Agenda> {
-        // A panic elsewhere leaves at worst a link that is looked at in vain, or at the next post.
+    fn lock(&self) -> MutexGuard<'_, Schedule> {
+        // After a panic elsewhere a connection may be visited in vain, or late.
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes when the first is due; whether that is earlier than it was.
-    fn note(&self, agenda: &Agenda) -> bool {
-        let next = agenda.links.first_key_value().map_or(NEVER, |((time, _), _)| time.get());
+    /// Updates the time of the next due work. Returns true if it became earlier.
+    fn note(&self, agenda: &Schedule) -> bool {
+        let next = agenda
+            .due
+            .first_key_value()
+            .map_or(NEVER, |((time, _), _)| time.get());
         self.next.swap(next, Ordering::AcqRel) > next
     }
 
-    /// A link has something to do at another time than it had.
-    pub(super) fn reschedule(&self, link: (u32, &Weak<Link>), was: Option<Time>, is: Option<Time>) {
+    /// Changes the time at which a connection has work due.
+    pub(super) fn reschedule(
+        &self,
+        link: (u32, Weak<dyn Progress>),
+        was: Option<Time>,
+        is: Option<Time>,
+    ) {
         let mut agenda = self.lock();
         let (number, link) = link;
         if let Some(time) = was {
-            agenda.links.remove(&(time, number));
+            agenda.due.remove(&(time, number));
         }
         if let Some(time) = is {
-            agenda.links.insert((time, number), link.clone());
+            agenda.due.insert((time, number), link);
         }
         if self.note(&agenda) && agenda.thread.is_some() {
             self.changed.notify_one();
         }
     }
 
-    /// Does what is due.
+    /// Executes what is due.
     pub(super) fn deliver(&self) {
         while let Some(link) = self.due() {
             link.progress();
         }
     }
 
-    /// A link with something to do now. The lock is not held then: links have their own, which come first.
-    fn due(&self) -> Option<Arc<Link>> {
+    /// Returns a connection that has work due. The lock is released, because the locks of
+    /// connections come first.
+    fn due(&self) -> Option<Arc<dyn Progress>> {
         let next = self.next.load(Ordering::Acquire);
         if next == NEVER || next > self.now().get() {
             return None;
         }
         let mut agenda = self.lock();
         let mut found = None;
-        while let Some(first) = agenda.links.first_entry().filter(|first| first.key().0 <= self.now())
+        while let Some(first) = agenda
+            .due
+            .first_entry()
+            .filter(|first| first.key().0 <= self.now())
             && found.is_none()
         {
             found = first.remove().upgrade();
@@ -112,7 +128,7 @@ impl Latency {
         found
     }
 
-    /// Sees to it that what is due is done though nobody polls.
+    /// Starts the thread that executes due work while nobody polls.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let mut agenda = self.lock();
         if agenda.thread.is_none() {
@@ -130,26 +146,30 @@ impl Latency {
             if agenda.ended {
                 return;
             }
-            // It is changed under the lock alone: nothing is missed.
+            // The time changes only under the lock, so no change is missed.
             let next = self.next.load(Ordering::Acquire);
             if next == NEVER {
                 drop(self.changed.wait(agenda));
             } else {
-                drop(self.changed.wait_timeout(agenda, Duration::from_nanos(next.saturating_sub(self.now().get()))));
+                drop(self.changed.wait_timeout(
+                    agenda,
+                    Duration::from_nanos(next.saturating_sub(self.now().get())),
+                ));
             }
         }
     }
 
-    /// Ends the thread. No link is there any more then, so it has nothing to do that could take long.
+    /// Ends the thread. No connection remains, so it is not busy.
     pub(super) fn end(&self) {
         let mut agenda = self.lock();
         agenda.ended = true;
         let thread = agenda.thread.take();
         drop(agenda);
         self.changed.notify_one();
-        // The thread itself ends the fabric where it had the last link of it in its hands.
+        // If the thread itself drops the last connection, it drops the fabric, and must not join
+        // itself.
         if let Some(thread) = thread.filter(|other| other.thread().id() != thread::current().id()) {
-            // It has nothing to tell: a panic of its is one of a link's, which the others find in its lock.
+            // A panic of the thread poisons the lock of a connection, where others find it.
             let _ = thread.join();
         }
     }

@@ -1,26 +1,31 @@
-//! Devices, and what belongs to one as a whole.
+//! Devices, with their protection domains and asynchronous events.
 
-use std::ffi::{CStr, c_char};
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibverbs_sys as ibv;
-use ibverbs_sys::{ibv_async_event, ibv_context, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_pd, ibv_port_attr};
+use ibverbs_sys::{
+    ibv_async_event, ibv_context, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_pd, ibv_port_attr,
+};
 
-use super::{last, returned};
+use super::{AnyThread, Raw, last, returned};
 use crate::provider::Result;
 
-/// The devices that there are.
+/// The list of devices.
 pub(in super::super) struct Devices {
     list: Option<NonNull<*mut ibv_device>>,
     count: usize,
 }
 
-/// One of them.
+/// An entry of the list.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Listed<'l> {
+pub(in super::super) struct DeviceEntry<'l> {
     raw: *mut ibv_device,
     list: PhantomData<&'l Devices>,
 }
@@ -35,43 +40,62 @@ impl Devices {
         if list.is_none() && !is_missing(&error) {
             return Err(error);
         }
-        Ok(Self { list, count: usize::try_from(count).unwrap_or(0) })
+        Ok(Self {
+            list,
+            count: usize::try_from(count).unwrap_or(0),
+        })
     }
 
-    pub(in super::super) fn iter(&self) -> impl Iterator<Item = Listed<'_>> {
+    pub(in super::super) fn iter(&self) -> impl Iterator<Item = DeviceEntry<'_>> {
         let count = if self.list.is_some() { self.count } else { 0 };
         (0..count).filter_map(move |at| {
             // SAFETY: the list has `count` entries, and lives as long as `self`.
             let raw = unsafe { *self.list?.as_ptr().add(at) };
-            Some(Listed { raw, list: PhantomData })
+            Some(DeviceEntry {
+                raw,
+                list: PhantomData,
+            })
         })
     }
 }
 
-/// Whether nothing of RDMA is there at all.
+/// Returns true if the system has no RDMA support at all.
 fn is_missing(error: &crate::provider::VerbError) -> bool {
     use std::error::Error as _;
-    let system = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    let codes = [rustix::io::Errno::NOSYS, rustix::io::Errno::NOENT, rustix::io::Errno::NODEV];
-    system.and_then(rustix::io::Errno::from_io_error).is_some_and(|errno| codes.contains(&errno))
+    let system = error
+        .source()
+        .and_then(|source| source.downcast_ref::<io::Error>());
+    let codes = [
+        rustix::io::Errno::NOSYS,
+        rustix::io::Errno::NOENT,
+        rustix::io::Errno::NODEV,
+    ];
+    system
+        .and_then(rustix::io::Errno::from_io_error)
+        .is_some_and(|errno| codes.contains(&errno))
 }
 
 impl Drop for Devices {
     fn drop(&mut self) {
         if let Some(list) = self.list {
-            // SAFETY: it came from `ibv_get_device_list`, and nothing of it is used any more: `Listed` borrows `self`.
+            // SAFETY: it came from `ibv_get_device_list`, and nothing of it is used any more:
+            // `DeviceEntry` borrows `self`.
             unsafe { ibv::ibv_free_device_list(list.as_ptr()) };
         }
     }
 }
 
-/// A string of C, in an array that may be full.
+/// Converts a C string in an array that may be full.
 fn text(array: &[c_char]) -> String {
-    let octets: Vec<u8> = array.iter().map(|octet| octet.to_ne_bytes()[0]).take_while(|octet| *octet != 0).collect();
-    String::from_utf8_lossy(&octets).into_owned()
+    let bytes: Vec<u8> = array
+        .iter()
+        .map(|byte| byte.to_ne_bytes()[0])
+        .take_while(|byte| *byte != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl Listed<'_> {
+impl DeviceEntry<'_> {
     pub(in super::super) fn name(&self) -> String {
         // SAFETY: the device is of a list that lives, and its name is a string of C.
         let name = unsafe { CStr::from_ptr(ibv::ibv_get_device_name(self.raw)) };
@@ -83,37 +107,79 @@ impl Listed<'_> {
         unsafe { (*self.raw).transport_type == ibv::IBV_TRANSPORT_IWARP }
     }
 
-    pub(in super::super) fn open(&self) -> Result<Rc<Context>> {
+    pub(in super::super) fn open(&self) -> Result<Arc<Context>> {
         // SAFETY: the device is of a list that lives; what is opened lives on without it.
-        let raw = NonNull::new(unsafe { ibv::ibv_open_device(self.raw) }).ok_or_else(|| last("ibv_open_device"))?;
-        let context = Context { raw };
+        let raw = NonNull::new(unsafe { ibv::ibv_open_device(self.raw) })
+            .ok_or_else(|| last("ibv_open_device"))?;
+        let context = Context {
+            raw: Raw(raw),
+            fatal: AtomicBool::new(false),
+            keeps: AtomicBool::new(false),
+            pending_events: Mutex::default(),
+            has_pending: AtomicBool::new(false),
+        };
         rustix::io::ioctl_fionbio(context.descriptor(), true)
             .map_err(|error| super::explained("ibv_open_device", error.into()))?;
-        Ok(Rc::new(context))
+        Ok(Arc::new(context))
     }
 }
 
 /// An open device.
 #[derive(Debug)]
 pub(in super::super) struct Context {
-    raw: NonNull<ibv_context>,
+    raw: Raw<ibv_context>,
+    /// True if the device has reported a fatal failure.
+    fatal: AtomicBool,
+    /// True if the device has refused to end something, so that it may still access memory.
+    keeps: AtomicBool,
+    /// Events that were read but not polled yet. Locked while events are read, so that whoever has
+    /// the lock knows what every event says that was read.
+    pending_events: Mutex<VecDeque<AsyncEvent>>,
+    /// False if `pending_events` is empty, which is cheaper to check.
+    has_pending: AtomicBool,
 }
 
-/// What a device tells by itself.
+// SAFETY: libibverbs(3): all verbs may be called by several threads at once. `Context` opens and
+// closes the device. What is made of it has an `Arc` of it, so that it is closed once, by the last
+// owner. Its fields do not change while it is open: the table of functions, the descriptor.
+unsafe impl AnyThread for ibv_context {}
+
+// SAFETY: as for the context: `Domain` owns it, and the objects in it have an `Arc` of it. None of
+// its fields is accessed.
+unsafe impl AnyThread for ibv_pd {}
+
+/// Returns true if the failure to end something proves that the device can access nothing any more:
+/// the device does not exist, or has reported a fatal failure. EIO alone proves nothing: the kernel
+/// returns it if the device is gone, but also if a command of a working device has failed.
+fn is_gone(code: c_int, fatal: bool) -> bool {
+    fatal || code.abs() == rustix::io::Errno::NODEV.raw_os_error()
+}
+
+/// An asynchronous event of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum AsyncEvent {
-    /// A completion queue has failed: its address.
-    Queue(usize),
-    /// A queue pair has failed: its number.
+    /// A completion queue has failed. This and the following events have the number that the object
+    /// was created with, which the device does not reuse.
+    Queue(u32),
+    /// A queue pair has failed.
     Failed(u32),
-    /// A message has come on a queue pair before the news of its connection.
+    /// A message has arrived on a queue pair before its connection was established.
     Connected(u32),
     /// All receives that a queue pair has taken from a shared queue are done.
     Drained(u32),
     /// The device has failed.
     Fatal,
-    /// Something else, by libibverbs' number.
+    /// Another event, with its number.
     Other(u32),
+}
+
+/// Converts a number to the context of an object, which its asynchronous events return.
+pub(super) fn context_of(number: u32) -> *mut c_void {
+    std::ptr::without_provenance_mut(number as usize)
+}
+
+fn number_of(context: *mut c_void) -> u32 {
+    u32::try_from(context.addr()).unwrap_or(0)
 }
 
 impl Context {
@@ -124,7 +190,9 @@ impl Context {
     pub(in super::super) fn attributes(&self) -> Result<ibv_device_attr> {
         let mut attributes = ibv_device_attr::default();
         // SAFETY: the context is open, and the function fills the structure.
-        returned("ibv_query_device", unsafe { ibv::ibv_query_device(self.raw(), &raw mut attributes) })?;
+        returned("ibv_query_device", unsafe {
+            ibv::ibv_query_device(self.raw(), &raw mut attributes)
+        })?;
         Ok(attributes)
     }
 
@@ -134,59 +202,127 @@ impl Context {
 
     pub(in super::super) fn port(&self, number: u8) -> Result<ibv_port_attr> {
         let mut attributes = ibv_port_attr::default();
-        // SAFETY: the context is open. The function fills an older form of the structure, which the present one begins with;
-        // the rest stays zero.
+        // SAFETY: the context is open. The function fills an older form of the structure, which the
+        // present one begins with; the rest stays zero.
         let code = unsafe { ibv::ibv_query_port(self.raw(), number, (&raw mut attributes).cast()) };
         returned("ibv_query_port", code)?;
         Ok(attributes)
     }
 
-    /// The GIDs of all ports, but for the empty ones.
+    /// Returns the GIDs of all ports, except empty ones.
     pub(in super::super) fn gids(&self, most: usize) -> Vec<ibv_gid_entry> {
         let mut entries = vec![ibv_gid_entry::default(); most];
         // SAFETY: the context is open, and the table has room for `most` entries of this size.
-        let count =
-            unsafe { ibv::_ibv_query_gid_table(self.raw(), entries.as_mut_ptr(), most, 0, size_of::<ibv_gid_entry>()) };
+        let count = unsafe {
+            ibv::_ibv_query_gid_table(
+                self.raw(),
+                entries.as_mut_ptr(),
+                most,
+                0,
+                size_of::<ibv_gid_entry>(),
+            )
+        };
         entries.truncate(usize::try_from(count).unwrap_or(0));
         entries
     }
 
-    /// The octets of a GID.
-    pub(in super::super) fn octets(gid: &ibv::ibv_gid) -> [u8; 16] {
-        // SAFETY: both fields of the union are sixteen octets.
+    /// Returns the bytes of a GID.
+    pub(in super::super) fn bytes(gid: &ibv::ibv_gid) -> [u8; 16] {
+        // SAFETY: both fields of the union have sixteen bytes.
         unsafe { gid.raw }
     }
 
-    /// Becomes readable when the device has something to tell.
+    /// Returns the descriptor that becomes readable when the device has an event.
     pub(in super::super) fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the context is, which is borrowed.
         unsafe { BorrowedFd::borrow_raw((*self.raw()).async_fd) }
     }
 
-    /// What the device has to tell next.
+    fn lock_events(&self) -> MutexGuard<'_, VecDeque<AsyncEvent>> {
+        self.pending_events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next event of the device.
     pub(in super::super) fn event(&self) -> Option<AsyncEvent> {
+        let mut events = self.lock_events();
+        let event = events.pop_front();
+        self.has_pending
+            .store(!events.is_empty(), Ordering::Release);
+        // Still locked.
+        event.or_else(|| self.read_event())
+    }
+
+    /// Returns true if the end of something has read events that were not polled yet. The
+    /// descriptor does not show them.
+    pub(in super::super) fn has_pending_events(&self) -> bool {
+        self.has_pending.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the device can access nothing any more, after a verb that ends something has
+    /// failed with this code.
+    pub(super) fn is_gone(&self, code: c_int) -> bool {
+        // Some verbs leave the error in `errno`.
+        let code = if code == -1 {
+            io::Error::last_os_error().raw_os_error().unwrap_or(code)
+        } else {
+            code
+        };
+        // The device may already have reported it, and another thread may be reading the event.
+        let mut events = self.lock_events();
+        while let Some(event) = self.read_event() {
+            events.push_back(event);
+        }
+        self.has_pending
+            .store(!events.is_empty(), Ordering::Release);
+        is_gone(code, self.fatal.load(Ordering::Acquire))
+    }
+
+    /// Notes that something could not be ended, so that its memory must be leaked.
+    pub(super) fn note_leak(&self, verb: &'static str, code: c_int) {
+        let error = io::Error::from_raw_os_error(code.abs());
+        tracing::error!(verb, %error, "a device can't be kept from memory: that is leaked");
+        self.keeps.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the device may still access memory of something that was ended.
+    pub(in super::super) fn has_leaked(&self) -> bool {
+        self.keeps.load(Ordering::Acquire)
+    }
+
+    /// Reads an event, and acknowledges it. In between it takes no lock of ours: a thread that
+    /// destroys the object of the event waits for the acknowledgement.
+    fn read_event(&self) -> Option<AsyncEvent> {
         let mut event = ibv_async_event::default();
-        // SAFETY: the context is open, and the function fills the structure. The descriptor does not block.
+        // SAFETY: the context is open, and the function fills the structure. The descriptor does
+        // not block. Each event is returned once.
         if unsafe { ibv::ibv_get_async_event(self.raw(), &raw mut event) } != 0 {
             return None;
         }
-        // SAFETY: an event about a queue pair names one that exists: its destruction waits for what was not acknowledged, and
-        // takes back what was not read.
-        let pair = || unsafe { (*event.element.qp).qp_num };
-        let told = match event.event_type {
-            // SAFETY: the field that goes with this type; the pointer is not followed.
-            ibv::IBV_EVENT_CQ_ERR => AsyncEvent::Queue(unsafe { event.element.cq }.addr()),
+        // SAFETY: an event about a queue pair names one that exists: its destruction, by whichever
+        // thread, waits for what was not acknowledged, and takes back what was not read. The field
+        // does not change.
+        let pair = || number_of(unsafe { (*event.element.qp).qp_context });
+        let converted = match event.event_type {
+            // SAFETY: as for queue pairs.
+            ibv::IBV_EVENT_CQ_ERR => {
+                AsyncEvent::Queue(number_of(unsafe { (*event.element.cq).cq_context }))
+            }
             ibv::IBV_EVENT_QP_FATAL | ibv::IBV_EVENT_QP_REQ_ERR | ibv::IBV_EVENT_QP_ACCESS_ERR => {
                 AsyncEvent::Failed(pair())
             }
             ibv::IBV_EVENT_COMM_EST => AsyncEvent::Connected(pair()),
             ibv::IBV_EVENT_QP_LAST_WQE_REACHED => AsyncEvent::Drained(pair()),
-            ibv::IBV_EVENT_DEVICE_FATAL => AsyncEvent::Fatal,
+            ibv::IBV_EVENT_DEVICE_FATAL => {
+                self.fatal.store(true, Ordering::Release);
+                AsyncEvent::Fatal
+            }
             other => AsyncEvent::Other(other),
         };
         // SAFETY: it was taken just now, and is acknowledged once.
         unsafe { ibv::ibv_ack_async_event(&raw mut event) };
-        Some(told)
+        Some(converted)
     }
 }
 
@@ -200,22 +336,26 @@ impl Drop for Context {
 /// A protection domain.
 #[derive(Debug)]
 pub(in super::super) struct Domain {
-    raw: NonNull<ibv_pd>,
-    context: Rc<Context>,
+    raw: Raw<ibv_pd>,
+    context: Arc<Context>,
 }
 
 impl Domain {
-    pub(in super::super) fn new(context: &Rc<Context>) -> Result<Rc<Self>> {
+    pub(in super::super) fn new(context: &Arc<Context>) -> Result<Arc<Self>> {
         // SAFETY: the context is open, and is kept open.
-        let raw = NonNull::new(unsafe { ibv::ibv_alloc_pd(context.raw()) }).ok_or_else(|| last("ibv_alloc_pd"))?;
-        Ok(Rc::new(Self { raw, context: context.clone() }))
+        let raw = NonNull::new(unsafe { ibv::ibv_alloc_pd(context.raw()) })
+            .ok_or_else(|| last("ibv_alloc_pd"))?;
+        Ok(Arc::new(Self {
+            raw: Raw(raw),
+            context: context.clone(),
+        }))
     }
 
     pub(super) fn raw(&self) -> *mut ibv_pd {
         self.raw.as_ptr()
     }
 
-    pub(super) fn context(&self) -> &Rc<Context> {
+    pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 }
@@ -224,5 +364,35 @@ impl Drop for Domain {
     fn drop(&mut self) {
         // SAFETY: what was made in it keeps it alive, so nothing is left.
         unsafe { ibv::ibv_dealloc_pd(self.raw()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn only_the_device_itself_proves_that_it_is_gone() {
+        let codes = [
+            Errno::IO,
+            Errno::BUSY,
+            Errno::INVAL,
+            Errno::NOMEM,
+            Errno::TIMEDOUT,
+            Errno::AGAIN,
+            Errno::NXIO,
+        ];
+        for code in codes.map(Errno::raw_os_error) {
+            // A firmware command that fails also returns EIO.
+            assert!(!is_gone(code, false) && !is_gone(-code, false), "{code}");
+            assert!(
+                is_gone(code, true) && is_gone(-code, true),
+                "{code}, after the device's own event"
+            );
+        }
+        let gone = Errno::NODEV.raw_os_error();
+        assert!(is_gone(gone, false) && is_gone(-gone, false));
     }
 }

@@ -1,5 +1,5 @@
-//! What is used of `rdma/rdma_cma.h`, with the types of `ibverbs-sys`. Layouts are held against those of the header on 64-bit
-//! Linux.
+//! The used part of `rdma/rdma_cma.h`, with the types of `ibverbs-sys`. Assertions compare the
+//! layouts with those of the header on 64-bit Linux.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
@@ -17,11 +17,11 @@ pub(super) struct EventChannel {
 #[derive(Clone, Copy)]
 pub(super) struct SocketAddress {
     pub(super) family: u16,
-    /// The port, the flow and the address, in the order of the network; the scope, in the machine's.
+    /// Port, flow and address in network byte order; the scope in that of the machine.
     pub(super) rest: [u8; 126],
 }
 
-/// `struct rdma_cm_id`, as far as it is used: never made or moved here.
+/// The used part of `struct rdma_cm_id`, which is never created or moved here.
 #[repr(C)]
 pub(super) struct Id {
     pub(super) verbs: *mut ibv_context,
@@ -30,7 +30,7 @@ pub(super) struct Id {
     pub(super) qp: *mut ibv_qp,
     pub(super) source: SocketAddress,
     pub(super) destination: SocketAddress,
-    /// The addresses of InfiniBand, the path records, and how many there are.
+    /// The addresses of InfiniBand, the path records, and their number.
     infiniband: [u64; 7],
     pub(super) port_space: c_uint,
     pub(super) port_number: u8,
@@ -51,7 +51,7 @@ pub(super) struct Parameters {
     pub(super) qp_num: u32,
 }
 
-/// `struct rdma_cm_event`. Its parameters are those of a connection: there are no datagrams here.
+/// `struct rdma_cm_event`. Its parameters are those of a connection, because we use no datagrams.
 #[repr(C)]
 pub(super) struct Event {
     pub(super) id: *mut Id,
@@ -116,7 +116,11 @@ unsafe extern "C" {
     pub(super) fn rdma_reject(id: *mut Id, private_data: *const c_void, length: u8) -> c_int;
     pub(super) fn rdma_disconnect(id: *mut Id) -> c_int;
     pub(super) fn rdma_notify(id: *mut Id, event: c_uint) -> c_int;
-    pub(super) fn rdma_init_qp_attr(id: *mut Id, attributes: *mut ibv_qp_attr, mask: *mut c_int) -> c_int;
+    pub(super) fn rdma_init_qp_attr(
+        id: *mut Id,
+        attributes: *mut ibv_qp_attr,
+        mask: *mut c_int,
+    ) -> c_int;
     pub(super) fn rdma_get_src_port(id: *mut Id) -> u16;
     pub(super) fn rdma_get_cm_event(channel: *mut EventChannel, event: *mut *mut Event) -> c_int;
     pub(super) fn rdma_ack_cm_event(event: *mut Event) -> c_int;

@@ -1,0 +1,390 @@
+//! Clients, and their server if it is in this process.
+
+use std::collections::{HashMap, VecDeque};
+use std::error::Error;
+use std::iter;
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::Config;
+use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
+use rpcrdma_verbs::driver::{ConnectionId, Counters, Driver, WriteError, Writer};
+use rpcrdma_verbs::memory::{Budget, Buf};
+use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::rpc::Credentials;
+use rpcrdma_verbs::server::Server;
+
+use super::{Operation, Options};
+use crate::block::{BLOCK, BlockService, DISCARD, ECHO, PROGRAM, READ};
+use crate::device_source::DeviceSource;
+use crate::serve::PORT;
+
+/// A server with its driver.
+type Serving<D> = (Driver<D>, Server<BlockService>);
+
+/// Clients on one thread, with their server if it is in this process.
+pub(super) struct Clients<D: Device> {
+    near: Driver<D>,
+    server: Option<Serving<D>>,
+    clients: Vec<(Client, u32)>,
+    by_id: HashMap<ConnectionId, usize>,
+    /// Clients that may begin a call; each appears once for each call.
+    idle: Vec<usize>,
+    depth: u32,
+    work: Workload,
+    /// The start time of each call, if latencies are measured.
+    begun: Option<HashMap<(usize, CallId), Instant>>,
+    latencies: Vec<f64>,
+}
+
+/// The operation of the calls, with its data.
+struct Workload {
+    operation: Operation,
+    size: u32,
+    /// The arguments of an echo.
+    arguments: Vec<u8>,
+    /// The buffers of reads or writes, used in turn so that the whole working set is used.
+    buffers: VecDeque<Buf>,
+    /// The next block to read.
+    block: u32,
+}
+
+/// The cost of a call at both ends together: exact counts over many calls.
+#[derive(Clone, Copy)]
+pub(super) struct Costs {
+    /// Round trips between the ends.
+    pub(super) round_trips: f64,
+    /// Messages, and RDMA Reads and Writes.
+    pub(super) messages: f64,
+    pub(super) moves: f64,
+    /// Work requests posted, except receives.
+    pub(super) posts: f64,
+    /// Completions taken, including those of receives.
+    pub(super) completions: f64,
+    /// Regions exposed to the peer.
+    pub(super) exposed: f64,
+    /// Bytes copied into or out of messages.
+    pub(super) copied: f64,
+}
+
+/// The number of calls over which costs are counted, and the number for long calls.
+const CALLS: u64 = 1 << 12;
+const FEW: u64 = 1 << 5;
+
+/// The maximum number of completion queue entries of one driver.
+const COMPLETIONS: u32 = 1 << 22;
+
+impl<D: Device> Clients<D> {
+    pub(super) fn new(
+        options: &Options,
+        ground: &impl DeviceSource<Device = D>,
+        near: &Budget,
+        far: &Budget,
+    ) -> Result<Self, Box<dyn Error>> {
+        let (depth, connections) = (options.depth, options.connections);
+        let mut near = ground.driver(near, completions(options))?;
+        let mut client = Config {
+            max_calls: depth.saturating_add(16),
+            credits: depth.into(),
+            ..Config::client()
+        };
+        client = options.extension.of(client);
+        share(&mut near, &mut client, options.shared_receives)?;
+        let (address, server) = match options.connect {
+            Some(mut address) => {
+                if address.port() == 0 {
+                    address.set_port(PORT);
+                }
+                (address, None)
+            }
+            None => {
+                let (far, server) = server(options, ground, far)?;
+                (server.address(), Some((far, server)))
+            }
+        };
+        let connect = |_| Client::connect(&mut near, address, client.clone(), Credentials::none());
+        let clients: Vec<_> = (0..connections).map(connect).collect::<Result<_, _>>()?;
+        let all = || clients.iter().enumerate();
+        Ok(Self {
+            by_id: all()
+                .map(|(number, client)| (client.id(), number))
+                .collect(),
+            idle: all()
+                .flat_map(|(number, _)| iter::repeat_n(number, depth.into()))
+                .collect(),
+            work: Workload::new(options, &near)?,
+            clients: clients.into_iter().map(|client| (client, 0)).collect(),
+            near,
+            server,
+            depth: depth.into(),
+            begun: None,
+            latencies: Vec::new(),
+        })
+    }
+
+    /// Measures the nanoseconds per call.
+    pub(super) fn measure(&mut self, time: Duration) -> Result<f64, Box<dyn Error>> {
+        let (began, mut done) = (Instant::now(), 0u64);
+        // The clock is read about once in a thousand short calls.
+        let calls = if self.work.operation == Operation::Echo {
+            1000
+        } else {
+            1
+        };
+        let rounds = 1 + calls / (self.clients.len() * self.depth as usize);
+        while began.elapsed() < time {
+            for _ in 0..rounds {
+                done += self.round(true)?;
+            }
+        }
+        // Outstanding calls and their time also count: if several calls end at once, the calls
+        // begun are a better measure than the calls ended at one moment.
+        while self.clients.iter().any(|(_, open)| *open > 0) {
+            done += self.round(false)?;
+        }
+        Ok(began.elapsed().as_nanos() as f64 / done.max(1) as f64)
+    }
+
+    /// Measures the cost of a call in about this time, or returns `None` if the server is
+    /// elsewhere.
+    pub(super) fn costs(&mut self, time: Duration) -> Result<Option<Costs>, Box<dyn Error>> {
+        let Some(before) = self.counters() else {
+            return Ok(None);
+        };
+        let (began, mut done) = (Instant::now(), 0);
+        while done < CALLS && (done < FEW || began.elapsed() < time) {
+            done += self.round(true)?;
+        }
+        while self.clients.iter().any(|(_, open)| *open > 0) {
+            done += self.round(false)?;
+        }
+        let Some(after) = self.counters() else {
+            return Ok(None);
+        };
+        let each = |of: fn(&Counters) -> u64| (of(&after) - of(&before)) as f64 / done as f64;
+        Ok(Some(Costs {
+            round_trips: each(|all| all.round_trips),
+            messages: each(|all| all.sends),
+            moves: each(|all| all.reads + all.writes),
+            posts: each(|all| all.posted),
+            completions: each(|all| all.completed),
+            exposed: each(|all| all.exposures),
+            copied: each(|all| all.copied),
+        }))
+    }
+
+    /// Returns the counters of all connections at both ends, or `None` if the server is elsewhere.
+    fn counters(&self) -> Option<Counters> {
+        let (far, server) = self.server.as_ref()?;
+        let clients = self
+            .clients
+            .iter()
+            .filter_map(|(client, _)| self.near.counters(client.id()));
+        let served = server
+            .connections()
+            .iter()
+            .filter_map(|id| far.counters(*id));
+        Some(
+            clients
+                .chain(served)
+                .fold(Counters::default(), |sum, one| sum + one),
+        )
+    }
+
+    /// Measures the microseconds from each call to its reply.
+    pub(super) fn latencies(mut self, time: Duration) -> Result<Vec<f64>, Box<dyn Error>> {
+        self.begun = Some(HashMap::new());
+        self.measure(time)?;
+        Ok(self.latencies)
+    }
+
+    /// Turns everything once, in the order of a call and its reply, and returns the number of calls
+    /// that have ended.
+    fn round(&mut self, begin: bool) -> Result<u64, Box<dyn Error>> {
+        let begins = begin && !self.idle.is_empty();
+        while begin && let Some(number) = self.idle.pop() {
+            let Some((client, open)) = self.clients.get_mut(number) else {
+                continue;
+            };
+            let call = self.work.begin(&mut self.near, client)?;
+            if let Some(begun) = &mut self.begun {
+                begun.insert((number, call), Instant::now());
+            }
+            *open += 1;
+        }
+        if begins {
+            self.near.flush();
+        }
+        if let Some((far, server)) = &mut self.server {
+            far.turn()?;
+            server.serve(far);
+        }
+        self.near.turn()?;
+        let mut done = 0;
+        while let Some(id) = self.near.ready() {
+            let Some(number) = self.by_id.get(&id).copied() else {
+                continue;
+            };
+            let Some((client, open)) = self.clients.get_mut(number) else {
+                continue;
+            };
+            while let Some(event) = client.event(&mut self.near) {
+                match event {
+                    ClientEvent::Answered { call, .. } => {
+                        let began = self
+                            .begun
+                            .as_mut()
+                            .and_then(|begun| begun.remove(&(number, call)));
+                        self.latencies
+                            .extend(began.map(|began| began.elapsed().as_nanos() as f64 / 1000.0));
+                        self.work.end(&mut self.near, client, call);
+                        (*open, done) = (*open - 1, done + 1);
+                        self.idle.push(number);
+                    }
+                    ClientEvent::Failed { why, .. } => return Err(why.into()),
+                    ClientEvent::Closed { why, .. } => {
+                        return Err(format!("no connection: {why}").into());
+                    }
+                    ClientEvent::Ready(_) | ClientEvent::CalledBack(_) => {}
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Creates a server for these calls, with its driver.
+pub(super) fn server<G: DeviceSource>(
+    options: &Options,
+    ground: &G,
+    budget: &Budget,
+) -> Result<Serving<G::Device>, Box<dyn Error>> {
+    let mut driver = ground.driver(budget, completions(options))?;
+    let mut config = options.extension.of(Config {
+        max_served: options.depth,
+        ..Config::server()
+    });
+    share(&mut driver, &mut config, options.shared_receives)?;
+    let set = options.buffers() * options.size as usize / BLOCK as usize;
+    let blocks = if options.operation == Operation::Read {
+        set.max(1)
+    } else {
+        0
+    };
+    let block = BlockService::new(&driver, blocks)?;
+    let server = Server::bind(&mut driver, ground.address(), config, block)?;
+    Ok((driver, server))
+}
+
+/// Returns the number of completion queue entries for all connections of a driver.
+fn completions(options: &Options) -> u32 {
+    (8 * u32::from(options.depth) + 256)
+        .saturating_mul(options.connections)
+        .min(COMPLETIONS)
+}
+
+/// Makes the connections of a driver share receives, if requested.
+fn share<D: Device>(
+    driver: &mut Driver<D>,
+    config: &mut Config,
+    count: u32,
+) -> Result<(), Box<dyn Error>> {
+    if count > 0 {
+        driver.share_receives(count, config.receive_size)?;
+        config.max_receive_size = config.receive_size;
+    }
+    Ok(())
+}
+
+impl Workload {
+    fn new<D: Device>(options: &Options, near: &Driver<D>) -> Result<Self, Box<dyn Error>> {
+        let Options {
+            operation,
+            size,
+            depth,
+            connections,
+            ..
+        } = *options;
+        let (echoes, count) = match operation {
+            Operation::Echo => (size as usize, 0),
+            _ => (
+                0,
+                options
+                    .buffers()
+                    .max(usize::from(depth) * connections as usize),
+            ),
+        };
+        let buffer = |_| {
+            let mut buf = near.pool().take(size)?;
+            buf.as_full_mut().fill(0x5a);
+            buf.set_len(size);
+            Ok::<_, Box<dyn Error>>(buf)
+        };
+        let buffers = (0..count).map(buffer).collect::<Result<_, _>>()?;
+        Ok(Self {
+            operation,
+            size,
+            arguments: vec![0x5a; echoes],
+            buffers,
+            block: 0,
+        })
+    }
+
+    fn begin<D: Device>(
+        &mut self,
+        near: &mut Driver<D>,
+        client: &Client,
+    ) -> Result<CallId, Box<dyn Error>> {
+        let size = self.size;
+        let call = |number, largest_results| Call {
+            largest_results,
+            ..Call::to(PROGRAM, 1, number)
+        };
+        match self.operation {
+            Operation::Echo => {
+                let arguments = &self.arguments;
+                begin(near, client, call(ECHO, size), |writer| {
+                    writer.bytes(arguments);
+                    Ok(())
+                })
+            }
+            Operation::Read => {
+                let mut call = call(READ, size + 8);
+                call.results.extend(self.buffers.pop_front());
+                self.block = self.block.wrapping_add(1);
+                let block = self.block;
+                begin(near, client, call, |writer| {
+                    writer.put(&block)?.put(&size).map(|_| ())
+                })
+            }
+            Operation::Write => {
+                let data = self.buffers.pop_front().ok_or("no buffer is left")?;
+                begin(near, client, call(DISCARD, 4), |writer| {
+                    writer.item(data).map(|_| ())
+                })
+            }
+        }
+    }
+
+    /// Handles the end of a call: its buffer is used again after all others.
+    fn end<D: Device>(&mut self, near: &mut Driver<D>, client: &Client, call: CallId) {
+        if self.operation != Operation::Echo {
+            let memory = client.take_memory(near, call);
+            let buffers = memory.items.into_iter().chain(memory.results);
+            self.buffers.extend(buffers.map(|mut buf| {
+                buf.set_len(self.size);
+                buf
+            }));
+        }
+    }
+}
+
+fn begin<D: Device>(
+    near: &mut Driver<D>,
+    client: &Client,
+    call: Call,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
+) -> Result<CallId, Box<dyn Error>> {
+    client
+        .call(near, call, write)
+        .map_err(|refused| refused.error.into())
+}

@@ -1,0 +1,109 @@
+//! Which file system `rpcrdma nfs serve` serves, and how.
+
+use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+use std::{error::Error, io, os::unix::fs::DirBuilderExt as _, path::Path};
+
+use rpcrdma_nfs::{Export, FileSystem, Squash};
+#[cfg(target_os = "linux")]
+use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
+
+#[derive(clap::Args)]
+pub(super) struct Offer {
+    /// Directory of this host to serve, with all that is below it on the same mount.
+    #[arg(value_name = "DIR", required_unless_present = "memory")]
+    pub(super) dir: Option<PathBuf>,
+    /// Serve a file system in memory instead. It is empty at the start, and lost in the end.
+    #[arg(long, conflicts_with = "dir")]
+    memory: bool,
+    /// Bytes of memory that the file system in memory may take.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, conflicts_with = "dir")]
+    pub(super) size: u64,
+    /// Whose calls are those of user 65534: `none`, `root` or `all`. User 0 is squashed by default
+    /// if a directory is served.
+    #[arg(long, value_name = "WHOSE", value_parser = squash)]
+    squash: Option<Squash>,
+    /// Refuse all changes.
+    #[arg(long)]
+    read_only: bool,
+    /// File with the key of the file handles, which is created if it is not there. Without it, the
+    /// key is `nfs-handle-key` in the folder for state.
+    #[arg(long, value_name = "FILE", conflicts_with = "memory")]
+    key: Option<PathBuf>,
+    /// Reply before changes of names and attributes are on stable storage. Faster; a crash of this
+    /// host may undo what clients take for done.
+    #[arg(long = "async", conflicts_with = "memory")]
+    is_async: bool,
+}
+
+fn squash(text: &str) -> Result<Squash, String> {
+    match text {
+        "none" => Ok(Squash::None),
+        "root" => Ok(Squash::Root),
+        "all" => Ok(Squash::All),
+        other => Err(format!("{other} is none of none, root and all")),
+    }
+}
+
+impl Offer {
+    pub(super) fn export<F: FileSystem>(&self, file_system: F) -> Export<F> {
+        let default = if self.memory {
+            Squash::None
+        } else {
+            Squash::Root
+        };
+        Export::new(file_system)
+            .squash(self.squash.unwrap_or(default))
+            .read_only(self.read_only)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Offer {
+    /// Opens the directory, and says what this process may not do with it.
+    pub(super) fn open(&self, dir: &Path) -> Result<HostFileSystem, Box<dyn Error>> {
+        let at = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+        let key_file = match &self.key {
+            Some(file) => file.clone(),
+            None => state_folder()?.join("nfs-handle-key"),
+        };
+        let served = dir.canonicalize().map_err(|error| at(dir, error))?;
+        let is_served = |path: &Path| path.canonicalize().is_ok_and(|at| at.starts_with(&served));
+        if is_served(&key_file) || key_file.parent().is_some_and(is_served) {
+            let key = key_file.display();
+            return Err(format!("{key} is in the directory that is served: name another").into());
+        }
+        let key = HandleKey::from_file(&key_file).map_err(|error| at(&key_file, error))?;
+        let config = HostConfig::new(key).sync(!self.is_async);
+        let host = HostFileSystem::open(dir, config).map_err(|error| at(dir, error))?;
+        if !host.acts_as_callers() {
+            let lacks = "without CAP_SETUID and CAP_SETGID";
+            eprintln!("rpcrdma: {lacks} every client acts as the user of this process");
+        }
+        if !host.keeps_handles() {
+            let lacks = "without CAP_DAC_READ_SEARCH, or by a file system without handles,";
+            eprintln!("rpcrdma: {lacks} clients have to mount again after a restart");
+        }
+        Ok(host)
+    }
+}
+
+/// Returns the folder for the state of this user's programs, and creates it.
+#[cfg(target_os = "linux")]
+fn state_folder() -> Result<PathBuf, Box<dyn Error>> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let of_user = || {
+        let state = variable("XDG_STATE_HOME").map(PathBuf::from);
+        state.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".local/state")))
+    };
+    // systemd sets it for a service with `StateDirectory`.
+    let folder = variable("STATE_DIRECTORY").map(PathBuf::from);
+    let folder = folder.or_else(|| of_user().map(|state| state.join("rpcrdma")));
+    let folder = folder.ok_or("there is no folder for the key of the file handles: use --key")?;
+    let created = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder);
+    created.map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}

@@ -1,0 +1,167 @@
+//! `rpcrdma nfs serve` over TCP: what it prints, what it serves, and how it ends.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rpcrdma_nfs::mount3::mount_program::mount_v3;
+use rpcrdma_nfs::mount3::owned::Mountres3;
+use rpcrdma_nfs::nfs3::nfs_program::nfs_v3;
+use rpcrdma_nfs::nfs3::{Diropargs3, Mkdir3args, NfsFh3, Nfsstat3, Sattr3};
+use rpcrdma_nfs::oncrpc::xdr::{Opaque, Text};
+use rpcrdma_nfs::oncrpc::{AuthSys, CallOptions, Channel, tcp};
+#[cfg(target_os = "linux")]
+use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
+
+fn rpcrdma() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+}
+
+/// A server that ends with the test.
+struct Running {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Running {
+    /// Starts a server at any port, and reads its first line.
+    fn new(options: &[&str]) -> Self {
+        let mut process = rpcrdma()
+            .args(["nfs", "serve", "--export", "/data", "--tcp", "127.0.0.1:0"])
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening tcp=").unwrap();
+        let (address, export) = address.split_once(' ').unwrap();
+        assert_eq!(export, "export=/data\n");
+        Self {
+            address: address.to_owned(),
+            process,
+            output,
+        }
+    }
+
+    /// Returns clients of the server, and the handle of its root.
+    async fn mounted(&self) -> (nfs_v3::Client<Channel>, Vec<u8>) {
+        let channel = tcp::connect(&self.address).await.unwrap();
+        let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
+        let mount = mount_v3::Client::new(channel.clone()).with_options(options.clone());
+        let nfs = nfs_v3::Client::new(channel).with_options(options);
+        let Mountres3::Ok(root) = mount.mnt(&Text::new("/data").unwrap()).await.unwrap() else {
+            panic!("can't be mounted");
+        };
+        (nfs, root.fhandle.into_inner())
+    }
+
+    fn terminate(mut self) -> (bool, Option<String>) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(sent.success());
+        let last = self.output.by_ref().lines().last();
+        (
+            self.process.wait().unwrap().success(),
+            last.map(Result::unwrap),
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.process.kill();
+    }
+}
+
+/// Returns whether processes like this one may open handles of the kernel.
+#[cfg(target_os = "linux")]
+fn may_open_handles() -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let config = HostConfig::new(HandleKey::random().unwrap());
+    HostFileSystem::open(dir.path(), config)
+        .unwrap()
+        .keeps_handles()
+}
+
+async fn make_dir(nfs: &nfs_v3::Client<Channel>, root: &[u8], name: &str) -> Nfsstat3 {
+    let args = Mkdir3args {
+        r#where: Diropargs3 {
+            dir: NfsFh3 {
+                data: Opaque::new(root).unwrap(),
+            },
+            name: Text::new(name).unwrap(),
+        },
+        attributes: Sattr3::UNSET,
+    };
+    nfs.mkdir(&args).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn it_serves_mount_and_nfs_at_one_address_until_sigterm() {
+    let server = Running::new(&["--memory"]);
+    let (nfs, root) = server.mounted().await;
+    assert_eq!(make_dir(&nfs, &root, "dir").await, Nfsstat3::Ok);
+    // The client stays connected: the server ends its side.
+    assert_eq!(server.terminate(), (true, Some("drained".to_owned())));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_directory_is_served_with_the_same_handles_after_a_restart() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let key = state.path().join("key");
+    let options = [dir.path(), "--squash=none".as_ref(), "--key".as_ref(), &key];
+    let options = options.map(|option| option.to_str().unwrap());
+    let mut roots = Vec::new();
+    for name in ["first", "second"] {
+        let server = Running::new(&options);
+        let (nfs, root) = server.mounted().await;
+        assert_eq!(make_dir(&nfs, &root, name).await, Nfsstat3::Ok);
+        assert!(dir.path().join(name).is_dir());
+        roots.push(root);
+        assert!(server.terminate().0);
+    }
+    if may_open_handles() {
+        assert_eq!(roots[0], roots[1]);
+    }
+    let read_only = Running::new(&[&options[..], &["--read-only"]].concat());
+    let (nfs, root) = read_only.mounted().await;
+    assert_eq!(make_dir(&nfs, &root, "third").await, Nfsstat3::Rofs);
+}
+
+fn refused(options: &[&str]) -> String {
+    let args = ["nfs", "serve", "--tcp", "127.0.0.1:0"];
+    let Output { status, stderr, .. } = rpcrdma().args(args).args(options).output().unwrap();
+    assert!(!status.success());
+    String::from_utf8(stderr).unwrap()
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    assert!(refused(&["--memory", "--export", "data"]).contains("data is no path from the root"));
+    assert!(refused(&["--memory", "--rdma", "127.0.0.1"]).contains("--device"));
+    assert!(refused(&["--memory", "--device", "nosuch0"]).contains("nosuch0"));
+    assert!(refused(&["--memory", "--squash", "some"]).contains("some is none of"));
+    assert!(refused(&["--memory", "/"]).contains("--memory"));
+    assert!(refused(&[]).contains("DIR"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn errors_of_a_directory_name_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (none, key) = (path("none"), path("key"));
+    assert!(refused(&[&none, "--key", &key]).contains("none: No such file"));
+    std::fs::write(path("bad"), "short").unwrap();
+    assert!(refused(&["/usr", "--key", &path("bad")]).contains("16 bytes"));
+    let inside = refused(&[dir.path().to_str().unwrap(), "--key", &key]);
+    assert!(
+        inside.contains("in the directory that is served"),
+        "{inside}"
+    );
+}

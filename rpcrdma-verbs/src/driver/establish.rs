@@ -1,0 +1,242 @@
+//! How connections are established, and how their ends are handled.
+
+use rpcrdma_proto::connection::{CloseReason, Config, Role, Session};
+use rpcrdma_proto::private_data::PrivateData;
+use tracing::debug;
+
+use super::connection::Connection;
+use super::receive_pool::ReceivePool;
+use super::{ConnectError, ConnectionId, Driver, Origin, SEND_QUEUE_DEPTH, seeds};
+use crate::provider::{
+    ConnectionEvent, ConnectionManager, Device, QueuePair as _, QueuePairConfig, Queues,
+};
+use crate::queue::Endpoint;
+
+impl<D: Device> Driver<D> {
+    /// Starts to connect.
+    pub(super) fn start_connect(&mut self, id: ConnectionId, now: u64) {
+        let Some((server, config)) =
+            self.slot(id)
+                .and_then(|slot| match (slot.origin, &slot.connection) {
+                    (Origin::Client(server), Some(connection)) => {
+                        Some((server, connection.session.config().clone()))
+                    }
+                    _ => None,
+                })
+        else {
+            return;
+        };
+        let pair_config = self.pair_config(&config);
+        let queues = Queues {
+            completions: &self.completions,
+            receives: self.shared_receives.as_ref().map(ReceivePool::queue),
+        };
+        let started = self.manager.connect(
+            server,
+            &pair_config,
+            queues,
+            &config.private_data().encode(),
+        );
+        match started {
+            Ok(pair) => self.attach(id, pair),
+            Err(error) => {
+                debug!(%server, %error, "can't connect");
+                if let Some(connection) = self.get_mut(id) {
+                    connection.connect_error = Some(ConnectError::Device(error));
+                    connection.session.lost(now, CloseReason::Unreachable);
+                }
+                self.touch(id);
+            }
+        }
+    }
+
+    fn attach(&mut self, id: ConnectionId, pair: D::QueuePair) {
+        let number = pair.number();
+        // The slot's earlier queue pair no longer exists.
+        if let Some(earlier) = self.slot(id).and_then(|slot| slot.qpn.replace(number)) {
+            self.by_qpn.remove(&earlier);
+        }
+        self.by_qpn.insert(number, id);
+        let endpoint = match &self.shared_receives {
+            Some(shared) => shared.endpoint(&self.device, pair, id.0),
+            None => Endpoint::new(&self.device, pair, id.0),
+        };
+        if let Some(connection) = self.get_mut(id) {
+            connection.endpoint = Some(endpoint);
+        }
+    }
+
+    /// Takes the events of the connection manager. Ended connections are only noted, so that
+    /// completions which arrived before the end are processed first.
+    pub(super) fn poll_manager(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.manager.poll() {
+            count += 1;
+            let now = self.now();
+            match event {
+                ConnectionEvent::Requested {
+                    request,
+                    private_data,
+                    listener,
+                    ..
+                } => {
+                    // Dropping the request rejects it, if no listener is open.
+                    if let Some(number) = self.listener(listener) {
+                        self.accept(request, number, &private_data, now);
+                    }
+                }
+                ConnectionEvent::Established {
+                    queue_pair,
+                    private_data,
+                } => {
+                    let peer = PrivateData::parse(&private_data);
+                    self.with_queue_pair(queue_pair, |connection| {
+                        // The session of an acceptor is connected when it accepts.
+                        if connection.session.config().role == Role::Client {
+                            let _ = connection.session.connected(now, peer);
+                        }
+                    });
+                }
+                ConnectionEvent::Failed {
+                    queue_pair,
+                    rejected,
+                    error,
+                    ..
+                } => {
+                    debug!(queue_pair, rejected, ?error, "not connected");
+                    let error = match error {
+                        _ if rejected => ConnectError::Rejected,
+                        Some(error) => ConnectError::Device(error),
+                        None => ConnectError::Unanswered,
+                    };
+                    self.with_queue_pair(queue_pair, |connection| {
+                        connection.connect_error = Some(error);
+                    });
+                    self.ended_queue_pairs
+                        .push((queue_pair, CloseReason::Unreachable));
+                }
+                ConnectionEvent::Disconnected { queue_pair } => {
+                    self.ended_queue_pairs.push((queue_pair, CloseReason::Lost))
+                }
+            }
+        }
+        count
+    }
+
+    /// Releases the connections that have ended.
+    #[cold]
+    pub(super) fn release_ended(&mut self) {
+        let now = self.now();
+        let mut ended = std::mem::take(&mut self.ended_queue_pairs);
+        for (queue_pair, reason) in ended.drain(..) {
+            self.with_queue_pair(queue_pair, |connection| connection.lost(now, reason));
+        }
+        self.ended_queue_pairs = ended;
+    }
+
+    fn with_queue_pair(&mut self, queue_pair: u32, f: impl FnOnce(&mut Connection<D>)) {
+        let Some(id) = self.by_qpn.get(&queue_pair).copied() else {
+            return;
+        };
+        self.touch(id);
+        let mine = |connection: &&mut Connection<D>| {
+            connection
+                .endpoint
+                .as_ref()
+                .is_some_and(|endpoint| endpoint.pair().number() == queue_pair)
+        };
+        if let Some(connection) = self.get_mut(id).filter(mine) {
+            f(connection);
+        }
+    }
+
+    /// Accepts a connection, after its receives are posted.
+    fn accept(
+        &mut self,
+        request: <D::Manager as crate::provider::ConnectionManager<D>>::Request,
+        listener: usize,
+        private_data: &[u8],
+        now: u64,
+    ) {
+        let Some(config) = self
+            .listeners
+            .get(listener)
+            .map(|listener| listener.config.clone())
+        else {
+            return;
+        };
+        let pair_config = self.pair_config(&config);
+        let queues = Queues {
+            completions: &self.completions,
+            receives: self.shared_receives.as_ref().map(ReceivePool::queue),
+        };
+        let pair = match self.manager.prepare(&request, &pair_config, queues) {
+            Ok(pair) => pair,
+            // Dropping the request rejects it.
+            Err(error) => return debug!(%error, "a connection can't be accepted"),
+        };
+        let ours = config.private_data().encode();
+        let (seed, hash_seed) = seeds(&config);
+        let config = Config {
+            role: Role::Server,
+            xid_seed: seed,
+            hash_seed,
+            ..config
+        };
+        let Ok(session) = Session::new(config) else {
+            return;
+        };
+        let Some(id) = self.insert(session, Origin::Listener(listener)) else {
+            return;
+        };
+        self.attach(id, pair);
+        if let Some(connection) = self.get_mut(id) {
+            let _ = connection
+                .session
+                .connected(now, PrivateData::parse(private_data));
+        }
+        self.drive_one(id, now);
+        let accepted = match self
+            .connections
+            .get((id.0 & 0xffff) as usize)
+            .and_then(|slot| slot.connection.as_deref())
+        {
+            Some(Connection {
+                endpoint: Some(endpoint),
+                ..
+            }) => {
+                let accepted = self.manager.accept(request, endpoint.pair(), &ours);
+                accepted
+                    .inspect_err(|error| debug!(%error, "a connection could not be accepted"))
+                    .is_ok()
+            }
+            _ => false,
+        };
+        match self.listeners.get_mut(listener) {
+            Some(listener) if accepted => listener.accepted.push(id),
+            _ => self.forget(id),
+        }
+    }
+
+    /// Returns the queue sizes that a session with these settings needs.
+    fn pair_config(&self, config: &Config) -> QueuePairConfig {
+        let shares = self.shared_receives.is_some();
+        // When the receive size is raised, receives of both sizes are posted.
+        let receives =
+            2 * (config.credits + u32::from(config.max_served) + config.reserved_receives);
+        // Each call may reserve receives for a reply in several transmissions.
+        let reserved = config
+            .rtr
+            .map_or(0, |rtr| rtr.reply_receives.saturating_mul(config.credits));
+        let receives = receives.saturating_add(reserved);
+        QueuePairConfig {
+            sends: SEND_QUEUE_DEPTH,
+            receives: if shares { 0 } else { receives },
+            reads: MAX_READS.min(self.device.capabilities().max_reads),
+            rnr_retry: shares,
+        }
+    }
+}
+
+/// The maximum number of RDMA Reads in flight on a queue pair, if the device supports as many.
+const MAX_READS: u32 = 16;

@@ -1,0 +1,262 @@
+//! What a connection and its consumer exchange.
+
+use std::fmt;
+use std::ops::{Add, Range};
+
+use arrayvec::ArrayVec;
+use rpcrdma_proto::connection::{CallError, CallFailure, CloseReason, ReplyError, ServedCallId};
+use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
+use rpcrdma_proto::version::Version;
+use xdrgen_runtime::SharedBytes;
+
+use super::message::WriteError;
+use crate::memory::{Buf, Frozen, MemoryError, Pool};
+use crate::provider::Device;
+
+/// What the transport of a connection has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Messages sent.
+    pub sends: u64,
+    /// RDMA Reads.
+    pub reads: u64,
+    /// Sinks of RDMA Reads that were registered individually, which iWARP requires.
+    pub sinks: u64,
+    /// RDMA Writes.
+    pub writes: u64,
+    /// Probes: RDMA Writes or Reads of no bytes, which detect a dead peer, and confirm that
+    /// everything arrived before a connection is closed.
+    pub probes: u64,
+    /// Work requests posted, including binds and invalidations of memory windows, but not receives.
+    pub posted: u64,
+    /// Completions taken, including those of receives.
+    pub completed: u64,
+    /// Round trips: from one of our calls to its reply, and from a call of the peer until its
+    /// chunks are read.
+    pub round_trips: u64,
+    /// Regions exposed to the peer.
+    pub exposures: u64,
+    /// Bytes of messages that were copied into send buffers or out of receive buffers. Reduced
+    /// items are not copied.
+    pub copied: u64,
+}
+
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            sends: self.sends + other.sends,
+            reads: self.reads + other.reads,
+            sinks: self.sinks + other.sinks,
+            writes: self.writes + other.writes,
+            probes: self.probes + other.probes,
+            posted: self.posted + other.posted,
+            completed: self.completed + other.completed,
+            round_trips: self.round_trips + other.round_trips,
+            exposures: self.exposures + other.exposures,
+            copied: self.copied + other.copied,
+        }
+    }
+}
+
+/// An event of a connection.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Ready(Version),
+    CallArrived {
+        call: ServedCallId,
+        xid: u32,
+        message: Payload,
+    },
+    ReplyArrived {
+        xid: u32,
+        message: Payload,
+    },
+    CallFailed {
+        xid: u32,
+        error: CallFailure,
+        /// Whether the peer may have the call.
+        sent: bool,
+    },
+    Closed {
+        reason: CloseReason,
+        is_final: bool,
+    },
+}
+
+/// An RPC message that was received.
+#[derive(Debug)]
+pub struct Payload {
+    pub(super) buf: Buf,
+    pub(super) range: Range<usize>,
+    /// Items that the peer's Sends have placed.
+    pub(super) items: Option<Box<Items>>,
+}
+
+/// The placed items of one message.
+pub(super) type Items = ArrayVec<PlacedItem, MAX_ITEMS>;
+
+/// An item of a message that the peer's Sends have placed in segments of receive buffers
+/// (rtrext-02).
+///
+/// Its parts are [`Frozen`] buffers, which can be kept. Their memory is free when the last
+/// reference is dropped.
+#[derive(Clone, Debug)]
+pub struct PlacedItem {
+    pub(super) position: u32,
+    pub(super) length: u32,
+    pub(super) first: Frozen,
+    pub(super) more: Vec<Frozen>,
+}
+
+impl PlacedItem {
+    /// Returns the offset of the data, in bytes from the beginning of the RPC message with all
+    /// items in place.
+    #[must_use]
+    pub const fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Returns true if the item has no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns the parts of the data in order. There is one part, unless the item is longer than a
+    /// segment of a receive buffer.
+    pub fn parts(&self) -> impl Iterator<Item = &Frozen> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+}
+
+impl Payload {
+    /// Returns the bytes of the message, without placed items.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buf.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Returns the placed items, which are not in [`bytes`](Self::bytes).
+    #[must_use]
+    pub fn items(&self) -> &[PlacedItem] {
+        self.items
+            .as_ref()
+            .map(|items| items.as_slice())
+            .unwrap_or_default()
+    }
+
+    /// Returns the bytes of the message, without placed items, which share its buffer.
+    #[must_use]
+    pub fn into_shared(self) -> SharedBytes {
+        let shared = SharedBytes::from(Frozen::from(self.buf));
+        shared.slice(self.range).unwrap_or_default()
+    }
+
+    /// Returns the message with all of its items in place. Items are copied.
+    ///
+    /// # Errors
+    /// Fails if no memory is available.
+    pub(crate) fn flattened<D: Device>(self, pool: &Pool<D>) -> Result<Self, MemoryError> {
+        if self.items().is_empty() {
+            return Ok(self);
+        }
+        let bytes = self.bytes();
+        let items: usize = self
+            .items()
+            .iter()
+            .map(|item| item.length.next_multiple_of(4) as usize)
+            .sum();
+        let length = bytes.len() + items;
+        let mut whole =
+            pool.take(u32::try_from(length).map_err(|_| MemoryError::TooLarge(length))?)?;
+        let mut left = bytes;
+        for item in self.items() {
+            let before = (item.position as usize)
+                .saturating_sub(whole.len())
+                .min(left.len());
+            let (here, after) = left.split_at(before);
+            whole.extend_from_slice(here);
+            item.parts().for_each(|part| {
+                whole.extend_from_slice(part);
+            });
+            let padding = item.length.next_multiple_of(4) - item.length;
+            whole.extend_from_slice([0; 3].get(..padding as usize).unwrap_or_default());
+            left = after;
+        }
+        whole.extend_from_slice(left);
+        Ok(Self {
+            range: 0..whole.len(),
+            buf: whole,
+            items: None,
+        })
+    }
+}
+
+/// The buffers of a call.
+#[derive(Debug, Default)]
+pub struct CallBuffers {
+    /// The items of the call.
+    pub items: ArrayVec<Buf, MAX_ITEMS>,
+    /// The buffers for the results.
+    pub results: ArrayVec<Buf, MAX_RESULTS>,
+}
+
+/// An error that prevented a call, with the buffers of the call.
+#[derive(Debug)]
+pub struct BeginError<E> {
+    /// The error.
+    pub error: E,
+    /// The buffers.
+    pub buffers: Box<CallBuffers>,
+}
+
+impl<E> BeginError<E> {
+    /// Converts the error.
+    pub(crate) fn map<F>(self, f: impl FnOnce(E) -> F) -> BeginError<F> {
+        BeginError {
+            error: f(self.error),
+            buffers: self.buffers,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for BeginError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for BeginError<E> {}
+
+/// The parameters of a call, except its message.
+#[derive(Debug)]
+pub(crate) struct CallParams {
+    pub(crate) results: ArrayVec<Buf, MAX_RESULTS>,
+    pub(crate) max_reply: u32,
+    pub(crate) reducible: bool,
+    /// Whether it may be sent again when its connection was lost.
+    pub(crate) resend: bool,
+    pub(crate) deadline: Option<u64>,
+}
+
+/// The reason why a call could not begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OutgoingCallError {
+    Call(CallError),
+    Write(WriteError),
+}
+
+/// The reason why a reply could not be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OutgoingReplyError {
+    Reply(ReplyError),
+    Write(WriteError),
+}

@@ -1,0 +1,79 @@
+//! Frozen buffers as items of messages.
+
+#![allow(
+    unsafe_code,
+    reason = "the bytes of a slot belong to whoever has its references"
+)]
+
+use std::sync::Arc;
+
+use xdrgen_runtime::{SharedBuffer, SharedBytes};
+
+use super::pool::{PoolSlot, SlotRef};
+use super::{Frozen, PostedBuf};
+use crate::provider::ProtectionDomainId;
+
+impl SharedBuffer for PoolSlot {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: only `From<Frozen>`, below, makes a shared buffer of a slot. Nothing writes the
+        // bytes of a frozen buffer until its last reference is dropped (see `Frozen`), and a
+        // shared buffer is such a reference.
+        unsafe { self.range.bytes(self.range.capacity()) }
+    }
+
+    fn release(self: Arc<Self>) {
+        drop(SlotRef::from_arc(self));
+    }
+}
+
+/// Shares the buffer. Nothing is copied. The buffer returns to its pool when the last share is
+/// dropped, on whatever thread.
+///
+/// ```
+/// use rpcrdma_verbs::memory::{Budget, Frozen, Pool};
+/// use rpcrdma_verbs::provider::software::Fabric;
+/// use xdrgen_runtime::{Item, SharedBytes};
+///
+/// let pool = Pool::new(&Fabric::new().device(), &Budget::new(1 << 20));
+/// let mut buf = pool.take(4096)?;
+/// buf.extend_from_slice(b"bytes");
+/// let address = buf.as_ptr();
+/// let item = Item::from(SharedBytes::from(Frozen::from(buf)));
+/// assert_eq!((item.as_bytes().as_ptr(), item.len()), (address, 5));
+/// drop(item);
+/// assert_eq!(pool.stats().used, 0);
+/// # Ok::<(), rpcrdma_verbs::memory::MemoryError>(())
+/// ```
+impl From<Frozen> for SharedBytes {
+    fn from(frozen: Frozen) -> Self {
+        let Frozen { buf, from, length } = frozen;
+        let range = from as usize..(from + length) as usize;
+        // A frozen buffer is within its slot, so that there is always a share.
+        Self::new(buf.share.into_arc(), range).unwrap_or_default()
+    }
+}
+
+impl Frozen {
+    /// Returns the frozen buffer that these bytes share, or `None` if they are in other memory.
+    #[must_use]
+    pub fn from_shared(bytes: &SharedBytes) -> Option<Self> {
+        let (slot, from) = bytes.buffer_arc_as::<PoolSlot>()?;
+        let share = SlotRef::from_arc(slot);
+        let (from, length) = (u32::try_from(from).ok()?, u32::try_from(bytes.len()).ok()?);
+        let length_of_all = from.checked_add(length)?;
+        Some(Self {
+            buf: PostedBuf {
+                share,
+                length: length_of_all,
+            },
+            from,
+            length,
+        })
+    }
+
+    /// Returns the protection domain in which it is registered.
+    #[must_use]
+    pub fn protection_domain(&self) -> ProtectionDomainId {
+        self.buf.share.domain()
+    }
+}

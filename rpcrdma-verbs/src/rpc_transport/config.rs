@@ -1,0 +1,109 @@
+//! Settings of clients and servers.
+
+use std::time::Duration;
+
+use rpcrdma_proto::connection::Config;
+
+use super::message::MAX_UNBOUNDED_REPLY;
+
+/// Settings of a channel over RDMA.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    pub(super) protocol: Config,
+    pub(super) memory: usize,
+    pub(super) completions: u32,
+    pub(super) max_unbounded_reply: u32,
+    pub(super) connect_timeout: Duration,
+}
+
+impl ClientConfig {
+    /// Returns the default settings: those of [`Config::client`], 64 MiB of registered memory,
+    /// replies of at most 64 KiB where the schema has no bound, and 10 s to connect.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            protocol: Config::client(),
+            memory: 64 << 20,
+            completions: 4096,
+            max_unbounded_reply: MAX_UNBOUNDED_REPLY,
+            connect_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Sets the settings of the protocol.
+    #[must_use]
+    pub fn protocol(self, protocol: Config) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// Sets how much memory, in bytes, may be registered.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Sets how long, in bytes, a reply may be for which neither the schema nor the caller has a
+    /// bound. Items apart: an item without a bound has no memory of its own, and has to fit in
+    /// this, too.
+    #[must_use]
+    pub fn max_unbounded_reply(self, max_unbounded_reply: u32) -> Self {
+        Self {
+            max_unbounded_reply,
+            ..self
+        }
+    }
+
+    /// Sets the time after which calls fail if there is no connection. It begins with the first of
+    /// them; meanwhile the runner goes on trying to connect.
+    #[must_use]
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self {
+            connect_timeout,
+            ..self
+        }
+    }
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Settings of a server over RDMA.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub(super) protocol: Config,
+    pub(super) memory: usize,
+    pub(super) completions: u32,
+}
+
+impl ServerConfig {
+    /// Returns the default settings: those of [`Config::server`], and 256 MiB of registered memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            protocol: Config::server(),
+            memory: 256 << 20,
+            completions: 16384,
+        }
+    }
+
+    /// Sets the settings of the protocol.
+    #[must_use]
+    pub fn protocol(self, protocol: Config) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// Sets how much memory, in bytes, may be registered.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        Self { memory, ..self }
+    }
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}

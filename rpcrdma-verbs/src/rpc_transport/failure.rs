@@ -1,0 +1,70 @@
+//! What becomes of calls that fail.
+
+use std::sync::Arc;
+
+use oncrpc::{CallErrorKind, Execution};
+use rpcrdma_proto::connection::{CallError, CallFailure, CloseReason};
+
+use crate::driver::OutgoingCallError;
+
+/// Returns the error of a call that the engine has ended, and whether the server executed it.
+/// `is_sent` is whether the server may have done so.
+pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Execution) {
+    let execution = match failure {
+        CallFailure::ReplyMemory => Execution::Executed,
+        // ERR_CHUNK also comes where the reply did not fit, after the call was executed.
+        _ if is_sent => Execution::Unknown,
+        _ => Execution::NotExecuted,
+    };
+    let kind = match failure {
+        CallFailure::Closed(CloseReason::Unreachable) => CallErrorKind::Connect(Arc::new(failure)),
+        CallFailure::Closed(_) | CallFailure::Disconnected(_) => {
+            CallErrorKind::ConnectionLost(Arc::new(failure))
+        }
+        _ => CallErrorKind::Transport(Arc::new(failure)),
+    };
+    (kind, execution)
+}
+
+/// Returns the error of a call that could not begin.
+pub(super) fn of_begin(error: OutgoingCallError) -> CallErrorKind {
+    match error {
+        OutgoingCallError::Call(CallError::Closed) => CallErrorKind::Shutdown,
+        OutgoingCallError::Call(error) => CallErrorKind::Transport(Arc::new(error)),
+        OutgoingCallError::Write(error) => CallErrorKind::Transport(Arc::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::error::PeerError;
+    use rpcrdma_proto::transfer::TransferError;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_says_whether_the_call_was_executed() {
+        use Execution::{Executed, NotExecuted, Unknown};
+        for (failure, sent, unsent) in [
+            (
+                CallFailure::Transfer(TransferError::TooManySegments),
+                Unknown,
+                NotExecuted,
+            ),
+            (CallFailure::Memory, Unknown, NotExecuted),
+            (CallFailure::ReplyMemory, Executed, Executed),
+            (CallFailure::Peer(PeerError::Header), Unknown, NotExecuted),
+            (CallFailure::ReplyReadList, Unknown, NotExecuted),
+            (CallFailure::TimedOut, Unknown, NotExecuted),
+            (CallFailure::Closed(CloseReason::Lost), Unknown, NotExecuted),
+            (
+                CallFailure::Disconnected(CloseReason::Lost),
+                Unknown,
+                NotExecuted,
+            ),
+        ] {
+            assert_eq!(of_call(failure, true).1, sent, "{failure:?}");
+            assert_eq!(of_call(failure, false).1, unsent, "{failure:?}");
+        }
+    }
+}

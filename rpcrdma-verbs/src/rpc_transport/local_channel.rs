@@ -1,0 +1,386 @@
+//! A client's end without a runner: calls on a driver that its user drives.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use oncrpc::xdr::{ItemList, Matching, ReceivedItem, SharedBytes};
+use oncrpc::{
+    Body, CallError, CallErrorKind, Execution, LocalTransport, Method, PendingCall, Request,
+    Transport,
+};
+use rpcrdma_proto::connection::{CloseReason, Config};
+use rpcrdma_proto::transfer::MAX_RESULTS;
+use rpcrdma_proto::version::Version;
+
+use super::{failure, message};
+use crate::driver::{
+    BeginError, CallParams, ConnectError, ConnectionId, Driver, DriverError, Event, Payload,
+};
+use crate::memory::{Buf, Frozen, MemoryError};
+use crate::provider::Device;
+
+/// A channel to one server on a driver that its user drives: no locks, no tasks, no wake-ups.
+///
+/// A call is [begun](oncrpc::Call::begin) on the driver, and sent by the driver's next turn.
+/// [`poll_event`](Self::poll_event) tells how it ended. The driver connects by itself, and again
+/// when the connection is lost. Clones are of the same channel.
+///
+/// ```
+/// use rpcrdma_verbs::driver::Driver;
+/// use rpcrdma_verbs::memory::Budget;
+/// use rpcrdma_verbs::provider::software::Fabric;
+/// use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
+/// use rpcrdma_proto::connection::Config;
+/// use oncrpc::Router;
+///
+/// let (fabric, budget) = (Fabric::new(), Budget::new(64 << 20));
+/// let mut far = Driver::new(&fabric.device(), &budget, 1024)?;
+/// let address = "192.0.2.1:20049".parse()?;
+/// let mut server = LocalServer::bind(&mut far, address, Config::server(), Router::new())?;
+///
+/// let mut driver = Driver::new(&fabric.device(), &budget, 1024)?;
+/// let channel = LocalChannel::connect(&mut driver, address, Config::client())?;
+/// let version = loop {
+///     driver.turn()?;
+///     far.turn()?;
+///     server.serve(&mut far);
+///     if let Some(LocalEvent::Connected(version)) = channel.poll_event(&mut driver) {
+///         break version;
+///     }
+/// };
+/// println!("connected in version {version:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LocalChannel<D: Device> {
+    id: ConnectionId,
+    peer: Arc<str>,
+    max_unbounded_reply: u32,
+    /// The memory of the last call, for the next one.
+    spare: Rc<Cell<Spare>>,
+    driver: PhantomData<fn(&mut Driver<D>)>,
+}
+
+#[derive(Default)]
+struct Spare {
+    header: Vec<u8>,
+    body: Body,
+}
+
+/// What has happened at a [`LocalChannel`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LocalEvent {
+    /// There is a connection, in this version.
+    Connected(Version),
+    /// A call has ended.
+    Completed(CompletedCall),
+    /// The connection is gone, or could not be made.
+    Disconnected {
+        /// Why.
+        reason: CloseReason,
+        /// Why the attempt to connect failed, if it was one.
+        error: Option<ConnectError>,
+        /// Whether the channel has ended: no other connection follows.
+        is_final: bool,
+    },
+}
+
+/// A call that has ended, with its reply or with the reason why there is none.
+#[derive(Debug)]
+pub struct CompletedCall {
+    xid: u32,
+    outcome: Result<ReceivedReply, (CallErrorKind, Execution)>,
+}
+
+impl CompletedCall {
+    /// Returns the XID of the call, by which a user with many calls finds its own.
+    #[must_use]
+    pub const fn xid(&self) -> u32 {
+        self.xid
+    }
+}
+
+/// A reply, in the memory into which the device has placed it.
+#[derive(Debug)]
+struct ReceivedReply {
+    stream: Stream,
+    results: Results,
+}
+
+#[derive(Debug)]
+enum Stream {
+    /// A short message: an item in it that is kept is copied.
+    Short(Payload),
+    /// A long message: an item in it shares its memory.
+    Long(SharedBytes),
+}
+
+/// The results that the server has written.
+#[derive(Debug)]
+enum Results {
+    None,
+    One(ReceivedItem),
+    Several(Vec<ReceivedItem>),
+}
+
+impl Results {
+    fn new(buffers: ArrayVec<Buf, MAX_RESULTS>) -> Self {
+        let mut items = buffers.into_iter().map(|result| ReceivedItem {
+            position: 0,
+            bytes: Frozen::from(result).into(),
+        });
+        match (items.next(), items.next()) {
+            (None, _) => Self::None,
+            (Some(only), None) => Self::One(only),
+            (Some(first), Some(second)) => {
+                Self::Several([first, second].into_iter().chain(items).collect())
+            }
+        }
+    }
+
+    fn as_slice(&self) -> &[ReceivedItem] {
+        match self {
+            Self::None => &[],
+            Self::One(only) => std::slice::from_ref(only),
+            Self::Several(all) => all,
+        }
+    }
+}
+
+impl ReceivedReply {
+    fn items(&self) -> ItemList<'_> {
+        let results = self.results.as_slice();
+        match &self.stream {
+            Stream::Long(stream) if results.is_empty() => ItemList::shared(stream),
+            Stream::Long(stream) => ItemList::new(stream, results, Matching::InOrder),
+            Stream::Short(payload) => ItemList::new(payload.bytes(), results, Matching::InOrder),
+        }
+    }
+}
+
+impl<D: Device> LocalChannel<D> {
+    /// Creates a channel to a server. Calls can begin at once. How long attempts to connect may fail
+    /// is for the user to say, by the deadlines of calls.
+    ///
+    /// # Errors
+    /// Fails if the settings are invalid.
+    pub fn connect(
+        driver: &mut Driver<D>,
+        server: SocketAddr,
+        config: Config,
+    ) -> Result<Self, DriverError> {
+        Ok(Self {
+            id: driver.connect(server, config)?,
+            peer: server.to_string().into(),
+            max_unbounded_reply: message::MAX_UNBOUNDED_REPLY,
+            spare: Rc::default(),
+            driver: PhantomData,
+        })
+    }
+
+    /// Sets how long, in bytes, a reply may be for which neither the schema nor the caller has a
+    /// bound: 64 KiB, unless this is called.
+    #[must_use]
+    pub fn max_unbounded_reply(self, max_unbounded_reply: u32) -> Self {
+        Self {
+            max_unbounded_reply,
+            ..self
+        }
+    }
+
+    /// Returns the connection, for [`Driver::session`] and [`Driver::counters`].
+    #[must_use]
+    pub const fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// Returns what has happened, in order; `None` if that is all for now.
+    pub fn poll_event(&self, driver: &mut Driver<D>) -> Option<LocalEvent> {
+        loop {
+            let (xid, outcome) = match driver.poll_event(self.id)? {
+                Event::Ready(version) => return Some(LocalEvent::Connected(version)),
+                Event::Closed { reason, is_final } => {
+                    let error = driver.take_connect_error(self.id);
+                    return Some(LocalEvent::Disconnected {
+                        reason,
+                        error,
+                        is_final,
+                    });
+                }
+                // No call has said that its caller takes backward calls.
+                Event::CallArrived { call, message, .. } => {
+                    message::reject_backward_call((driver, self.id), call, message);
+                    continue;
+                }
+                Event::ReplyArrived { xid, message } => (xid, self.received(driver, xid, message)),
+                Event::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
+            };
+            return Some(LocalEvent::Completed(CompletedCall { xid, outcome }));
+        }
+    }
+
+    fn received(
+        &self,
+        driver: &mut Driver<D>,
+        xid: u32,
+        payload: Payload,
+    ) -> Result<ReceivedReply, (CallErrorKind, Execution)> {
+        let results = Results::new(driver.take_buffers(self.id, xid).results);
+        let payload = payload.flattened(driver.pool()).map_err(|error| {
+            (
+                CallErrorKind::Transport(Arc::new(error)),
+                Execution::Executed,
+            )
+        })?;
+        let stream = if payload.bytes().len() <= message::MAX_COPIED {
+            Stream::Short(payload)
+        } else {
+            Stream::Long(payload.into_shared())
+        };
+        Ok(ReceivedReply { stream, results })
+    }
+
+    /// Decodes the results of a call that has ended, and hands them to a function. Returns `None`
+    /// if another call has ended.
+    ///
+    /// # Errors
+    /// The result is an error if the call has failed, the server has refused it, or its reply is not
+    /// what the schema says.
+    pub fn read<P: Method, R>(
+        &self,
+        call: &PendingCall<P>,
+        completed: &CompletedCall,
+        f: impl FnOnce(P::Reply<'_>) -> R,
+    ) -> Option<Result<R, CallError>> {
+        if call.xid() != completed.xid {
+            return None;
+        }
+        Some(match &completed.outcome {
+            Ok(reply) => call.read_reply(&reply.items(), &self.peer, f),
+            Err((kind, execution)) => Err(CallError::new(
+                oncrpc::ProcedureId::of::<P>(),
+                self.peer.clone(),
+                kind.clone(),
+                *execution,
+            )),
+        })
+    }
+
+    /// Gives the memory of a reply back to the driver. A reply that is dropped gives it back to the
+    /// pool, which costs a little more.
+    pub fn recycle(&self, driver: &mut Driver<D>, completed: CompletedCall) {
+        if let Ok(ReceivedReply {
+            stream: Stream::Short(payload),
+            ..
+        }) = completed.outcome
+        {
+            driver.recycle(self.id, payload);
+        }
+    }
+
+    /// Gives up a call. It completes once the server can no longer access its memory. Returns false
+    /// if it has ended.
+    pub fn cancel<P: Method>(&self, driver: &mut Driver<D>, call: &PendingCall<P>) -> bool {
+        driver
+            .session_mut(self.id)
+            .is_some_and(|session| session.cancel(call.xid()))
+    }
+
+    /// Lets the channel end when the calls that were begun are done. `Disconnected` tells when it
+    /// has.
+    pub fn drain(&self, driver: &mut Driver<D>) {
+        if let Some(session) = driver.session_mut(self.id) {
+            session.drain();
+        }
+    }
+
+    /// Ends the channel at once, and frees what the driver has for it. Calls in flight end without
+    /// an event.
+    pub fn close(&self, driver: &mut Driver<D>) {
+        driver.finish(self.id);
+        driver.forget(self.id);
+    }
+
+    /// Begins a call whose arguments and header are written.
+    fn send(
+        &self,
+        driver: &mut Driver<D>,
+        request: &Request,
+        header: &[u8],
+    ) -> Result<u32, (CallErrorKind, Execution)> {
+        let failed = |kind| (kind, Execution::NotExecuted);
+        let no_memory = |error: MemoryError| failed(CallErrorKind::Transport(Arc::new(error)));
+        let pool = driver.pool();
+        let items = message::register_items(pool, &request.body).map_err(no_memory)?;
+        let results = message::result_buffers(pool, &request.limits).map_err(no_memory)?;
+        let timeout = request.timeout.map(|timeout| timeout.as_micros());
+        let deadline = timeout.map(|micros| {
+            let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+            driver.now().saturating_add(micros)
+        });
+        let mut params = CallParams {
+            max_reply: message::max_reply(&request.limits, &results, self.max_unbounded_reply),
+            results,
+            reducible: true,
+            resend: request.may_resend(),
+            deadline,
+        };
+        let begun = driver.call(self.id, &mut params, |writer| {
+            message::write(writer, header, &request.body, items)
+        });
+        begun.map_err(|BeginError { error, .. }| failed(failure::of_begin(error)))
+    }
+}
+
+impl<D: Device> Transport for LocalChannel<D> {
+    fn peer(&self) -> Arc<str> {
+        self.peer.clone()
+    }
+
+    fn body(&self) -> Body {
+        let mut spare = self.spare.take();
+        let body = std::mem::take(&mut spare.body);
+        self.spare.set(spare);
+        body
+    }
+}
+
+impl<D: Device> LocalTransport for LocalChannel<D> {
+    type Driver = Driver<D>;
+
+    /// Begins a call. It fails if as many calls are open as the settings of the protocol allow
+    /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)).
+    fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
+        let mut spare = self.spare.take();
+        spare.header.clear();
+        let begun = match request.encode_header(0, &mut spare.header) {
+            Ok(()) => self.send(driver, &request, &spare.header),
+            Err(error) => Err((CallErrorKind::Encode(error), Execution::NotExecuted)),
+        };
+        request.body.clear();
+        spare.body = std::mem::take(&mut request.body);
+        self.spare.set(spare);
+        begun.map_err(|(kind, execution)| request.error(self.peer.clone(), kind, execution))
+    }
+}
+
+impl<D: Device> Clone for LocalChannel<D> {
+    fn clone(&self) -> Self {
+        Self {
+            peer: self.peer.clone(),
+            spare: self.spare.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<D: Device> fmt::Debug for LocalChannel<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalChannel({})", self.peer)
+    }
+}

@@ -1,0 +1,318 @@
+//! Messages of `oncrpc` as messages of a driver, and back.
+
+use std::fmt;
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use oncrpc::xdr::SharedBytes;
+use oncrpc::{Body, ItemMemory, ReceivedMessage, ReplyLimits, TransportBuf};
+use rpcrdma_proto::connection::ServedCallId;
+use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
+
+use crate::driver::{ConnectionId, Driver, Payload, WriteError, Writer};
+use crate::memory::{Buf, Frozen, MemoryError, Pool};
+use crate::provider::Device;
+
+/// Messages of at most this many bytes are copied out of their receive buffers, so that who keeps
+/// few bytes of a message keeps no registered memory.
+pub(super) const MAX_COPIED: usize = 1024;
+
+/// The registered memory of a transport, as items of `oncrpc` use it.
+#[derive(Clone)]
+pub(super) struct RegisteredMemory<D: Device>(pub(super) Pool<D>);
+
+/// One buffer has at most the budget divided by this.
+const LARGEST_SHARE: usize = 8;
+
+impl<D: Device> fmt::Debug for RegisteredMemory<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RegisteredMemory")
+    }
+}
+
+impl<D: Device> ItemMemory for RegisteredMemory<D> {
+    fn take(&self, len: usize) -> Option<Box<dyn TransportBuf>> {
+        if len > self.0.budget().limit() / LARGEST_SHARE {
+            return None;
+        }
+        let len = u32::try_from(len).ok()?;
+        let mut buf = self.0.take(len).ok()?;
+        buf.set_len(len);
+        Some(Box::new(buf))
+    }
+}
+
+impl TransportBuf for Buf {
+    fn as_slice(&self) -> &[u8] {
+        self
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn into_shared(mut self: Box<Self>, len: usize) -> SharedBytes {
+        let len = len.min(self.len());
+        self.set_len(u32::try_from(len).unwrap_or(u32::MAX));
+        Frozen::from(*self).into()
+    }
+}
+
+/// An item of a body that is to be sent.
+pub(super) struct OutgoingItem {
+    /// Where it is in the body, with all items in place.
+    position: u32,
+    data: ItemData,
+}
+
+enum ItemData {
+    /// In registered memory, beside the message.
+    Registered(Frozen),
+    /// In registered memory, and also in the stream of the body.
+    AlsoInStream(Frozen),
+    /// In other memory, from which it is copied into the message.
+    Inline(SharedBytes),
+}
+
+impl ItemData {
+    fn len(&self) -> usize {
+        match self {
+            Self::Registered(data) | Self::AlsoInStream(data) => data.len(),
+            Self::Inline(data) => data.len(),
+        }
+    }
+}
+
+/// The most bytes of the results, without long items, that surely fit inline: a Send has at least
+/// 1,024 bytes (RFC 8166, section 3.3.2), and the headers take their part.
+const SURELY_INLINE: usize = 512;
+
+/// Returns the items of a body, in registered memory as far as a message can have items. Those that
+/// are in other memory, or in that of another device, are copied.
+///
+/// Short items of a reply use up the memory that the client has for them before a later item does.
+/// Where the reply may not fit inline they may have to travel there.
+///
+/// # Errors
+/// Fails if no memory is available.
+pub(super) fn register_items<D: Device>(
+    pool: &Pool<D>,
+    body: &Body,
+) -> Result<Vec<OutgoingItem>, MemoryError> {
+    let mut short = body.short_items().iter().peekable();
+    let (mut items, mut moved) = (Vec::with_capacity(body.items().len()), 0);
+    let short_item = |range: &Range<u32>, moved: usize| {
+        let begin = (range.start as usize).saturating_sub(moved);
+        let bytes = body.stream().get(begin..).unwrap_or_default();
+        let data = copied(pool, bytes.get(..range.len()).unwrap_or_default())?;
+        Ok::<_, MemoryError>(OutgoingItem {
+            position: range.start,
+            data: ItemData::AlsoInStream(data),
+        })
+    };
+    for item in body.items() {
+        while let Some(range) = short.next_if(|range| range.start < item.position) {
+            if items.len() < MAX_ITEMS {
+                items.push(short_item(range, moved)?);
+            }
+        }
+        let data = if items.len() < MAX_ITEMS {
+            ItemData::Registered(registered(pool, &item.bytes)?)
+        } else {
+            ItemData::Inline(item.bytes.clone())
+        };
+        items.push(OutgoingItem {
+            position: item.position,
+            data,
+        });
+        moved += item.bytes.len().next_multiple_of(4);
+    }
+    if body.stream().len() > SURELY_INLINE {
+        for range in short {
+            if items.len() < MAX_ITEMS {
+                items.push(short_item(range, moved)?);
+            }
+        }
+    }
+    Ok(items)
+}
+
+/// Returns these bytes in memory of the pool's device.
+fn registered<D: Device>(pool: &Pool<D>, bytes: &SharedBytes) -> Result<Frozen, MemoryError> {
+    let domain = pool.device().protection_domain();
+    match Frozen::from_shared(bytes).filter(|frozen| frozen.protection_domain() == domain) {
+        Some(frozen) => Ok(frozen),
+        None => copied(pool, bytes),
+    }
+}
+
+fn copied<D: Device>(pool: &Pool<D>, bytes: &[u8]) -> Result<Frozen, MemoryError> {
+    let length = bytes.len();
+    let mut buf = pool.take(u32::try_from(length).map_err(|_| MemoryError::TooLarge(length))?)?;
+    buf.extend_from_slice(bytes);
+    Ok(buf.into())
+}
+
+/// Writes a message: its RPC header, and a body with these items.
+pub(super) fn write(
+    writer: &mut Writer<'_>,
+    header: &[u8],
+    body: &Body,
+    items: Vec<OutgoingItem>,
+) -> Result<(), WriteError> {
+    writer.bytes(header);
+    let (mut rest, mut at) = (body.stream(), 0);
+    for OutgoingItem { position, data } in items {
+        let before = (position as usize).saturating_sub(at).min(rest.len());
+        let (stream, after) = rest.split_at(before);
+        rest = after;
+        // The writer writes the count, which precedes the item in the stream.
+        let without_count = stream.get(..before.saturating_sub(4)).unwrap_or_default();
+        let length = data.len().next_multiple_of(4);
+        at += before + length;
+        match data {
+            ItemData::Registered(data) => {
+                writer.bytes(without_count).frozen(data)?;
+            }
+            ItemData::AlsoInStream(data) => {
+                writer.bytes(without_count).frozen(data)?;
+                rest = after.get(length..).unwrap_or_default();
+            }
+            ItemData::Inline(data) => {
+                let padding = [0; 3].get(..length - data.len()).unwrap_or_default();
+                writer.bytes(stream).bytes(&data).bytes(padding);
+            }
+        }
+    }
+    writer.bytes(rest);
+    Ok(())
+}
+
+/// The most bytes of a reply without a bound, unless the user says otherwise.
+pub(super) const MAX_UNBOUNDED_REPLY: u32 = 64 << 10;
+
+/// The bytes of the header of a reply with an empty verifier.
+const REPLY_HEADER: u32 = 24;
+
+/// Takes buffers for the items of a reply.
+///
+/// # Errors
+/// Fails if no memory is available.
+pub(super) fn result_buffers<D: Device>(
+    pool: &Pool<D>,
+    limits: &ReplyLimits,
+) -> Result<ArrayVec<Buf, MAX_RESULTS>, MemoryError> {
+    let bounded = limits.items().iter().flatten();
+    let results = bounded.take(MAX_RESULTS).map(|max| pool.take(*max));
+    results.collect()
+}
+
+/// Returns the most bytes of a reply, with all items in place. `unbounded` is that of a reply
+/// without a bound.
+pub(super) fn max_reply(limits: &ReplyLimits, results: &[Buf], unbounded: u32) -> u32 {
+    let has_unbounded = limits.items().iter().any(Option::is_none);
+    let inline = limits.inline_max().filter(|_| !has_unbounded);
+    let inline = inline.unwrap_or(unbounded.into());
+    let items: u64 = results.iter().map(|buf| u64::from(buf.capacity())).sum();
+    u32::try_from(inline.saturating_add(items))
+        .unwrap_or(u32::MAX)
+        .saturating_add(REPLY_HEADER)
+}
+
+/// Answers a backward call of a server that may make none.
+pub(super) fn reject_backward_call<D: Device>(
+    (driver, id): Connection<'_, D>,
+    call: ServedCallId,
+    payload: Payload,
+) {
+    driver.recycle(id, payload);
+    if let Some(session) = driver.session_mut(id) {
+        // It has ended already if its connection is gone.
+        let _ = session.reject(call);
+    }
+}
+
+/// A connection of a driver.
+pub(super) type Connection<'d, D> = (&'d mut Driver<D>, ConnectionId);
+
+/// Returns a received call, with all items in place, in the memory into which the device has placed
+/// it.
+///
+/// # Errors
+/// Fails if no memory is available to put the items there.
+pub(super) fn call<D: Device>(
+    (driver, _): Connection<'_, D>,
+    payload: Payload,
+) -> Result<ReceivedMessage, MemoryError> {
+    let payload = payload.flattened(driver.pool())?;
+    let is_short = payload.bytes().len() <= MAX_COPIED;
+    let stream = payload.into_shared();
+    Ok(if is_short {
+        ReceivedMessage::short(stream)
+    } else {
+        ReceivedMessage::whole(stream)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use oncrpc::xdr::{Item, Sink};
+
+    use super::*;
+    use crate::memory::Budget;
+    use crate::provider::software::{Fabric, SoftwareDevice};
+
+    fn pool() -> Pool<SoftwareDevice> {
+        Pool::new(&Fabric::new().device(), &Budget::new(1 << 20))
+    }
+
+    fn body_of(item: &Item<'_>) -> Body {
+        let mut body = Body::new();
+        body.encode_with(|sink| sink.item(item, u32::MAX)).unwrap();
+        body
+    }
+
+    fn item_of(memory: &RegisteredMemory<SoftwareDevice>) -> Item<'static> {
+        let mut buf = memory.take(5000).unwrap();
+        buf.as_mut_slice().fill(7);
+        buf.into_shared(4999).into()
+    }
+
+    fn only_registered(items: &[OutgoingItem]) -> &Frozen {
+        match items {
+            [
+                OutgoingItem {
+                    data: ItemData::Registered(data),
+                    ..
+                },
+            ] => data,
+            _ => panic!("{} items", items.len()),
+        }
+    }
+
+    #[test]
+    fn an_item_of_the_device_is_not_copied() {
+        let pool = pool();
+        let item = item_of(&RegisteredMemory(pool.clone()));
+        let body = body_of(&item);
+        let items = register_items(&pool, &body).unwrap();
+        let data = only_registered(&items);
+        assert_eq!((data.as_ptr(), data.len()), (item.as_ptr(), 4999));
+        drop((items, body, item));
+        assert_eq!(pool.stats().used, 0);
+    }
+
+    #[test]
+    fn an_item_of_another_device_or_of_none_is_copied() {
+        let pool = pool();
+        let other = item_of(&RegisteredMemory(self::pool()));
+        let plain = Item::from(SharedBytes::from(vec![7; 4999]));
+        for item in [other, plain] {
+            let body = body_of(&item);
+            let items = register_items(&pool, &body).unwrap();
+            let data = only_registered(&items);
+            assert_ne!(data.as_ptr(), item.as_ptr());
+            assert_eq!(data[..], item.as_bytes()[..]);
+        }
+    }
+}

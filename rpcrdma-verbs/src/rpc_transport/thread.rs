@@ -1,0 +1,72 @@
+//! Threads of channels and servers, and why they end.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::driver::DriverError;
+use crate::provider::VerbError;
+
+/// The reason why a channel or a server ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The driver cannot go on, or could not begin.
+    Driver(DriverError),
+    /// The thread, its runtime, or a descriptor of the driver.
+    System(std::io::Error),
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Driver(error) => error.fmt(f),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for TransportError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Driver(error) => Some(error),
+            Self::System(error) => Some(error),
+        }
+    }
+}
+
+impl From<DriverError> for TransportError {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<VerbError> for TransportError {
+    fn from(error: VerbError) -> Self {
+        Self::Driver(error.into())
+    }
+}
+
+impl From<std::io::Error> for TransportError {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Runs a future on a thread of its own, with a runtime of one thread.
+pub(super) fn spawn_thread<F: Future<Output = Result<(), TransportError>>>(
+    name: &str,
+    future: impl FnOnce() -> F + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<Result<(), TransportError>>> {
+    let runtime = ::tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let ended = runtime.block_on(future());
+            if let Err(error) = &ended {
+                tracing::error!(%error, "the transport has ended");
+            }
+            ended
+        })
+}
