@@ -1,0 +1,108 @@
+//! Who calls, and as whom the call is served.
+
+use oncrpc::protocol::AuthStat;
+use oncrpc::{AuthSys, Credentials, RpcError};
+
+/// The user as whom a call is served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The user's group.
+    pub gid: u32,
+    /// Further groups.
+    pub gids: Vec<u32>,
+}
+
+/// Whose calls are served as those of the anonymous user.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Squash {
+    /// Nobody's.
+    None,
+    /// Those of user 0. Group 0 becomes the anonymous group for every user.
+    #[default]
+    Root,
+    /// Everybody's.
+    All,
+}
+
+/// The user and the group that stand for those that are squashed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anonymous {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Caller {
+    /// Returns true for user 0.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Returns true if the user is in a group.
+    #[must_use]
+    pub fn is_in(&self, gid: u32) -> bool {
+        self.gid == gid || self.gids.contains(&gid)
+    }
+
+    /// Returns as whom a call is served.
+    ///
+    /// # Errors
+    /// Returns AUTH_TOOWEAK without credentials of AUTH_SYS (RFC 1813, section 2.1).
+    pub(crate) fn new(
+        credentials: &Credentials,
+        squash: Squash,
+        anonymous: Anonymous,
+    ) -> Result<Self, RpcError> {
+        let user = user(credentials)?;
+        Ok(match squash {
+            Squash::None => Self::from(user),
+            Squash::Root => Self::from(user).without_root(anonymous),
+            Squash::All => Self::from(anonymous),
+        })
+    }
+
+    fn without_root(self, anonymous: Anonymous) -> Self {
+        if self.is_root() {
+            return Self::from(anonymous);
+        }
+        let group = |gid| if gid == 0 { anonymous.gid } else { gid };
+        Self {
+            gid: group(self.gid),
+            gids: self.gids.into_iter().map(group).collect(),
+            ..self
+        }
+    }
+}
+
+/// Returns the user who calls.
+///
+/// # Errors
+/// Returns AUTH_TOOWEAK without credentials of AUTH_SYS (RFC 1813, section 2.1).
+pub(crate) fn user(credentials: &Credentials) -> Result<&AuthSys, RpcError> {
+    match credentials {
+        Credentials::Sys(user) => Ok(user),
+        _ => Err(RpcError::Auth(AuthStat::AuthTooweak)),
+    }
+}
+
+impl From<&AuthSys> for Caller {
+    fn from(user: &AuthSys) -> Self {
+        Self {
+            uid: user.uid,
+            gid: user.gid,
+            gids: user.gids.clone(),
+        }
+    }
+}
+
+impl From<Anonymous> for Caller {
+    fn from(anonymous: Anonymous) -> Self {
+        Self {
+            uid: anonymous.uid,
+            gid: anonymous.gid,
+            gids: Vec::new(),
+        }
+    }
+}

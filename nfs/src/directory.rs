@@ -1,0 +1,113 @@
+//! The entries of a directory, as many as a reply has room for (RFC 1813, sections 3.3.16 and
+//! 3.3.17).
+
+use crate::handle::Object;
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// The number of the object in its file system.
+    pub fileid: u64,
+    /// The name.
+    pub name: Vec<u8>,
+    /// The position after this entry: never 0.
+    pub cookie: u64,
+    /// The handle and the attributes, if [`DirList::wants_objects`] says so.
+    pub object: Option<Object>,
+}
+
+/// Takes the entries of a directory until a reply is full.
+#[derive(Debug)]
+pub struct DirList {
+    entries: Vec<DirEntry>,
+    /// Bytes left in the reply.
+    room: usize,
+    /// Bytes left for names and numbers.
+    directory_room: usize,
+    wants_objects: bool,
+}
+
+/// The bytes of a post_op_attr with attributes.
+const ATTRIBUTES: usize = 88;
+/// The bytes of a READDIR3resok or READDIRPLUS3resok without entries: attributes, verifier, the end
+/// of the list, and eof.
+const EMPTY: usize = ATTRIBUTES + 8 + 4 + 4;
+
+fn padded(len: usize) -> usize {
+    len.next_multiple_of(4)
+}
+
+impl DirEntry {
+    /// Returns the bytes of the number, the name and the cookie.
+    fn directory_len(&self) -> usize {
+        8 + 4 + padded(self.name.len()) + 8
+    }
+
+    /// Returns the bytes of the handle and the attributes.
+    fn object_len(&self) -> usize {
+        match &self.object {
+            Some(object) => ATTRIBUTES + 4 + 4 + padded(object.handle.as_bytes().len()),
+            None => 8,
+        }
+    }
+}
+
+impl DirList {
+    /// Creates a list for READDIR, whose results may have `count` bytes.
+    pub(crate) fn new(count: u32) -> Self {
+        Self {
+            entries: Vec::new(),
+            room: (count as usize).saturating_sub(EMPTY),
+            directory_room: usize::MAX,
+            wants_objects: false,
+        }
+    }
+
+    /// Creates a list for READDIRPLUS, whose results may have `maxcount` bytes, of which names and
+    /// numbers are `dircount`.
+    pub(crate) fn plus(dircount: u32, maxcount: u32) -> Self {
+        Self {
+            directory_room: dircount as usize,
+            wants_objects: true,
+            ..Self::new(maxcount)
+        }
+    }
+
+    /// Returns true if entries are to have handles and attributes.
+    #[must_use]
+    pub fn wants_objects(&self) -> bool {
+        self.wants_objects
+    }
+
+    /// Adds an entry. Returns false if there is no room for it: it is not added, and the file
+    /// system ends.
+    pub fn push(&mut self, entry: DirEntry) -> bool {
+        let directory = entry.directory_len();
+        let objects = if self.wants_objects {
+            entry.object_len()
+        } else {
+            0
+        };
+        let len = 4 + directory + objects;
+        // The first entry counts for more than the hint of how much is wanted.
+        let wanted = self.entries.is_empty() || directory <= self.directory_room;
+        if len > self.room || !wanted {
+            return false;
+        }
+        self.room -= len;
+        self.directory_room = self.directory_room.saturating_sub(directory);
+        self.entries.push(entry);
+        true
+    }
+
+    /// Returns the entries, in order.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = DirEntry> {
+        self.entries.into_iter()
+    }
+
+    /// Returns the entries.
+    #[must_use]
+    pub fn entries(&self) -> &[DirEntry] {
+        &self.entries
+    }
+}

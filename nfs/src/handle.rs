@@ -1,0 +1,81 @@
+//! File handles (RFC 1813, section 2.5, nfs_fh3).
+
+use std::fmt;
+
+use oncrpc::xdr::OpaqueBuf;
+
+use crate::nfs3::{FHSIZE, Fattr3, NfsFh3, Nfsstat3, owned};
+
+const MAX: usize = FHSIZE as usize;
+
+/// The handle of an object of a file system: at most 64 bytes, which only the file system
+/// understands.
+///
+/// A client may send any bytes as a handle. A file system answers bytes that it has never given out
+/// by NFS3ERR_BADHANDLE or NFS3ERR_STALE.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileHandle {
+    len: u8,
+    bytes: [u8; MAX],
+}
+
+/// An object, by its handle, with its attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// The handle.
+    pub handle: FileHandle,
+    /// The attributes.
+    pub attributes: Fattr3,
+}
+
+impl FileHandle {
+    /// Creates a handle.
+    ///
+    /// # Errors
+    /// Returns NFS3ERR_BADHANDLE if there are more than 64 bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self, Nfsstat3> {
+        let mut handle = Self {
+            len: u8::try_from(bytes.len()).map_err(|_| Nfsstat3::Badhandle)?,
+            bytes: [0; MAX],
+        };
+        let place = handle.bytes.get_mut(..bytes.len());
+        place.ok_or(Nfsstat3::Badhandle)?.copy_from_slice(bytes);
+        Ok(handle)
+    }
+
+    /// Creates a handle of 16 bytes.
+    pub(crate) fn from_array(array: [u8; 16]) -> Self {
+        let mut bytes = [0; MAX];
+        bytes[..16].copy_from_slice(&array);
+        Self { len: 16, bytes }
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or_default()
+    }
+
+    /// Returns the handle as it is in messages.
+    pub(crate) fn to_wire(self) -> owned::NfsFh3 {
+        owned::NfsFh3 {
+            data: OpaqueBuf::new(self.as_bytes().to_vec()).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<NfsFh3<'_>> for FileHandle {
+    fn from(handle: NfsFh3<'_>) -> Self {
+        // The decoder has checked the length.
+        Self::new(&handle.data).unwrap_or(Self {
+            len: 0,
+            bytes: [0; MAX],
+        })
+    }
+}
+
+impl fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileHandle({})", self.as_bytes().escape_ascii())
+    }
+}

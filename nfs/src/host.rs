@@ -1,0 +1,491 @@
+//! A directory of the host.
+
+mod attributes;
+mod creating;
+mod data;
+mod errno;
+mod handles;
+mod identity;
+mod information;
+mod key;
+mod listing;
+mod locks;
+mod naming;
+mod setting;
+mod stability;
+mod sys;
+mod table;
+mod tree;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use oncrpc::ItemAllocator;
+use oncrpc::xdr::Item;
+use rustix::fs::AtFlags;
+
+use crate::caller::Caller;
+use crate::directory::DirList;
+use crate::file_system::{
+    DirEnd, DirOp, FileSystem, FsInfo, FsResult, FsStat, PathConf, ReadData, Written,
+};
+use crate::handle::{FileHandle, Object};
+use crate::nfs3::{
+    Createhow3, FSF3_CANSETTIME, FSF3_HOMOGENEOUS, FSF3_LINK, FSF3_SYMLINK, Fattr3, Mknoddata3,
+    Nfstime3, Sattr3, StableHow,
+};
+use crate::wcc::Wcc;
+pub use key::HandleKey;
+use tree::Tree;
+use workers::Workers;
+
+/// The most bytes of a READ and of a WRITE.
+const TRANSFER: u32 = 1 << 20;
+
+/// How a directory of the host is served.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    key: HandleKey,
+    kernel_handles: bool,
+    sync: bool,
+}
+
+impl HostConfig {
+    /// Creates a configuration with the key of the file handles.
+    #[must_use]
+    pub fn new(key: HandleKey) -> Self {
+        Self {
+            key,
+            kernel_handles: true,
+            sync: true,
+        }
+    }
+
+    /// Sets whether file handles contain the kernel's handles, by default if the server may open
+    /// them. Otherwise they contain numbers of a table.
+    #[must_use]
+    pub fn kernel_handles(self, kernel_handles: bool) -> Self {
+        Self {
+            kernel_handles,
+            ..self
+        }
+    }
+
+    /// Sets whether changes of names and attributes are on stable storage before the server
+    /// replies, by default, as RFC 1813, section 4.7, requires it. Without it, a crash of the host
+    /// may undo changes that clients take for done. What a client writes to files, and commits, is
+    /// on stable storage in any case.
+    #[must_use]
+    pub fn sync(self, sync: bool) -> Self {
+        Self { sync, ..self }
+    }
+}
+
+/// A directory of the host, on Linux 5.8 and later, with all that is below it on the same mount.
+///
+/// ```
+/// use rpcrdma_nfs::{Export, HandleKey, HostConfig, HostFileSystem, router};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let dir = tempfile::tempdir()?;
+/// let config = HostConfig::new(HandleKey::random()?);
+/// let host = HostFileSystem::open(dir.path(), config)?;
+/// if !host.acts_as_callers() {
+///     eprintln!("every client acts as the user of the server");
+/// }
+/// let services = router(Export::new(host));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Users
+///
+/// A server with CAP_SETUID and CAP_SETGID executes each call as its caller, and the kernel checks
+/// permissions. The owner of a file may always read and write it, and who may execute a file may
+/// read it, as with Linux's own server. Without these capabilities every caller acts as the user of
+/// the server.
+///
+/// # Handles
+///
+/// A file handle contains the kernel's handle of the object (`name_to_handle_at`) with a code by a
+/// [`HandleKey`]. Such handles stay good over a restart, and after a rename by anybody. They need
+/// CAP_DAC_READ_SEARCH and a file system with handles. Otherwise a handle contains a number, which
+/// ends with the server, and the server keeps a descriptor of each object that it has shown: of up
+/// to half the limit on open files, and up to 524288. An object that was not used for the longest
+/// time becomes stale then.
+///
+/// # Names
+///
+/// No symbolic link is followed, and no mount below the directory is entered: names of mounts get
+/// NFS3ERR_ACCES. An object that a process of the host moves out of the directory is still reached
+/// by handles that were given out before.
+///
+/// # Consistency
+///
+/// Attributes before and after a change of a directory or of attributes are one step for all
+/// clients of this object, but a process of the host may change the same object between them. A
+/// client takes such a change for its own, and does not see it until the next one. The results of
+/// WRITE and COMMIT have no attributes before.
+///
+/// # Stability
+///
+/// COMMIT synchronizes the whole file. When that fails, the result is NFS3ERR_IO and the write
+/// verifier changes, so that clients write again what is not committed. It is another one at each
+/// start, too.
+pub struct HostFileSystem {
+    tree: Arc<Tree>,
+    workers: Workers,
+    root: FileHandle,
+}
+
+impl fmt::Debug for HostFileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostFileSystem")
+            .field("root", &self.root)
+            .field("acts_as_callers", &self.acts_as_callers())
+            .field("keeps_handles", &self.keeps_handles())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lets the threads end.
+impl Drop for HostFileSystem {
+    fn drop(&mut self) {
+        self.workers.end();
+    }
+}
+
+impl HostFileSystem {
+    /// Opens a directory. Its path may have symbolic links.
+    ///
+    /// It raises the process's limit on open files as far as it goes.
+    ///
+    /// # Errors
+    /// Returns the error of the kernel if the directory cannot be opened for reading, if `/proc` is
+    /// not mounted, or if threads cannot have a umask of their own (`unshare` is forbidden).
+    pub fn open(dir: impl AsRef<Path>, config: HostConfig) -> io::Result<Self> {
+        let mut tree = Tree::open(dir.as_ref(), config.key, config.kernel_handles)?;
+        tree.syncs_changes = config.sync;
+        let try_umask = std::thread::Builder::new().spawn(sys::clear_umask_of_thread)?;
+        let tried = try_umask.join();
+        tried.unwrap_or_else(|_| Err(io::Error::other("a thread has failed")))?;
+        let root = tree.root()?;
+        let root = tree.handle(&root).map_err(|status| {
+            io::Error::other(format!("the directory has no handle: {}", status.name()))
+        })?;
+        Ok(Self {
+            tree: Arc::new(tree),
+            workers: Workers::default(),
+            root,
+        })
+    }
+
+    /// Returns true if each call is executed as its caller, and false if as the server's user.
+    #[must_use]
+    pub fn acts_as_callers(&self) -> bool {
+        self.tree.identity.switches()
+    }
+
+    /// Returns true if file handles stay good over a restart of the server with the same key.
+    #[must_use]
+    pub fn keeps_handles(&self) -> bool {
+        self.tree.opens_handles
+    }
+
+    /// Does work for an object on a thread that may wait.
+    async fn run<T: Send + 'static>(
+        &self,
+        object: &FileHandle,
+        work: impl FnOnce(&Tree) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let tree = self.tree.clone();
+        self.workers.run(object, move || work(&tree)).await
+    }
+
+    /// Does work that sets the attributes of an object before and after it.
+    async fn change<T: Send + 'static>(
+        &self,
+        object: &FileHandle,
+        wcc: &mut Wcc,
+        work: impl FnOnce(&Tree, &mut Wcc) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let done = self.run(object, move |tree| {
+            let mut wcc = Wcc::default();
+            let result = work(tree, &mut wcc);
+            Ok((result, wcc))
+        });
+        let (result, set) = done.await?;
+        *wcc = set;
+        result
+    }
+
+    /// Does work for a name in a directory that it changes.
+    async fn change_dir<T: Send + 'static>(
+        &self,
+        op: DirOp<'_>,
+        wcc: &mut Wcc,
+        work: impl FnOnce(&Tree, (&FileHandle, &[u8]), &mut Wcc) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let (dir, name) = (*op.dir, op.name.as_bytes().to_vec());
+        self.change(op.dir, wcc, move |tree, wcc| work(tree, (&dir, &name), wcc))
+            .await
+    }
+}
+
+/// Every operation waits on a thread of the file system's own, at most 64 at once, of which 8 for
+/// one object.
+impl FileSystem for HostFileSystem {
+    fn root(&self) -> FileHandle {
+        self.root
+    }
+
+    async fn attributes(&self, object: &FileHandle) -> FsResult<Fattr3> {
+        let of = *object;
+        self.run(object, move |tree| tree.get_attributes(&of)).await
+    }
+
+    async fn set_attributes(
+        &self,
+        caller: &Caller,
+        object: &FileHandle,
+        new: &Sattr3,
+        guard: Option<Nfstime3>,
+        wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let (caller, of, new) = (caller.clone(), *object, *new);
+        self.change(object, wcc, move |tree, wcc| {
+            tree.set_attributes(&caller, &of, &new, guard, wcc)
+        })
+        .await
+    }
+
+    async fn lookup(&self, caller: &Caller, what: DirOp<'_>) -> FsResult<Object> {
+        let (caller, dir) = (caller.clone(), *what.dir);
+        let name = what.name.as_bytes().to_vec();
+        self.run(what.dir, move |tree| tree.lookup(&caller, (&dir, &name)))
+            .await
+    }
+
+    async fn access(
+        &self,
+        caller: &Caller,
+        object: &FileHandle,
+        access: u32,
+    ) -> FsResult<(u32, Fattr3)> {
+        let (caller, of) = (caller.clone(), *object);
+        self.run(object, move |tree| tree.access(&caller, &of, access))
+            .await
+    }
+
+    async fn read_link(&self, _: &Caller, symlink: &FileHandle) -> FsResult<Item<'static>> {
+        let of = *symlink;
+        let path = self.run(symlink, move |tree| tree.read_link(&of)).await?;
+        Ok(path.into())
+    }
+
+    async fn read(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+        buffers: &ItemAllocator,
+    ) -> FsResult<ReadData> {
+        let (caller, of, buffers) = (caller.clone(), *file, buffers.clone());
+        let part = (offset, count.min(TRANSFER));
+        self.run(file, move |tree| tree.read(&caller, &of, part, &buffers))
+            .await
+    }
+
+    async fn write(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        offset: u64,
+        data: Item<'_>,
+        stable: StableHow,
+        wcc: &mut Wcc,
+    ) -> FsResult<Written> {
+        // An item of a transport with shares is not copied.
+        let (caller, of, data) = (caller.clone(), *file, data.into_shared());
+        self.change(file, wcc, move |tree, wcc| {
+            tree.write(&caller, &of, (offset, data.as_bytes()), stable, wcc)
+        })
+        .await
+    }
+
+    async fn create(
+        &self,
+        caller: &Caller,
+        place: DirOp<'_>,
+        how: &Createhow3,
+        dir_wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let (caller, how) = (caller.clone(), *how);
+        self.change_dir(place, dir_wcc, move |tree, place, wcc| {
+            tree.create(&caller, place, &how, wcc)
+        })
+        .await
+    }
+
+    async fn make_dir(
+        &self,
+        caller: &Caller,
+        place: DirOp<'_>,
+        attributes: &Sattr3,
+        dir_wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let (caller, new) = (caller.clone(), *attributes);
+        self.change_dir(place, dir_wcc, move |tree, place, wcc| {
+            tree.make_dir(&caller, place, &new, wcc)
+        })
+        .await
+    }
+
+    async fn symlink(
+        &self,
+        caller: &Caller,
+        place: DirOp<'_>,
+        attributes: &Sattr3,
+        path: Item<'_>,
+        dir_wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let (caller, new, path) = (caller.clone(), *attributes, path.to_static());
+        self.change_dir(place, dir_wcc, move |tree, place, wcc| {
+            tree.symlink(&caller, place, &new, &path, wcc)
+        })
+        .await
+    }
+
+    async fn make_node(
+        &self,
+        caller: &Caller,
+        place: DirOp<'_>,
+        what: &Mknoddata3,
+        dir_wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let (caller, what) = (caller.clone(), *what);
+        self.change_dir(place, dir_wcc, move |tree, place, wcc| {
+            tree.make_node(&caller, place, &what, wcc)
+        })
+        .await
+    }
+
+    async fn remove(&self, caller: &Caller, object: DirOp<'_>, dir_wcc: &mut Wcc) -> FsResult<()> {
+        let caller = caller.clone();
+        self.change_dir(object, dir_wcc, move |tree, object, wcc| {
+            tree.remove(&caller, object, AtFlags::empty(), wcc)
+        })
+        .await
+    }
+
+    async fn remove_dir(
+        &self,
+        caller: &Caller,
+        object: DirOp<'_>,
+        dir_wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let caller = caller.clone();
+        self.change_dir(object, dir_wcc, move |tree, object, wcc| {
+            tree.remove(&caller, object, AtFlags::REMOVEDIR, wcc)
+        })
+        .await
+    }
+
+    async fn rename(
+        &self,
+        caller: &Caller,
+        from: DirOp<'_>,
+        to: DirOp<'_>,
+        from_wcc: &mut Wcc,
+        to_wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let (caller, target) = (caller.clone(), *to.dir);
+        let new = to.name.as_bytes().to_vec();
+        let done = self.change_dir(from, from_wcc, move |tree, from, wcc| {
+            let mut set = Wcc::default();
+            let to = (&target, new.as_slice());
+            let result = tree.rename(&caller, from, to, (wcc, &mut set));
+            Ok((result, set))
+        });
+        let (result, set) = done.await?;
+        *to_wcc = set;
+        result
+    }
+
+    async fn link(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        link: DirOp<'_>,
+        dir_wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let (caller, file) = (caller.clone(), *file);
+        self.change_dir(link, dir_wcc, move |tree, link, wcc| {
+            tree.link(&caller, &file, link, wcc)
+        })
+        .await
+    }
+
+    async fn read_dir(
+        &self,
+        caller: &Caller,
+        dir: &FileHandle,
+        cookie: u64,
+        verifier: [u8; 8],
+        list: &mut DirList,
+    ) -> FsResult<DirEnd> {
+        let (caller, of) = (caller.clone(), *dir);
+        let mut taken = std::mem::replace(list, DirList::new(0));
+        let done = self.run(dir, move |tree| {
+            let result = tree.read_dir(&caller, &of, (cookie, verifier), &mut taken);
+            Ok((result, taken))
+        });
+        let (result, taken) = done.await?;
+        *list = taken;
+        result
+    }
+
+    async fn fs_stat(&self, object: &FileHandle) -> FsResult<FsStat> {
+        let of = *object;
+        self.run(object, move |tree| tree.fs_stat(&of)).await
+    }
+
+    fn fs_info(&self) -> FsInfo {
+        FsInfo {
+            rtmax: TRANSFER,
+            wtmax: TRANSFER,
+            dtpref: 64 << 10,
+            maxfilesize: self.tree.max_size,
+            time_delta: Nfstime3 {
+                seconds: 0,
+                nseconds: 1,
+            },
+            properties: FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME,
+        }
+    }
+
+    async fn path_conf(&self, object: &FileHandle) -> FsResult<PathConf> {
+        let of = *object;
+        self.run(object, move |tree| tree.path_conf(&of)).await
+    }
+
+    async fn commit(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        _: u64,
+        _: u32,
+        wcc: &mut Wcc,
+    ) -> FsResult<[u8; 8]> {
+        let (caller, of) = (caller.clone(), *file);
+        self.change(file, wcc, move |tree, wcc| tree.commit(&caller, &of, wcc))
+            .await
+    }
+}

@@ -1,0 +1,298 @@
+//! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
+
+use oncrpc::xdr::Item;
+use rustix::fs::{
+    FileType, Mode, OFlags, Stat, Timespec, Timestamps, futimens, makedev, mkdirat, mknodat,
+    openat, symlinkat,
+};
+use rustix::io::Errno;
+
+use super::attributes::size;
+use super::errno::{lookup_status, status, status_without_perm};
+use super::tree::{Found, Tree};
+use crate::caller::Caller;
+use crate::file_system::FsResult;
+use crate::handle::{FileHandle, Object};
+use crate::new_object::{check_path, special};
+use crate::nfs3::{
+    Createhow3, Ftype3, Mknoddata3, Nfsstat3, Sattr3, SetMode3, SetSize3, Specdata3,
+};
+use crate::wcc::Wcc;
+
+/// How often CREATE tries again if its name comes and goes.
+const MAX_TRIES: usize = 8;
+const CREATE: OFlags = OFlags::CREATE
+    .union(OFlags::EXCL)
+    .union(OFlags::WRONLY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// The verifier of an exclusive create, as the seconds of the access and the modification time: a
+/// file system keeps at least 32 bits of them, with a sign.
+fn verifier_times(verifier: [u8; 8]) -> Timestamps {
+    let (access, modification) = verifier.split_at(4);
+    let seconds = |half: &[u8]| half.iter().fold(0, |n, byte| n << 8 | i32::from(*byte));
+    let time = |half| Timespec {
+        tv_sec: seconds(half).into(),
+        tv_nsec: 0,
+    };
+    Timestamps {
+        last_access: time(access),
+        last_modification: time(modification),
+    }
+}
+
+/// Returns true if a file was created by this verifier, and not written since.
+fn has_verifier(stat: &Stat, verifier: [u8; 8]) -> bool {
+    let times = verifier_times(verifier);
+    let seconds = (times.last_access.tv_sec, times.last_modification.tv_sec);
+    (stat.st_atime, stat.st_mtime) == seconds
+        && (stat.st_atime_nsec, stat.st_mtime_nsec) == (0, 0)
+        && size(stat) == 0
+}
+
+fn mode_or(new: &Sattr3, default: u32) -> Mode {
+    let mode = match new.mode {
+        SetMode3::True(mode) => mode & 0o7777,
+        SetMode3::False => default,
+    };
+    Mode::from_raw_mode(mode)
+}
+
+fn file_type(kind: Ftype3) -> FileType {
+    match kind {
+        Ftype3::Chr => FileType::CharacterDevice,
+        Ftype3::Blk => FileType::BlockDevice,
+        Ftype3::Sock => FileType::Socket,
+        _ => FileType::Fifo,
+    }
+}
+
+impl Tree {
+    /// Creates an object in a directory, as its caller, with attributes. `create` makes it and
+    /// returns it.
+    fn create_in(
+        &self,
+        caller: &Caller,
+        dir: &FileHandle,
+        wcc: &mut Wcc,
+        new: &Sattr3,
+        create: impl FnOnce(&Found) -> Result<Found, Errno>,
+    ) -> FsResult<Object> {
+        let dir = self.resolve(dir)?.directory()?;
+        self.change(&dir, wcc, || {
+            let made = self.identity.run_as(caller, || create(&dir))?;
+            let made = made.map_err(status_without_perm)?;
+            self.apply_to_new(caller, &made, new)?;
+            self.finish(&dir, made)
+        })
+    }
+
+    /// Brings a new object to stable storage, and returns it with its attributes as they are now.
+    fn finish(&self, dir: &Found, made: Found) -> FsResult<Object> {
+        self.sync_change(dir)?;
+        self.object(&Found::new(made.fd).map_err(status)?)
+    }
+
+    pub(super) fn create(
+        &self,
+        caller: &Caller,
+        (dir, name): (&FileHandle, &[u8]),
+        how: &Createhow3,
+        wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let dir = self.resolve(dir)?.directory()?;
+        self.change(&dir, wcc, || {
+            for _ in 0..MAX_TRIES {
+                let made = match how {
+                    Createhow3::Unchecked(new) => self.create_unchecked(caller, &dir, name, new),
+                    Createhow3::Guarded(new) => self.create_new(caller, &dir, name, new),
+                    Createhow3::Exclusive(verifier) => {
+                        self.create_exclusive(caller, &dir, name, *verifier)
+                    }
+                };
+                match made {
+                    // It was there, and is not any more.
+                    Err(Nfsstat3::Noent) => {}
+                    made => return self.finish(&dir, made?),
+                }
+            }
+            Err(Nfsstat3::Jukebox)
+        })
+    }
+
+    /// Creates a file that is not there. `prepare` gets it open for writing.
+    fn create_file(
+        &self,
+        caller: &Caller,
+        (dir, name): (&Found, &[u8]),
+        mode: Mode,
+        prepare: impl FnOnce(&Found) -> Result<(), Errno>,
+    ) -> FsResult<Found> {
+        let made = self.identity.run_as(caller, || {
+            let made = Found::new(openat(&dir.fd, name, CREATE, mode)?)?;
+            prepare(&made)?;
+            Found::new(self.reopen(&made, OFlags::PATH)?)
+        })?;
+        match made {
+            // Only the directory itself can be missing.
+            Err(Errno::NOENT) => Err(Nfsstat3::Stale),
+            made => made.map_err(status_without_perm),
+        }
+    }
+
+    fn create_new(
+        &self,
+        caller: &Caller,
+        dir: &Found,
+        name: &[u8],
+        new: &Sattr3,
+    ) -> FsResult<Found> {
+        let mode = mode_or(new, 0o600);
+        let made = self.create_file(caller, (dir, name), mode, |_| Ok(()))?;
+        self.apply_to_new(caller, &made, new)?;
+        Ok(made)
+    }
+
+    /// Opens what is there with the name of a file that is to be created.
+    fn existing(&self, caller: &Caller, dir: &Found, name: &[u8]) -> FsResult<Found> {
+        let found = self.identity.run_as(caller, || self.child(dir, name))?;
+        found.map_err(lookup_status)
+    }
+
+    fn create_unchecked(
+        &self,
+        caller: &Caller,
+        dir: &Found,
+        name: &[u8],
+        new: &Sattr3,
+    ) -> FsResult<Found> {
+        match self.create_new(caller, dir, name, new) {
+            Err(Nfsstat3::Exist) => {}
+            made => return made,
+        }
+        let found = self.existing(caller, dir, name)?;
+        let file = found.file().map_err(|_| Nfsstat3::Exist)?;
+        if let SetSize3::True(size) = new.size {
+            if size > self.max_size {
+                return Err(Nfsstat3::Fbig);
+            }
+            self.set_size(caller, &file, size)?;
+            self.sync_change(&file)?;
+        }
+        Ok(file)
+    }
+
+    fn create_exclusive(
+        &self,
+        caller: &Caller,
+        dir: &Found,
+        name: &[u8],
+        verifier: [u8; 8],
+    ) -> FsResult<Found> {
+        let times = verifier_times(verifier);
+        let set = |made: &Found| futimens(&made.fd, &times);
+        match self.create_file(caller, (dir, name), Mode::empty(), set) {
+            Ok(made) => {
+                self.sync_change(&made)?;
+                return Ok(made);
+            }
+            Err(Nfsstat3::Exist) => {}
+            Err(error) => return Err(error),
+        }
+        let found = self.existing(caller, dir, name)?;
+        match found.kind() {
+            FileType::RegularFile if has_verifier(&found.stat, verifier) => Ok(found),
+            _ => Err(Nfsstat3::Exist),
+        }
+    }
+
+    pub(super) fn make_dir(
+        &self,
+        caller: &Caller,
+        (dir, name): (&FileHandle, &[u8]),
+        new: &Sattr3,
+        wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let mode = mode_or(new, 0o700);
+        self.create_in(caller, dir, wcc, new, |dir| {
+            mkdirat(&dir.fd, name, mode)?;
+            self.child(dir, name)
+        })
+    }
+
+    pub(super) fn symlink(
+        &self,
+        caller: &Caller,
+        (dir, name): (&FileHandle, &[u8]),
+        new: &Sattr3,
+        path: &Item<'_>,
+        wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        // A symbolic link has no mode of its own.
+        let new = Sattr3 {
+            mode: SetMode3::False,
+            ..*new
+        };
+        let well_formed = check_path(path);
+        self.create_in(caller, dir, wcc, &new, |dir| {
+            match well_formed {
+                Ok(()) => symlinkat(path.as_bytes(), &dir.fd, name)?,
+                Err(Nfsstat3::Nametoolong) => return Err(Errno::NAMETOOLONG),
+                Err(_) => return Err(Errno::ACCESS),
+            }
+            self.child(dir, name)
+        })
+    }
+
+    pub(super) fn make_node(
+        &self,
+        caller: &Caller,
+        (dir, name): (&FileHandle, &[u8]),
+        what: &Mknoddata3,
+        wcc: &mut Wcc,
+    ) -> FsResult<Object> {
+        let (kind, spec, new) = special(what)?;
+        let is_device = matches!(kind, Ftype3::Chr | Ftype3::Blk);
+        if is_device && !caller.is_root() {
+            return Err(Nfsstat3::Acces);
+        }
+        let (
+            mode,
+            Specdata3 {
+                specdata1,
+                specdata2,
+            },
+        ) = (mode_or(new, 0o600), spec);
+        self.create_in(caller, dir, wcc, new, |dir| {
+            let device = makedev(specdata1, specdata2);
+            mknodat(&dir.fd, name, file_type(kind), mode, device)?;
+            self.child(dir, name)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_of_a_verifier_counts() {
+        let times = |verifier| {
+            let times = verifier_times(verifier);
+            (times.last_access.tv_sec, times.last_modification.tv_sec)
+        };
+        let zero = times([0; 8]);
+        for at in 0..8 {
+            for bit in 0..8 {
+                let mut verifier = [0; 8];
+                verifier[at] = 1 << bit;
+                let (access, modification) = times(verifier);
+                assert_ne!((access, modification), zero);
+                let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
+                assert!(range.contains(&access) && range.contains(&modification));
+            }
+        }
+        assert_eq!(times([0xff; 8]), (-1, -1));
+    }
+}

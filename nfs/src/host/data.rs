@@ -1,0 +1,182 @@
+//! READ, WRITE and COMMIT (RFC 1813, sections 3.3.6, 3.3.7 and 3.3.21).
+
+use std::os::fd::OwnedFd;
+
+use oncrpc::ItemAllocator;
+use rustix::fs::{Access, OFlags, fstat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite};
+
+use super::attributes::size;
+use super::errno::{status, status_without_perm};
+use super::tree::{Found, Tree};
+use crate::caller::Caller;
+use crate::file_system::{FsResult, ReadData, Written};
+use crate::handle::FileHandle;
+use crate::nfs3::{Nfsstat3, StableHow};
+use crate::wcc::Wcc;
+
+/// Reads until a buffer is full or the file ends.
+fn read_full(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match pread(file, rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes until all bytes are written or no more can be. Fails if none can be.
+fn write_full(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match pwrite(file, rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+impl Tree {
+    /// Opens a regular file as its caller.
+    ///
+    /// The owner may always read and write, whatever the mode says, because a client has checked
+    /// the mode when it opened the file, and who may execute a file may read it: the client reads
+    /// it to execute it.
+    pub(super) fn open_file(
+        &self,
+        caller: &Caller,
+        file: &Found,
+        flags: OFlags,
+    ) -> FsResult<OwnedFd> {
+        let opened = self.identity.run_as(caller, || {
+            self.reopen(file, flags).map_err(|error| {
+                let executes = flags == OFlags::RDONLY && self.may(file, Access::EXEC_OK);
+                (error, executes)
+            })
+        })?;
+        match opened {
+            Err((Errno::ACCESS, executes)) if executes || file.is_owner(caller) => {
+                self.reopen(file, flags)
+            }
+            opened => opened.map_err(|(error, _)| error),
+        }
+        .map_err(status_without_perm)
+    }
+
+    pub(super) fn read(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        (offset, count): (u64, u32),
+        buffers: &ItemAllocator,
+    ) -> FsResult<ReadData> {
+        let found = self.resolve(file)?.file()?;
+        let opened = self.open_file(caller, &found, OFlags::RDONLY)?;
+        let left = size(&fstat(&opened).map_err(status)?).saturating_sub(offset);
+        let count = usize::try_from(left.min(count.into())).map_err(|_| Nfsstat3::Inval)?;
+        let mut buffer = buffers.alloc(count);
+        let read = if count == 0 {
+            0
+        } else {
+            read_full(&opened, &mut buffer, offset).map_err(status_without_perm)?
+        };
+        let stat = fstat(&opened).map_err(status)?;
+        Ok(ReadData {
+            data: buffer.into_item(read),
+            eof: offset.saturating_add(read as u64) >= size(&stat),
+            attributes: self.attributes(&stat),
+        })
+    }
+
+    /// Writes. There are no attributes before the write: processes of the host write at the same
+    /// time, and a client that took their bytes for its own would not read them.
+    pub(super) fn write(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        (offset, data): (u64, &[u8]),
+        stable: StableHow,
+        wcc: &mut Wcc,
+    ) -> FsResult<Written> {
+        let found = self.resolve(file)?;
+        self.set_after(&found, wcc);
+        let found = found.file()?;
+        let end = offset.checked_add(data.len() as u64);
+        if end.is_none_or(|end| end > self.max_size) {
+            return Err(Nfsstat3::Fbig);
+        }
+        let opened = self.open_file(caller, &found, OFlags::WRONLY)?;
+        let verifier = self.stability.verifier();
+        let count = if stable == StableHow::Unstable {
+            self.write_unstable(caller, &found, &opened, (offset, data))?
+        } else {
+            self.write_as(caller, &opened, (offset, data))?
+        };
+        match stable {
+            StableHow::Unstable => {}
+            StableHow::DataSync => self.stability.sync_data(&opened)?,
+            StableHow::FileSync => self.stability.sync(&opened)?,
+        }
+        self.set_after(&found, wcc);
+        Ok(Written {
+            count: u32::try_from(count).map_err(|_| Nfsstat3::Serverfault)?,
+            committed: stable,
+            verifier,
+        })
+    }
+
+    /// Writes as a caller: then quotas are the caller's, and the kernel clears the bits by which a
+    /// program runs as another user.
+    fn write_as(
+        &self,
+        caller: &Caller,
+        file: &OwnedFd,
+        (offset, data): (u64, &[u8]),
+    ) -> FsResult<usize> {
+        let written = self
+            .identity
+            .run_as(caller, || write_full(file, data, offset))?;
+        written.map_err(status_without_perm)
+    }
+
+    fn write_unstable(
+        &self,
+        caller: &Caller,
+        found: &Found,
+        opened: &OwnedFd,
+        write: (u64, &[u8]),
+    ) -> FsResult<usize> {
+        // A descriptor for writing would keep the host from executing the file.
+        let keep = || {
+            let opened_again = self.reopen(found, OFlags::RDONLY);
+            opened_again.or_else(|_| fcntl_dupfd_cloexec(opened, 0))
+        };
+        let _writing = self.stability.begin(found.id(), keep).map_err(status)?;
+        self.write_as(caller, opened, write)
+    }
+
+    pub(super) fn commit(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        wcc: &mut Wcc,
+    ) -> FsResult<[u8; 8]> {
+        let found = self.resolve(file)?;
+        self.set_after(&found, wcc);
+        let found = found.file()?;
+        let opened = self.open_file(caller, &found, OFlags::WRONLY)?;
+        let committed = self.stability.commit(found.id());
+        let committed = committed.unwrap_or_else(|| self.stability.sync(&opened));
+        self.set_after(&found, wcc);
+        committed.map(|()| self.stability.verifier())
+    }
+}

@@ -1,0 +1,152 @@
+//! What a file handle contains.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 1 | the version of this form, and whether a kernel's handle or a number follows |
+//! | 8 | the export: by its root, or, with a number, the server's start |
+//! | 4 and n, or 8 | type and bytes of the kernel's handle, or the number of the table |
+//! | 8 | SipHash-2-4 of the bytes before |
+
+use super::key::HandleKey;
+use super::sys::KernelHandle;
+use crate::file_system::FsResult;
+use crate::handle::FileHandle;
+use crate::nfs3::{FHSIZE, Nfsstat3};
+
+const BY_KERNEL: u8 = 0x10;
+const BY_TABLE: u8 = 0x11;
+/// The bytes of the code.
+const CODE: usize = 8;
+/// The most bytes of a kernel's handle that have room.
+const MAX: usize = FHSIZE as usize - 1 - 8 - 4 - CODE;
+
+/// What distinguishes an object within an export.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Inner {
+    /// The handle that the kernel has for it.
+    Kernel(KernelHandle),
+    /// Its number in the table.
+    Number(u64),
+}
+
+/// Makes handles and takes them apart.
+#[derive(Debug)]
+pub(super) struct Handles {
+    pub(super) key: HandleKey,
+    /// The export, for handles of the kernel.
+    pub(super) export: u64,
+    /// This start of the server, for numbers of its table.
+    pub(super) start: u64,
+}
+
+impl Handles {
+    /// Returns the handle of an object; `None` if it would be too long.
+    pub(super) fn encode(&self, inner: &Inner) -> Option<FileHandle> {
+        let mut bytes = Vec::with_capacity(FHSIZE as usize);
+        match inner {
+            Inner::Kernel(handle) if handle.bytes.len() > MAX => return None,
+            Inner::Kernel(handle) => {
+                bytes.push(BY_KERNEL);
+                bytes.extend(self.export.to_be_bytes());
+                bytes.extend(handle.kind.to_be_bytes());
+                bytes.extend(&handle.bytes);
+            }
+            Inner::Number(number) => {
+                bytes.push(BY_TABLE);
+                bytes.extend(self.start.to_be_bytes());
+                bytes.extend(number.to_be_bytes());
+            }
+        }
+        let code = self.key.code(&bytes);
+        bytes.extend(code.to_be_bytes());
+        FileHandle::new(&bytes).ok()
+    }
+
+    /// Returns what a handle contains: NFS3ERR_BADHANDLE if it was not made with this key, and
+    /// NFS3ERR_STALE if it was made for another export.
+    pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<Inner> {
+        let bad = Nfsstat3::Badhandle;
+        let (bytes, code) = handle.as_bytes().split_last_chunk::<CODE>().ok_or(bad)?;
+        if self.key.code(bytes) != u64::from_be_bytes(*code) {
+            return Err(bad);
+        }
+        let (form, rest) = bytes.split_first().ok_or(bad)?;
+        let (export, rest) = rest.split_first_chunk::<8>().ok_or(bad)?;
+        let (inner, known) = match *form {
+            BY_KERNEL => {
+                let (kind, bytes) = rest.split_first_chunk::<4>().ok_or(bad)?;
+                let (kind, bytes) = (i32::from_be_bytes(*kind), bytes.to_vec());
+                (Inner::Kernel(KernelHandle { kind, bytes }), self.export)
+            }
+            BY_TABLE => {
+                let number = <[u8; 8]>::try_from(rest).map_err(|_| bad)?;
+                (Inner::Number(u64::from_be_bytes(number)), self.start)
+            }
+            _ => return Err(bad),
+        };
+        if u64::from_be_bytes(*export) != known {
+            return Err(Nfsstat3::Stale);
+        }
+        Ok(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handles() -> Handles {
+        Handles {
+            key: HandleKey::random().unwrap(),
+            export: 1,
+            start: 2,
+        }
+    }
+
+    fn kernel(len: usize) -> Inner {
+        Inner::Kernel(KernelHandle {
+            kind: -7,
+            bytes: vec![9; len],
+        })
+    }
+
+    #[test]
+    fn every_inner_handle_that_has_room_comes_back() {
+        let handles = handles();
+        for inner in (0..=MAX).map(kernel).chain([Inner::Number(u64::MAX)]) {
+            let handle = handles.encode(&inner).unwrap();
+            assert_eq!(handles.decode(&handle), Ok(inner));
+        }
+        assert_eq!(handles.encode(&kernel(MAX + 1)), None);
+    }
+
+    #[test]
+    fn a_handle_with_another_bit_is_bad() {
+        let handles = handles();
+        let handle = handles.encode(&kernel(8)).unwrap();
+        for bit in 0..handle.as_bytes().len() * 8 {
+            let mut bytes = handle.as_bytes().to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let other = FileHandle::new(&bytes).unwrap();
+            assert_eq!(handles.decode(&other), Err(Nfsstat3::Badhandle));
+        }
+        for len in 0..handle.as_bytes().len() {
+            let cut = FileHandle::new(&handle.as_bytes()[..len]).unwrap();
+            assert_eq!(handles.decode(&cut), Err(Nfsstat3::Badhandle));
+        }
+    }
+
+    #[test]
+    fn a_handle_of_another_export_or_start_is_stale() {
+        let first = handles();
+        let second = Handles {
+            key: first.key.clone(),
+            export: 3,
+            start: 4,
+        };
+        for inner in [kernel(8), Inner::Number(0)] {
+            let handle = first.encode(&inner).unwrap();
+            assert_eq!(second.decode(&handle), Err(Nfsstat3::Stale));
+        }
+    }
+}

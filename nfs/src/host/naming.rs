@@ -1,0 +1,145 @@
+//! LOOKUP, REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.3 and 3.3.12 to 3.3.15).
+
+use rustix::fs::{Access, AtFlags, FileType, fstat, linkat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::errno::{lookup_status, status_without_perm};
+use super::tree::{Found, Tree};
+use crate::caller::Caller;
+use crate::file_system::FsResult;
+use crate::handle::{FileHandle, Object};
+use crate::nfs3::Nfsstat3;
+use crate::wcc::Wcc;
+
+/// Returns the error of NFS for RENAME, where a target that is not compatible is NFS3ERR_EXIST.
+/// Both directories are directories.
+fn rename_status(errno: Errno) -> Nfsstat3 {
+    match errno {
+        Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => Nfsstat3::Exist,
+        other => status_without_perm(other),
+    }
+}
+
+/// Returns the error of NFS for REMOVE and RMDIR.
+fn remove_status(errno: Errno) -> Nfsstat3 {
+    match errno {
+        // Some file systems say so.
+        Errno::EXIST => Nfsstat3::Notempty,
+        other => status_without_perm(other),
+    }
+}
+
+impl Tree {
+    pub(super) fn lookup(
+        &self,
+        caller: &Caller,
+        (dir, name): (&FileHandle, &[u8]),
+    ) -> FsResult<Object> {
+        let dir = self.resolve(dir)?.directory()?;
+        let found = match name {
+            b"." => {
+                let may = || self.may(&dir, Access::EXEC_OK);
+                if !self.identity.run_as(caller, may)? {
+                    return Err(Nfsstat3::Acces);
+                }
+                dir
+            }
+            b".." => self.parent(caller, &dir)?,
+            name => {
+                let found = self.identity.run_as(caller, || self.child(&dir, name))?;
+                found.map_err(lookup_status)?
+            }
+        };
+        self.object(&found)
+    }
+
+    /// Closes what is kept open of an object if that was its last name.
+    fn forget_if_gone(&self, removed: Option<&Found>) {
+        let is_gone = |found: &&Found| match found.kind() {
+            FileType::Directory => true,
+            _ => fstat(&found.fd).is_ok_and(|stat| stat.st_nlink == 0),
+        };
+        if let Some(found) = removed.filter(is_gone) {
+            self.forget(found);
+        }
+    }
+
+    pub(super) fn remove(
+        &self,
+        caller: &Caller,
+        (dir, name): (&FileHandle, &[u8]),
+        flags: AtFlags,
+        wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let dir = self.resolve(dir)?.directory()?;
+        self.change(&dir, wcc, || {
+            let removed = self.identity.run_as(caller, || {
+                let found = self.child(&dir, name).ok();
+                unlinkat(&dir.fd, name, flags).map(|()| found)
+            })?;
+            let removed = removed.map_err(remove_status)?;
+            self.forget_if_gone(removed.as_ref());
+            self.sync_change(&dir)
+        })
+    }
+
+    pub(super) fn rename(
+        &self,
+        caller: &Caller,
+        (from, old): (&FileHandle, &[u8]),
+        (to, new): (&FileHandle, &[u8]),
+        (from_wcc, to_wcc): (&mut Wcc, &mut Wcc),
+    ) -> FsResult<()> {
+        let (from, to) = (self.resolve(from), self.resolve(to));
+        let sides = [(&from, &mut *from_wcc), (&to, &mut *to_wcc)];
+        for (found, wcc) in sides {
+            if let Ok(found) = found {
+                self.set_after(found, wcc);
+            }
+        }
+        let (from, to) = (from?.directory()?, to?.directory()?);
+        self.change_both((&from, from_wcc), (&to, to_wcc), || {
+            let replaced = self.identity.run_as(caller, || {
+                let replaced = self.child(&to, new).ok();
+                renameat(&from.fd, old, &to.fd, new).map(|()| replaced)
+            })?;
+            let replaced = replaced.map_err(rename_status)?;
+            self.forget_if_replaced(&to, new, replaced);
+            self.sync_change(&from)?;
+            self.sync_change(&to)
+        })
+    }
+
+    /// Closes what is kept open of the object that had a name, if another one has it now.
+    fn forget_if_replaced(&self, dir: &Found, name: &[u8], replaced: Option<Found>) {
+        let now = self.child(dir, name).ok();
+        let id = |found: &Found| found.id();
+        if now.as_ref().map(id) != replaced.as_ref().map(id) {
+            self.forget_if_gone(replaced.as_ref());
+        }
+    }
+
+    pub(super) fn link(
+        &self,
+        caller: &Caller,
+        file: &FileHandle,
+        (dir, name): (&FileHandle, &[u8]),
+        wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let dir = self.resolve(dir)?;
+        self.set_after(&dir, wcc);
+        let (dir, file) = (dir.directory()?, self.resolve(file)?);
+        if file.kind() == FileType::Directory {
+            return Err(Nfsstat3::Inval);
+        }
+        self.change(&dir, wcc, || {
+            let (descriptors, number) = self.path(&file);
+            let linked = self.identity.run_as(caller, || {
+                let flags = AtFlags::SYMLINK_FOLLOW;
+                linkat(descriptors, number, &dir.fd, name, flags)
+            })?;
+            linked.map_err(status_without_perm)?;
+            self.sync_change(&dir)
+        })
+    }
+}

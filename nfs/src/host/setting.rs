@@ -1,0 +1,165 @@
+//! SETATTR, and the attributes of new objects (RFC 1813, sections 2.5.3 and 3.3.2).
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    chmodat, chownat, fstat, ftruncate, utimensat,
+};
+use rustix::io::Errno;
+
+use super::attributes::{ctime, mode};
+use super::errno::status;
+use super::tree::{Found, Tree};
+use crate::caller::Caller;
+use crate::file_system::FsResult;
+use crate::handle::FileHandle;
+use crate::nfs3::{Nfsstat3, Nfstime3, Sattr3};
+use crate::sattr::{Changes, NewTime};
+use crate::wcc::Wcc;
+
+/// The bits of a mode beside the permissions.
+const SPECIAL: u32 = 0o7000;
+
+fn timespec(new: Option<NewTime>) -> Timespec {
+    let (tv_sec, tv_nsec) = match new {
+        None => (0, UTIME_OMIT),
+        Some(NewTime::Server) => (0, UTIME_NOW),
+        Some(NewTime::Client(time)) => (time.seconds.into(), time.nseconds.into()),
+    };
+    Timespec { tv_sec, tv_nsec }
+}
+
+impl Changes {
+    fn set_times(&self, object: &Found) -> Result<(), Errno> {
+        let times = Timestamps {
+            last_access: timespec(self.atime),
+            last_modification: timespec(self.mtime),
+        };
+        utimensat(&object.fd, "", &times, AtFlags::EMPTY_PATH)
+    }
+
+    fn set_owner(&self, object: &Found) -> Result<(), Errno> {
+        let none = u32::MAX;
+        if self.uid == Some(none) || self.gid == Some(none) {
+            return Err(Errno::INVAL);
+        }
+        let (uid, gid) = (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw));
+        chownat(&object.fd, "", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    fn sets_times(&self) -> bool {
+        self.atime.is_some() || self.mtime.is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        let numbers = self.mode.or(self.uid).or(self.gid);
+        numbers.is_none() && self.size.is_none() && !self.sets_times()
+    }
+}
+
+impl Tree {
+    pub(super) fn set_attributes(
+        &self,
+        caller: &Caller,
+        object: &FileHandle,
+        new: &Sattr3,
+        guard: Option<Nfstime3>,
+        wcc: &mut Wcc,
+    ) -> FsResult<()> {
+        let (found, changes) = (self.resolve(object)?, Changes::from(new));
+        self.change(&found, wcc, || {
+            let now = fstat(&found.fd).map_err(status)?;
+            if guard.is_some_and(|guard| guard != ctime(&now)) {
+                return Err(Nfsstat3::NotSync);
+            }
+            self.check(caller, &found, &changes)?;
+            self.apply(caller, &found, &changes)
+        })
+    }
+
+    /// Checks what can be before anything changes.
+    fn check(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+        changes.check_times()?;
+        match changes.size {
+            Some(_) if object.kind() != FileType::RegularFile => return Err(Nfsstat3::Inval),
+            Some(size) if size > self.max_size => return Err(Nfsstat3::Fbig),
+            _ => {}
+        }
+        let is_owner = object.is_owner(caller) || !self.identity.switches();
+        if changes.needs_owner() && !is_owner {
+            return Err(Nfsstat3::Perm);
+        }
+        Ok(())
+    }
+
+    /// Makes changes, one after the other: the kernel has no call for all of them.
+    fn apply(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if changes.uid.is_some() || changes.gid.is_some() {
+            let set = self.identity.run_as(caller, || changes.set_owner(object))?;
+            set.map_err(status)?;
+        }
+        if let Some(size) = changes.size {
+            self.set_size(caller, object, size)?;
+        }
+        if let Some(mode) = changes.mode {
+            self.set_mode(caller, object, mode)?;
+        }
+        if changes.sets_times() {
+            self.set_times(caller, object, changes)?;
+        }
+        self.sync_change(object)
+    }
+
+    pub(super) fn set_size(&self, caller: &Caller, file: &Found, size: u64) -> FsResult<()> {
+        let opened = self.open_file(caller, file, OFlags::WRONLY)?;
+        let set = self.identity.run_as(caller, || ftruncate(&opened, size))?;
+        set.map_err(status)
+    }
+
+    fn set_mode(&self, caller: &Caller, object: &Found, mode: u32) -> FsResult<()> {
+        let (dir, number) = self.path(object);
+        let set = self.identity.run_as(caller, || {
+            chmodat(dir, number, Mode::from_raw_mode(mode), AtFlags::empty())
+        })?;
+        set.map_err(status)
+    }
+
+    /// Sets times. Who may write may set one of them to the server's time, too; the kernel would
+    /// let such a user set both alone.
+    fn set_times(&self, caller: &Caller, object: &Found, changes: &Changes) -> FsResult<()> {
+        if object.is_owner(caller) || changes.needs_owner() || !self.identity.switches() {
+            let set = self.identity.run_as(caller, || changes.set_times(object))?;
+            return set.map_err(status);
+        }
+        let may = || self.may(object, Access::WRITE_OK);
+        if !self.identity.run_as(caller, may)? {
+            return Err(Nfsstat3::Acces);
+        }
+        changes.set_times(object).map_err(status)
+    }
+
+    /// Sets those attributes of a new object that its creation has not set. Who is not user 0 sets
+    /// neither owner nor group.
+    pub(super) fn apply_to_new(
+        &self,
+        caller: &Caller,
+        object: &Found,
+        new: &Sattr3,
+    ) -> FsResult<()> {
+        let mut changes = Changes::from(new);
+        if !caller.is_root() {
+            (changes.uid, changes.gid) = (None, None);
+        }
+        if object.kind() != FileType::RegularFile {
+            changes.size = None;
+        }
+        // The permissions are there, and a default ACL may have cut them.
+        let now = mode(&object.stat);
+        let missing = changes.mode.unwrap_or(0) & SPECIAL & !now;
+        changes.mode = (missing != 0).then_some(now | missing);
+        self.check(caller, object, &changes)?;
+        self.apply(caller, object, &changes)
+    }
+}

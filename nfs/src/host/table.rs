@@ -1,0 +1,138 @@
+//! Objects by numbers, where the kernel gives no handle or opens none.
+//!
+//! The table keeps a descriptor of each object, so that no other object gets its number of an
+//! inode. It is bounded: the object that was not used for the longest time makes room, and its
+//! handle is stale.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The device and the inode of an object.
+pub(super) type Id = (u64, u64);
+
+/// The number of the root, which never makes room and so is not in the table.
+pub(super) const ROOT: u64 = 0;
+
+/// Descriptors by numbers.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Mutex<Entries>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_number: HashMap<u64, Entry>,
+    by_id: HashMap<Id, u64>,
+    /// The numbers, by when they were used.
+    by_use: BTreeMap<u64, u64>,
+    /// The time: it counts uses.
+    now: u64,
+    /// How many numbers were given.
+    given: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: Id,
+    object: Arc<OwnedFd>,
+    used: u64,
+}
+
+impl Entries {
+    fn touch(&mut self, number: u64) -> Option<Arc<OwnedFd>> {
+        let entry = self.by_number.get_mut(&number)?;
+        self.by_use.remove(&entry.used);
+        self.now += 1;
+        entry.used = self.now;
+        self.by_use.insert(self.now, number);
+        Some(entry.object.clone())
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(entry) = self.by_number.remove(&number) {
+            self.by_id.remove(&entry.id);
+            self.by_use.remove(&entry.used);
+        }
+    }
+}
+
+impl Table {
+    /// Creates a table of at most so many objects.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            entries: Mutex::default(),
+            limit,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of an object, which is the same one as long as the table has it.
+    pub(super) fn number(&self, id: Id, object: &Arc<OwnedFd>) -> u64 {
+        let mut entries = self.lock();
+        if let Some(number) = entries.by_id.get(&id).copied() {
+            entries.touch(number);
+            return number;
+        }
+        if entries.by_number.len() >= self.limit {
+            let oldest = entries.by_use.values().next().copied();
+            oldest.into_iter().for_each(|number| entries.remove(number));
+        }
+        entries.given += 1;
+        let number = ROOT + entries.given;
+        entries.now += 1;
+        let (used, object) = (entries.now, object.clone());
+        entries.by_use.insert(used, number);
+        entries.by_id.insert(id, number);
+        let entry = Entry { id, object, used };
+        entries.by_number.insert(number, entry);
+        number
+    }
+
+    /// Returns the object of a number, if the table has it.
+    pub(super) fn get(&self, number: u64) -> Option<Arc<OwnedFd>> {
+        self.lock().touch(number)
+    }
+
+    /// Closes the descriptor of an object that has no name any more.
+    pub(super) fn forget(&self, id: Id) {
+        let mut entries = self.lock();
+        let number = entries.by_id.get(&id).copied();
+        number.into_iter().for_each(|number| entries.remove(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object() -> Arc<OwnedFd> {
+        Arc::new(std::fs::File::open("/").unwrap().into())
+    }
+
+    #[test]
+    fn the_object_that_was_not_used_makes_room() {
+        let (table, object) = (Table::new(2), object());
+        let numbers = [(0, 1), (0, 2)].map(|id| table.number(id, &object));
+        assert_eq!(table.number((0, 1), &object), numbers[0]);
+        let third = table.number((0, 3), &object);
+        assert!(table.get(numbers[0]).is_some() && table.get(third).is_some());
+        assert!(table.get(numbers[1]).is_none());
+        // A number is never used again.
+        assert!(table.number((0, 2), &object) > third);
+    }
+
+    #[test]
+    fn an_object_that_is_forgotten_is_closed() {
+        let (table, object) = (Table::new(2), object());
+        let number = table.number((0, 1), &object);
+        assert_eq!(Arc::strong_count(&object), 2);
+        table.forget((0, 1));
+        assert!(table.get(number).is_none());
+        assert_eq!(Arc::strong_count(&object), 1);
+    }
+}

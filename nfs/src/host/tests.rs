@@ -1,0 +1,172 @@
+//! Synchronizations that fail: a disk does not fail on demand.
+
+use std::sync::atomic::Ordering;
+
+use oncrpc::xdr::Item;
+use tempfile::TempDir;
+
+use super::table::Table;
+use super::{HandleKey, HostConfig, HostFileSystem};
+use crate::caller::Caller;
+use crate::file_system::{DirOp, FileSystem as _, FsResult, Written};
+use crate::handle::FileHandle;
+use crate::name::Name;
+use crate::nfs3::{Createhow3, Nfsstat3, Sattr3, StableHow};
+use crate::wcc::Wcc;
+
+/// A directory that is served to the user of this process.
+struct Served {
+    host: HostFileSystem,
+    caller: Caller,
+    dir: TempDir,
+}
+
+impl Served {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = HostConfig::new(HandleKey::random().unwrap());
+        let caller = Caller {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            gids: Vec::new(),
+        };
+        let host = HostFileSystem::open(dir.path(), config).unwrap();
+        Self { host, caller, dir }
+    }
+
+    /// Lets the next synchronizations fail.
+    fn fail(&self, count: u64) {
+        let failures = &self.host.tree.stability.failures;
+        failures.store(count, Ordering::SeqCst);
+    }
+
+    async fn create(&self, name: &[u8]) -> FsResult<FileHandle> {
+        let root = self.host.root();
+        let place = DirOp {
+            dir: &root,
+            name: Name::new(name).unwrap(),
+        };
+        let how = Createhow3::Guarded(Sattr3::UNSET);
+        let mut wcc = Wcc::default();
+        let made = self.host.create(&self.caller, place, &how, &mut wcc);
+        let made = made.await;
+        assert!(wcc.after().is_some());
+        Ok(made?.handle)
+    }
+
+    async fn write(&self, file: &FileHandle, stable: StableHow) -> FsResult<Written> {
+        let (data, mut wcc) = (Item::from(b"data"), Wcc::default());
+        let written = self
+            .host
+            .write(&self.caller, file, 0, data, stable, &mut wcc);
+        let written = written.await;
+        assert!(wcc.after().is_some());
+        written
+    }
+
+    async fn commit(&self, file: &FileHandle) -> FsResult<[u8; 8]> {
+        let mut wcc = Wcc::default();
+        self.host.commit(&self.caller, file, 0, 0, &mut wcc).await
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_is_an_error_and_changes_the_verifier() {
+    let served = Served::new();
+    let file = served.create(b"file").await.unwrap();
+    let first = served.write(&file, StableHow::Unstable).await.unwrap();
+    assert_eq!(first.committed, StableHow::Unstable);
+    served.fail(1);
+    assert_eq!(served.commit(&file).await, Err(Nfsstat3::Io));
+    // Bytes that another client has not committed may be lost, too: it learns so.
+    let verifier = served.commit(&file).await.unwrap();
+    assert_ne!(verifier, first.verifier);
+    let again = served.write(&file, StableHow::Unstable).await.unwrap();
+    assert_eq!(again.verifier, verifier);
+    assert_eq!(served.commit(&file).await, Ok(verifier));
+}
+
+#[tokio::test]
+async fn a_stable_write_that_fails_to_be_stable_is_an_error() {
+    let served = Served::new();
+    let file = served.create(b"file").await.unwrap();
+    let mut verifier = served.commit(&file).await.unwrap();
+    for stable in [StableHow::DataSync, StableHow::FileSync] {
+        served.fail(1);
+        let failed = served.write(&file, stable).await;
+        assert_eq!(failed, Err(Nfsstat3::Io));
+        let written = served.write(&file, stable).await.unwrap();
+        assert_eq!(written.committed, stable);
+        assert_ne!(written.verifier, verifier);
+        verifier = written.verifier;
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_names_that_is_not_stable_is_an_error() {
+    let served = Served::new();
+    served.fail(1);
+    assert_eq!(served.create(b"file").await, Err(Nfsstat3::Io));
+    assert_eq!(served.create(b"file").await, Err(Nfsstat3::Exist));
+    served.fail(1);
+    let root = served.host.root();
+    let name = Name::new(b"file").unwrap();
+    let object = DirOp { dir: &root, name };
+    let mut wcc = Wcc::default();
+    let removed = served.host.remove(&served.caller, object, &mut wcc);
+    assert_eq!(removed.await, Err(Nfsstat3::Io));
+    served.fail(0);
+    assert!(!served.dir.path().join("file").exists());
+}
+
+#[tokio::test]
+async fn each_start_has_a_verifier_of_its_own() {
+    let mut verifiers = Vec::new();
+    for _ in 0..3 {
+        let served = Served::new();
+        let file = served.create(b"file").await.unwrap();
+        verifiers.push(served.commit(&file).await.unwrap());
+    }
+    verifiers.sort_unstable();
+    verifiers.dedup();
+    assert_eq!(verifiers.len(), 3);
+}
+
+#[tokio::test]
+async fn the_root_stays_whatever_the_table_has_room_for() {
+    let mut served = Served::new();
+    let config = HostConfig::new(HandleKey::random().unwrap()).kernel_handles(false);
+    served.host = HostFileSystem::open(served.dir.path(), config).unwrap();
+    std::sync::Arc::get_mut(&mut served.host.tree)
+        .unwrap()
+        .table = Table::new(1);
+    let first = served.create(b"first").await.unwrap();
+    served.create(b"second").await.unwrap();
+    let host = &served.host;
+    assert_eq!(host.attributes(&first).await, Err(Nfsstat3::Stale));
+    assert!(host.attributes(&host.root()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_is_not_kept_open() {
+    let served = Served::new();
+    let file = served.create(b"file").await.unwrap();
+    served.write(&file, StableHow::Unstable).await.unwrap();
+    let path = served.dir.path().join("file");
+    let is_open = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let mut targets = descriptors.filter_map(|entry| entry.unwrap().path().read_link().ok());
+        targets.any(|target| {
+            target.starts_with(&path)
+                || target.to_string_lossy().starts_with(path.to_str().unwrap())
+        })
+    };
+    assert!(is_open());
+    let root = served.host.root();
+    let name = Name::new(b"file").unwrap();
+    let object = DirOp { dir: &root, name };
+    let mut wcc = Wcc::default();
+    let removed = served.host.remove(&served.caller, object, &mut wcc);
+    removed.await.unwrap();
+    assert!(!is_open());
+}

@@ -1,0 +1,376 @@
+//! The directory that is served, and the objects below it.
+//!
+//! An object is opened with O_PATH, by its handle or by one name in a directory that is open. So
+//! no path is walked that somebody else may change meanwhile, and nothing is opened for its content
+//! before its type is known.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, accessat, fstat,
+    fstatfs, fstatvfs, openat, openat2,
+};
+use rustix::io::Errno;
+use rustix::path::DecInt;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::attributes;
+use super::errno::{lookup_status, status};
+use super::handles::{Handles, Inner};
+use super::identity::Identity;
+use super::key::HandleKey;
+use super::locks::Locks;
+use super::stability::Stability;
+use super::sys;
+use super::table::{Id, ROOT, Table};
+use crate::caller::Caller;
+use crate::file_system::FsResult;
+use crate::handle::{FileHandle, Object};
+use crate::nfs3::{Fattr3, Nfsstat3};
+use crate::wcc::Wcc;
+
+/// How many directories `..` goes up until it must have come to the root.
+const MAX_DEPTH: usize = 4096;
+/// The most objects that the table keeps open.
+const MAX_TABLE: u64 = 1 << 20;
+/// Only one name is looked up at a time: nothing leads elsewhere.
+const ONE_NAME: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+/// How an object is opened at first.
+const BY_PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The directory that is served, with what its operations need.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: OwnedFd,
+    root_id: Id,
+    /// `/proc/self/fd`: an open object is opened again by its number there.
+    descriptors: OwnedFd,
+    handles: Handles,
+    pub(super) table: Table,
+    /// Whether the kernel's handles can be opened.
+    pub(super) opens_handles: bool,
+    pub(super) identity: Identity,
+    pub(super) stability: Stability,
+    locks: Locks,
+    /// The most bytes of a file.
+    pub(super) max_size: u64,
+    /// Whether `d_off` of the file system is a cookie.
+    pub(super) has_cookies: bool,
+    /// Whether a change of names or attributes is on stable storage before its reply.
+    pub(super) syncs_changes: bool,
+}
+
+/// An object that is open with O_PATH, and its attributes at that time.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) fd: Arc<OwnedFd>,
+    pub(super) stat: Stat,
+}
+
+impl Found {
+    pub(super) fn new(fd: impl Into<Arc<OwnedFd>>) -> Result<Self, Errno> {
+        let fd = fd.into();
+        let stat = fstat(&fd)?;
+        Ok(Self { fd, stat })
+    }
+
+    pub(super) fn id(&self) -> Id {
+        attributes::id(&self.stat)
+    }
+
+    pub(super) fn kind(&self) -> FileType {
+        attributes::kind(&self.stat)
+    }
+
+    /// Returns an error if the object is no directory.
+    pub(super) fn directory(self) -> FsResult<Self> {
+        match self.kind() {
+            FileType::Directory => Ok(self),
+            _ => Err(Nfsstat3::Notdir),
+        }
+    }
+
+    /// Returns an error if the object is no regular file.
+    pub(super) fn file(self) -> FsResult<Self> {
+        match self.kind() {
+            FileType::RegularFile => Ok(self),
+            _ => Err(Nfsstat3::Inval),
+        }
+    }
+
+    pub(super) fn is_owner(&self, caller: &Caller) -> bool {
+        caller.is_root() || caller.uid == self.stat.st_uid
+    }
+}
+
+/// File systems whose `d_off` finds the next entry, whatever is added and removed meanwhile: ext2
+/// to ext4, XFS, Btrfs.
+fn has_cookies(root: &OwnedFd) -> Result<bool, Errno> {
+    let magic = u64::try_from(fstatfs(root)?.f_type).unwrap_or(0);
+    Ok([0xef53, 0x5846_5342, 0x9123_683e].contains(&magic))
+}
+
+/// Raises the limit on descriptors as far as it goes. Returns how many the table may keep.
+fn table_limit() -> usize {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // With the old limit the table is smaller.
+    let _ = setrlimit(Resource::Nofile, raised);
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(MAX_TABLE);
+    usize::try_from(now.min(MAX_TABLE) / 2).unwrap_or(0)
+}
+
+/// Opens `/proc/self/fd`.
+fn open_descriptors() -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fds = rustix::fs::open("/proc/self/fd", flags, Mode::empty())?;
+    if fstatfs(&fds)?.f_type != PROC_SUPER_MAGIC {
+        return Err(io::Error::other("/proc is not mounted"));
+    }
+    Ok(fds)
+}
+
+impl Tree {
+    pub(super) fn open(dir: &Path, key: HandleKey, by_kernel: bool) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(dir, flags, Mode::empty())?;
+        let kernels = sys::name_to_handle(root.as_fd()).ok().filter(|handle| {
+            let opened = sys::open_by_handle(root.as_fd(), handle);
+            by_kernel && opened.is_ok()
+        });
+        let mut export = fstatvfs(&root)?.f_fsid.to_be_bytes().to_vec();
+        export.extend(kernels.iter().flat_map(|handle| &handle.bytes));
+        let start = u64::from_be_bytes(Stability::random()?);
+        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        Ok(Self {
+            root_id: attributes::id(&fstat(&root)?),
+            descriptors: open_descriptors()?,
+            handles: Handles {
+                export: match kernels {
+                    Some(_) => key.code(&export),
+                    None => start,
+                },
+                key,
+                start,
+            },
+            table: Table::new(table_limit()),
+            opens_handles: kernels.is_some(),
+            identity: Identity::of_thread()?,
+            stability: Stability::new()?,
+            locks: Locks::default(),
+            // Beyond the limit the kernel would end the server by SIGXFSZ.
+            max_size: limit.min(i64::MAX.cast_unsigned()),
+            has_cookies: has_cookies(&root)?,
+            syncs_changes: true,
+            root,
+        })
+    }
+
+    /// Opens the root.
+    pub(super) fn root(&self) -> Result<Found, Errno> {
+        Found::new(openat(&self.root, ".", BY_PATH, Mode::empty())?)
+    }
+
+    pub(super) fn is_root(&self, found: &Found) -> bool {
+        found.id() == self.root_id
+    }
+
+    /// Opens the object of a handle.
+    pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<Found> {
+        let fd = match self.handles.decode(handle)? {
+            Inner::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
+                .map(Arc::new)
+                .map_err(|error| open_status(&error))?,
+            Inner::Number(ROOT) => self.root().map_err(status)?.fd,
+            Inner::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale)?,
+        };
+        let found = Found::new(fd).map_err(status)?;
+        if found.stat.st_nlink == 0 {
+            self.forget(&found);
+            return Err(Nfsstat3::Stale);
+        }
+        Ok(found)
+    }
+
+    /// Closes what is kept open of an object that is gone.
+    pub(super) fn forget(&self, gone: &Found) {
+        self.table.forget(gone.id());
+        self.stability.forget(gone.id());
+    }
+
+    pub(super) fn attributes(&self, stat: &Stat) -> Fattr3 {
+        let (export, device) = (self.handles.export, attributes::id(stat).0);
+        let fsid = if device == self.root_id.0 {
+            export
+        } else {
+            // A subvolume, in which numbers of inodes begin anew.
+            export ^ self.handles.key.code(&device.to_be_bytes())
+        };
+        attributes::attributes(stat, fsid)
+    }
+
+    /// Returns the code of a name, which is its position in a directory without cookies.
+    pub(super) fn code(&self, name: &[u8]) -> u64 {
+        self.handles.key.code(name)
+    }
+
+    /// Returns the handle of an object.
+    pub(super) fn handle(&self, found: &Found) -> FsResult<FileHandle> {
+        let inner = if self.opens_handles {
+            sys::name_to_handle(found.fd.as_fd()).ok()
+        } else {
+            None
+        };
+        let handle = inner.and_then(|inner| self.handles.encode(&Inner::Kernel(inner)));
+        handle.map_or_else(
+            || {
+                let number = if self.is_root(found) {
+                    ROOT
+                } else {
+                    self.table.number(found.id(), &found.fd)
+                };
+                let handle = self.handles.encode(&Inner::Number(number));
+                handle.ok_or(Nfsstat3::Serverfault)
+            },
+            Ok,
+        )
+    }
+
+    pub(super) fn object(&self, found: &Found) -> FsResult<Object> {
+        Ok(Object {
+            handle: self.handle(found)?,
+            attributes: self.attributes(&found.stat),
+        })
+    }
+
+    /// Opens an object by its name in a directory, which is neither `.` nor `..`.
+    pub(super) fn child(&self, dir: &Found, name: &[u8]) -> Result<Found, Errno> {
+        Found::new(openat2(&dir.fd, name, BY_PATH, Mode::empty(), ONE_NAME)?)
+    }
+
+    /// Opens the parent of a directory: that of the root is the root.
+    pub(super) fn parent(&self, caller: &Caller, dir: &Found) -> FsResult<Found> {
+        let above = |found: &Found| {
+            let no_mount = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+            Found::new(openat2(&found.fd, "..", BY_PATH, Mode::empty(), no_mount)?)
+        };
+        if self.is_root(dir) {
+            return Ok(dir.clone());
+        }
+        let parent = self.identity.run_as(caller, || above(dir))?;
+        let parent = parent.map_err(lookup_status)?;
+        // Somebody may have moved the directory out of the export.
+        let mut at = parent.clone();
+        for _ in 0..MAX_DEPTH {
+            if self.is_root(&at) {
+                return Ok(parent);
+            }
+            let next = above(&at).map_err(lookup_status)?;
+            if next.id() == at.id() {
+                break;
+            }
+            at = next;
+        }
+        Err(Nfsstat3::Stale)
+    }
+
+    /// Opens an object again, for its content.
+    pub(super) fn reopen(&self, found: &Found, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // Without NONBLOCK a lease of another process would be waited for.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let number = DecInt::from_fd(&*found.fd);
+        openat(&self.descriptors, number, flags, Mode::empty())
+    }
+
+    /// Returns the place of an object that is open, for calls that need a path.
+    pub(super) fn path(&self, found: &Found) -> (&OwnedFd, DecInt) {
+        (&self.descriptors, DecInt::from_fd(&*found.fd))
+    }
+
+    /// Returns whether this thread's user has access to an object.
+    pub(super) fn may(&self, found: &Found, access: Access) -> bool {
+        let (dir, number) = self.path(found);
+        accessat(dir, number, access, AtFlags::EACCESS).is_ok()
+    }
+
+    /// Changes an object, with its attributes before and after. No other client changes it
+    /// between.
+    pub(super) fn change<T>(
+        &self,
+        object: &Found,
+        wcc: &mut Wcc,
+        change: impl FnOnce() -> FsResult<T>,
+    ) -> FsResult<T> {
+        self.locks.with(object.id(), || {
+            self.set_before(object, wcc);
+            let result = change();
+            self.set_after(object, wcc);
+            result
+        })
+    }
+
+    /// Changes two objects, with their attributes before and after.
+    pub(super) fn change_both<T>(
+        &self,
+        (one, one_wcc): (&Found, &mut Wcc),
+        (other, other_wcc): (&Found, &mut Wcc),
+        change: impl FnOnce() -> FsResult<T>,
+    ) -> FsResult<T> {
+        self.locks.with_both(one.id(), other.id(), || {
+            self.set_before(one, one_wcc);
+            self.set_before(other, other_wcc);
+            let result = change();
+            self.set_after(one, one_wcc);
+            self.set_after(other, other_wcc);
+            result
+        })
+    }
+
+    fn set_before(&self, object: &Found, wcc: &mut Wcc) {
+        if let Ok(stat) = fstat(&object.fd) {
+            wcc.set_before(&self.attributes(&stat));
+        }
+    }
+
+    pub(super) fn set_after(&self, object: &Found, wcc: &mut Wcc) {
+        if let Ok(stat) = fstat(&object.fd) {
+            wcc.set_after(&self.attributes(&stat));
+        }
+    }
+
+    /// Brings a change of names or attributes to stable storage (RFC 1813, section 4.7).
+    pub(super) fn sync_change(&self, object: &Found) -> FsResult<()> {
+        if !self.syncs_changes {
+            return Ok(());
+        }
+        let opens = matches!(object.kind(), FileType::Directory | FileType::RegularFile);
+        let opened = if opens {
+            self.reopen(object, OFlags::RDONLY).ok()
+        } else {
+            None
+        };
+        match opened {
+            Some(opened) => self.stability.sync(&opened),
+            // What cannot be opened is synchronized with everything else.
+            None => self.stability.sync_all(&self.root),
+        }
+    }
+}
+
+/// Returns the error of NFS for a handle that cannot be opened.
+fn open_status(error: &io::Error) -> Nfsstat3 {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::STALE | Errno::NOENT | Errno::INVAL) => Nfsstat3::Stale,
+        Some(errno) => status(errno),
+        None => Nfsstat3::Serverfault,
+    }
+}

@@ -1,0 +1,263 @@
+//! The threads on which operations of the host's file system wait.
+//!
+//! A call of the kernel may take as long as a disk takes. So no operation runs on the thread of a
+//! connection. There is a limit to the threads, and a lower one to those that work for one object:
+//! an object that is slow delays no other one.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{identity, sys};
+use crate::file_system::FsResult;
+use crate::handle::FileHandle;
+use crate::nfs3::Nfsstat3;
+
+/// The most threads.
+const MAX_THREADS: usize = 64;
+/// The most threads that work for one object.
+const MAX_OF_ONE: usize = 8;
+/// How long a thread waits for work before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads, and what waits for one.
+#[derive(Clone, Default)]
+pub(super) struct Workers(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<(FileHandle, Job)>,
+    /// The objects with work that runs or is ready, and the work that may not run yet.
+    busy: HashMap<FileHandle, Busy>,
+    threads: usize,
+    idle: usize,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Busy {
+    running: usize,
+    waiting: VecDeque<Job>,
+}
+
+impl State {
+    fn add(&mut self, object: FileHandle, job: Job) {
+        let busy = self.busy.entry(object).or_default();
+        if busy.running < MAX_OF_ONE {
+            busy.running += 1;
+            self.ready.push_back((object, job));
+        } else {
+            busy.waiting.push_back(job);
+        }
+    }
+
+    /// Makes the next work of an object ready, after some has ended.
+    fn finish(&mut self, object: FileHandle) {
+        let Some(busy) = self.busy.get_mut(&object) else {
+            return;
+        };
+        if let Some(job) = busy.waiting.pop_front() {
+            self.ready.push_back((object, job));
+            return;
+        }
+        busy.running -= 1;
+        if busy.running == 0 {
+            self.busy.remove(&object);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next work, or `None` if the thread is to end.
+    fn next(&self) -> Option<(FileHandle, Job)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.ready.pop_front() {
+                return Some(job);
+            }
+            if state.ended {
+                return None;
+            }
+            state.idle += 1;
+            let waited = self.changed.wait_timeout(state, IDLE);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.ready.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Works until there has been nothing to do for some time.
+    fn work(&self) {
+        // A thread that has no umask of its own would create files with a mode that nobody chose.
+        let prepared = sys::clear_umask_of_thread().is_ok();
+        while let Some((object, job)) = self.next() {
+            if prepared {
+                // The caller learns of a panic by the end of its channel.
+                let _ = catch_unwind(AssertUnwindSafe(job));
+            } else {
+                drop(job);
+            }
+            self.lock().finish(object);
+            if !prepared || identity::is_tainted() {
+                break;
+            }
+        }
+    }
+
+    /// Counts a thread less, and starts another one if it has ended with work left.
+    fn end(self: Arc<Self>) {
+        let mut state = self.lock();
+        state.threads -= 1;
+        let starts = !state.ready.is_empty() && state.idle == 0;
+        if starts {
+            start(&self, &mut state);
+        }
+    }
+}
+
+/// Starts a thread. Without one, the work waits for those that are there.
+fn start(shared: &Arc<Shared>, state: &mut State) {
+    let worker = shared.clone();
+    let builder = std::thread::Builder::new().name("nfs-host".to_owned());
+    let started = builder.spawn(move || {
+        worker.work();
+        worker.end();
+    });
+    if started.is_ok() {
+        state.threads += 1;
+    } else if state.threads == 0 {
+        // Nobody would ever do it: its callers learn so.
+        state.ready.clear();
+        state.busy.clear();
+    }
+}
+
+impl Workers {
+    /// Does work for an object on one of the threads, and waits for it. Work that has begun is
+    /// done, even if nobody waits any more.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        object: &FileHandle,
+        work: impl FnOnce() -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let (result, done) = oneshot::channel();
+        // Nobody may wait any more.
+        let job = Box::new(move || drop(result.send(work())));
+        self.submit(*object, job);
+        done.await.unwrap_or(Err(Nfsstat3::Serverfault))
+    }
+
+    fn submit(&self, object: FileHandle, job: Job) {
+        let mut state = self.0.lock();
+        state.add(object, job);
+        if state.ready.len() > state.idle && state.threads < MAX_THREADS {
+            start(&self.0, &mut state);
+        }
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// Lets the threads end when nothing is left to do.
+    pub(super) fn end(&self) {
+        self.0.lock().ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn object(number: u8) -> FileHandle {
+        FileHandle::new(&[number]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_slow_delays_no_other() {
+        let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
+        let blocked = Arc::new(Mutex::new(blocked));
+        let slow: Vec<_> = (0..3 * MAX_THREADS)
+            .map(|_| {
+                let (workers, blocked) = (workers.clone(), blocked.clone());
+                tokio::spawn(async move {
+                    // They end when the other end of the channel does.
+                    let wait = move || {
+                        let received = blocked.lock().unwrap().recv();
+                        received.map_err(|_| Nfsstat3::Jukebox)
+                    };
+                    workers.run(&object(0), wait).await
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        for number in 1..100 {
+            let done = workers.run(&object(number), move || Ok(number)).await;
+            assert_eq!(done, Ok(number));
+        }
+        let running = |state: &State| state.busy.get(&object(0)).map(|busy| busy.running);
+        assert_eq!(running(&workers.0.lock()), Some(MAX_OF_ONE));
+        drop(unblock);
+        for slow in slow {
+            assert_eq!(slow.await.unwrap(), Err(Nfsstat3::Jukebox));
+        }
+        // A thread counts its work as done after its caller has the result.
+        while !workers.0.lock().busy.is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_an_error_of_its_own() {
+        let workers = Workers::default();
+        for _ in 0..2 * MAX_OF_ONE {
+            let panics = || -> FsResult<()> { panic!("expected by a test") };
+            let failed = workers.run(&object(0), panics).await;
+            assert_eq!(failed, Err(Nfsstat3::Serverfault));
+        }
+        assert_eq!(workers.run(&object(0), || Ok(7)).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn there_is_a_limit_to_the_threads() {
+        let (workers, (unblock, blocked)) = (Workers::default(), mpsc::channel::<()>());
+        let blocked = Arc::new(Mutex::new(blocked));
+        let all: Vec<_> = (0..200)
+            .map(|number| {
+                let (workers, blocked) = (workers.clone(), blocked.clone());
+                tokio::spawn(async move {
+                    let wait = move || {
+                        let received = blocked.lock().unwrap().recv();
+                        received.map_err(|_| Nfsstat3::Jukebox)
+                    };
+                    workers.run(&object(number), wait).await
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(workers.0.lock().threads <= MAX_THREADS);
+        drop(unblock);
+        for one in all {
+            assert_eq!(one.await.unwrap(), Err(Nfsstat3::Jukebox));
+        }
+    }
+}

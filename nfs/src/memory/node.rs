@@ -1,0 +1,196 @@
+//! Objects, and what callers may do with them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use oncrpc::xdr::SharedBytes;
+
+use super::data::Data;
+use crate::caller::Caller;
+use crate::nfs3::{Fattr3, Ftype3, Nfsstat3, Nfstime3, Specdata3};
+
+/// Permission to read, in the mode bits of others.
+pub(super) const READ: u32 = 4;
+/// Permission to write.
+pub(super) const WRITE: u32 = 2;
+/// Permission to execute a file, and to search a directory.
+pub(super) const EXECUTE: u32 = 1;
+/// Only owners remove names from such a directory.
+pub(super) const STICKY: u32 = 0o1000;
+pub(super) const SET_GID: u32 = 0o2000;
+pub(super) const SET_UID: u32 = 0o4000;
+
+/// The cookie of a directory's first name. Those before are for `.` and `..`.
+const FIRST_COOKIE: u64 = 3;
+
+/// An object of the file system.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) mode: u32,
+    pub(super) nlink: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) atime: Nfstime3,
+    pub(super) mtime: Nfstime3,
+    pub(super) ctime: Nfstime3,
+    pub(super) content: Content,
+}
+
+/// What kind of object it is.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// A regular file, with the verifier of the exclusive create that made it.
+    File(Data, Option<[u8; 8]>),
+    Directory(Directory),
+    Symlink(SharedBytes),
+    /// A device, a socket or a pipe.
+    Special(Ftype3, Specdata3),
+}
+
+/// The names of a directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) parent: u64,
+    by_name: HashMap<Arc<[u8]>, u64>,
+    /// The names in the order of their cookies. A cookie belongs to one name for ever.
+    by_cookie: BTreeMap<u64, (Arc<[u8]>, u64)>,
+    next_cookie: u64,
+}
+
+impl Directory {
+    pub(super) fn new(parent: u64) -> Self {
+        Self {
+            parent,
+            by_name: HashMap::new(),
+            by_cookie: BTreeMap::new(),
+            next_cookie: FIRST_COOKIE,
+        }
+    }
+
+    pub(super) fn get(&self, name: &[u8]) -> Option<u64> {
+        let cookie = self.by_name.get(name)?;
+        self.by_cookie.get(cookie).map(|(_, id)| *id)
+    }
+
+    /// Adds a name. One that is there gets another object.
+    pub(super) fn insert(&mut self, name: &[u8], id: u64) {
+        if let Some(cookie) = self.by_name.get(name) {
+            if let Some(entry) = self.by_cookie.get_mut(cookie) {
+                entry.1 = id;
+            }
+            return;
+        }
+        let name: Arc<[u8]> = name.into();
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.by_name.insert(name.clone(), cookie);
+        self.by_cookie.insert(cookie, (name, id));
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) {
+        if let Some(cookie) = self.by_name.remove(name) {
+            self.by_cookie.remove(&cookie);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Returns the names after a cookie.
+    pub(super) fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &[u8], u64)> {
+        let entries = self.by_cookie.range(cookie.saturating_add(1)..);
+        entries.map(|(cookie, (name, id))| (*cookie, &**name, *id))
+    }
+
+    /// Returns true if a cookie may have been given out.
+    pub(super) fn knows(&self, cookie: u64) -> bool {
+        cookie < self.next_cookie
+    }
+}
+
+impl Node {
+    pub(super) fn directory(&self) -> Result<&Directory, Nfsstat3> {
+        match &self.content {
+            Content::Directory(directory) => Ok(directory),
+            _ => Err(Nfsstat3::Notdir),
+        }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self.content, Content::Directory(_))
+    }
+
+    fn kind(&self) -> Ftype3 {
+        match &self.content {
+            Content::File(..) => Ftype3::Reg,
+            Content::Directory(_) => Ftype3::Dir,
+            Content::Symlink(_) => Ftype3::Lnk,
+            Content::Special(kind, _) => *kind,
+        }
+    }
+
+    /// Returns the size, and the bytes that it takes.
+    fn sizes(&self) -> (u64, u64) {
+        match &self.content {
+            Content::File(data, _) => (data.size(), data.allocated()),
+            Content::Directory(directory) => {
+                let size = 4096 + 32 * directory.len() as u64;
+                (size, size)
+            }
+            Content::Symlink(path) => (path.len() as u64, 0),
+            Content::Special(..) => (0, 0),
+        }
+    }
+
+    pub(super) fn attributes(&self, fsid: u64, fileid: u64) -> Fattr3 {
+        let (size, used) = self.sizes();
+        Fattr3 {
+            r#type: self.kind(),
+            mode: self.mode,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            size,
+            used,
+            rdev: match self.content {
+                Content::Special(_, rdev) => rdev,
+                _ => Specdata3 {
+                    specdata1: 0,
+                    specdata2: 0,
+                },
+            },
+            fsid,
+            fileid,
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+        }
+    }
+
+    pub(super) fn is_owner(&self, caller: &Caller) -> bool {
+        caller.is_root() || caller.uid == self.uid
+    }
+
+    /// Returns those of [`READ`], [`WRITE`] and [`EXECUTE`] that a caller has.
+    pub(super) fn permissions(&self, caller: &Caller) -> u32 {
+        if caller.is_root() {
+            let executes = self.is_directory() || self.mode & 0o111 != 0;
+            return READ | WRITE | if executes { EXECUTE } else { 0 };
+        }
+        let shift = match () {
+            () if caller.uid == self.uid => 6,
+            () if caller.is_in(self.gid) => 3,
+            () => 0,
+        };
+        self.mode >> shift & 7
+    }
+
+    /// Checks that a caller has all of these permissions.
+    pub(super) fn check(&self, caller: &Caller, permissions: u32) -> Result<(), Nfsstat3> {
+        if self.permissions(caller) & permissions == permissions {
+            return Ok(());
+        }
+        Err(Nfsstat3::Acces)
+    }
+}

@@ -1,0 +1,129 @@
+//! SETATTR, and the attributes of new objects.
+
+use super::node::{Content, Node, SET_GID, SET_UID, WRITE};
+use super::tree::Tree;
+use crate::caller::Caller;
+use crate::file_system::FsResult;
+use crate::nfs3::{Nfsstat3, Nfstime3, Sattr3};
+use crate::sattr::{Changes, NewTime};
+
+/// The most bytes of a file.
+pub(super) const MAX_SIZE: u64 = 1 << 40;
+impl Changes {
+    /// Checks that a caller may make the changes.
+    fn check(&self, caller: &Caller, node: &Node) -> FsResult<()> {
+        let is_owner = node.is_owner(caller);
+        let gives_away = self.uid.is_some_and(|uid| uid != node.uid);
+        let joins = self
+            .gid
+            .is_some_and(|gid| gid != node.gid && !caller.is_in(gid));
+        if (gives_away || joins) && !caller.is_root() {
+            return Err(Nfsstat3::Perm);
+        }
+        if self.needs_owner() && !is_owner {
+            return Err(Nfsstat3::Perm);
+        }
+        let touches = self.size.is_some() || self.atime.is_some() || self.mtime.is_some();
+        if touches && !is_owner {
+            node.check(caller, WRITE)?;
+        }
+        self.check_values(node)
+    }
+
+    fn check_values(&self, node: &Node) -> FsResult<()> {
+        self.check_times()?;
+        match self.size {
+            Some(_) if !matches!(node.content, Content::File(..)) => Err(Nfsstat3::Inval),
+            Some(size) if size > MAX_SIZE => Err(Nfsstat3::Inval),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the changes to an object. The owner was checked.
+    fn apply(&self, caller: &Caller, node: &mut Node, now: Nfstime3) {
+        let time = |new| match new {
+            NewTime::Server => now,
+            NewTime::Client(time) => time,
+        };
+        if (self.uid.is_some() || self.gid.is_some()) && !caller.is_root() {
+            node.mode &= !(SET_UID | SET_GID);
+        }
+        node.mode = self.mode.unwrap_or(node.mode);
+        node.uid = self.uid.unwrap_or(node.uid);
+        node.gid = self.gid.unwrap_or(node.gid);
+        if !caller.is_root() && !caller.is_in(node.gid) {
+            node.mode &= !SET_GID;
+        }
+        if self.size.is_some() {
+            node.mtime = now;
+        }
+        node.atime = self.atime.map_or(node.atime, time);
+        node.mtime = self.mtime.map_or(node.mtime, time);
+        node.ctime = now;
+    }
+}
+
+impl Tree {
+    /// Sets attributes, if the object's ctime is that of the guard.
+    pub(super) fn set_attributes(
+        &mut self,
+        caller: &Caller,
+        id: u64,
+        new: &Sattr3,
+        guard: Option<Nfstime3>,
+    ) -> FsResult<()> {
+        let (changes, now) = (Changes::from(new), self.now());
+        let (node, budget) = self.node_and_budget(id)?;
+        if guard.is_some_and(|ctime| ctime != node.ctime) {
+            return Err(Nfsstat3::NotSync);
+        }
+        changes.check(caller, node)?;
+        if let (Content::File(data, _), Some(size)) = (&mut node.content, changes.size) {
+            data.set_size(size, budget);
+        }
+        changes.apply(caller, node, now);
+        Ok(())
+    }
+
+    /// Returns a new object of a caller in a directory. Who is not user 0 sets neither owner nor
+    /// group; a directory with the bit for it hands down its group.
+    pub(super) fn new_node(
+        &mut self,
+        caller: &Caller,
+        dir: u64,
+        new: Option<&Sattr3>,
+        default_mode: u32,
+        content: Content,
+    ) -> FsResult<Node> {
+        let now = self.now();
+        let parent = self.node(dir)?;
+        let inherits = parent.mode & SET_GID != 0;
+        let mut node = Node {
+            mode: default_mode,
+            nlink: 1,
+            uid: caller.uid,
+            gid: if inherits { parent.gid } else { caller.gid },
+            atime: now,
+            mtime: now,
+            ctime: now,
+            content,
+        };
+        let Some(new) = new else { return Ok(node) };
+        let mut changes = Changes::from(new);
+        if !caller.is_root() {
+            (changes.uid, changes.gid) = (None, None);
+        }
+        if !matches!(node.content, Content::File(..)) {
+            changes.size = None;
+        }
+        changes.check_values(&node)?;
+        changes.apply(caller, &mut node, now);
+        if let (Content::File(data, _), Some(size)) = (&mut node.content, changes.size) {
+            data.set_size(size, &mut self.budget);
+        }
+        if inherits && node.is_directory() {
+            node.mode |= SET_GID;
+        }
+        Ok(node)
+    }
+}

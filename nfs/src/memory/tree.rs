@@ -1,0 +1,182 @@
+//! All objects of a file system, by their numbers.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::budget::Budget;
+use super::node::{Content, Directory, Node};
+use crate::file_system::FsResult;
+use crate::handle::{FileHandle, Object};
+use crate::nfs3::{Fattr3, Nfsstat3, Nfstime3};
+
+/// The number of the root.
+pub(super) const ROOT: u64 = 1;
+/// What an object costs, with the entry of the table.
+const NODE_COST: u64 = 512;
+/// What a name costs beyond its bytes.
+const NAME_COST: u64 = 192;
+
+/// The objects.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: HashMap<u64, Node>,
+    /// Numbers are never used again.
+    next: u64,
+    pub(super) budget: Budget,
+    /// Distinguishes this file system from others, and from its own earlier lives.
+    instance: u64,
+    /// The last time that was given out.
+    clock: Nfstime3,
+}
+
+/// Returns what a name costs.
+pub(super) fn name_cost(name: &[u8]) -> u64 {
+    NAME_COST + 2 * name.len() as u64
+}
+
+impl Tree {
+    /// Creates a file system with a root, which belongs to user 0.
+    pub(super) fn new(limit: u64, instance: u64) -> Self {
+        let mut tree = Self {
+            nodes: HashMap::new(),
+            next: ROOT,
+            budget: Budget::new(limit),
+            instance,
+            clock: Nfstime3 {
+                seconds: 0,
+                nseconds: 0,
+            },
+        };
+        let now = tree.now();
+        let root = Node {
+            mode: 0o755,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            content: Content::Directory(Directory::new(ROOT)),
+        };
+        // The root is there even with a budget of nothing.
+        tree.nodes.insert(ROOT, root);
+        tree.next += 1;
+        tree
+    }
+
+    /// Returns the time: each time is later than the one before, so that a change always shows.
+    pub(super) fn now(&mut self) -> Nfstime3 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = since.unwrap_or_default();
+        let now = (
+            u32::try_from(since.as_secs()).unwrap_or(u32::MAX),
+            since.subsec_nanos(),
+        );
+        let last = (self.clock.seconds, self.clock.nseconds);
+        let next = match last.1 {
+            999_999_999 => (last.0.saturating_add(1), 0),
+            nseconds => (last.0, nseconds + 1),
+        };
+        let (seconds, nseconds) = now.max(next);
+        self.clock = Nfstime3 { seconds, nseconds };
+        self.clock
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    pub(super) fn handle(&self, id: u64) -> FileHandle {
+        let mut bytes = [0; 16];
+        let (instance, number) = bytes.split_at_mut(8);
+        instance.copy_from_slice(&self.instance.to_be_bytes());
+        number.copy_from_slice(&id.to_be_bytes());
+        FileHandle::from_array(bytes)
+    }
+
+    /// Returns the number of a handle's object.
+    pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<u64> {
+        let bytes: [u8; 16] = handle
+            .as_bytes()
+            .try_into()
+            .map_err(|_| Nfsstat3::Badhandle)?;
+        let (instance, id) = halves(bytes);
+        if instance != self.instance || !self.nodes.contains_key(&id) {
+            return Err(Nfsstat3::Stale);
+        }
+        Ok(id)
+    }
+
+    pub(super) fn node(&self, id: u64) -> FsResult<&Node> {
+        self.nodes.get(&id).ok_or(Nfsstat3::Stale)
+    }
+
+    pub(super) fn node_mut(&mut self, id: u64) -> FsResult<&mut Node> {
+        self.nodes.get_mut(&id).ok_or(Nfsstat3::Stale)
+    }
+
+    /// Returns an object and the budget, both to be changed.
+    pub(super) fn node_and_budget(&mut self, id: u64) -> FsResult<(&mut Node, &mut Budget)> {
+        let node = self.nodes.get_mut(&id).ok_or(Nfsstat3::Stale)?;
+        Ok((node, &mut self.budget))
+    }
+
+    pub(super) fn directory_mut(&mut self, id: u64) -> FsResult<&mut Directory> {
+        match &mut self.node_mut(id)?.content {
+            Content::Directory(directory) => Ok(directory),
+            _ => Err(Nfsstat3::Notdir),
+        }
+    }
+
+    pub(super) fn attributes(&self, id: u64) -> FsResult<Fattr3> {
+        Ok(self.node(id)?.attributes(self.instance, id))
+    }
+
+    pub(super) fn object(&self, id: u64) -> FsResult<Object> {
+        Ok(Object {
+            handle: self.handle(id),
+            attributes: self.attributes(id)?,
+        })
+    }
+
+    /// Adds an object without a name.
+    pub(super) fn add(&mut self, node: Node) -> FsResult<u64> {
+        self.budget.take(cost(&node))?;
+        let id = self.next;
+        self.next += 1;
+        self.nodes.insert(id, node);
+        Ok(id)
+    }
+
+    /// Removes an object, and gives back what it took.
+    pub(super) fn forget(&mut self, id: u64) {
+        if let Some(node) = self.nodes.remove(&id) {
+            self.budget.give_back(cost(&node));
+        }
+    }
+
+    /// Sets the time of the last change, and of the last change of the content.
+    pub(super) fn touch(&mut self, id: u64) -> FsResult<()> {
+        let now = self.now();
+        let node = self.node_mut(id)?;
+        (node.mtime, node.ctime) = (now, now);
+        Ok(())
+    }
+}
+
+/// Returns the two numbers of a handle.
+fn halves(bytes: [u8; 16]) -> (u64, u64) {
+    let number = |half: &[u8]| half.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    let (instance, id) = bytes.split_at(8);
+    (number(instance), number(id))
+}
+
+/// Returns what an object costs with its content.
+fn cost(node: &Node) -> u64 {
+    NODE_COST
+        + match &node.content {
+            Content::File(data, _) => data.allocated(),
+            Content::Symlink(path) => path.len() as u64,
+            Content::Directory(_) | Content::Special(..) => 0,
+        }
+}

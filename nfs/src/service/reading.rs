@@ -1,0 +1,93 @@
+//! LOOKUP, READLINK and READ (RFC 1813, sections 3.3.3, 3.3.5 and 3.3.6).
+
+use oncrpc::ItemAllocator;
+
+use super::{NfsService, Place};
+use crate::caller::Caller;
+use crate::file_system::{FileSystem, FsResult};
+use crate::handle::{FileHandle, Object};
+use crate::nfs3::nfs_program::nfs_v3::{LookupResults, ReadResults, ReadlinkResults};
+use crate::nfs3::{
+    Lookup3args, Lookup3res, Lookup3resfail, Nfsstat3, PostOpAttr, Read3args, Read3res,
+    Read3resfail, Read3resok, Readlink3args, Readlink3res, Readlink3resfail, Readlink3resok, owned,
+};
+
+impl<F: FileSystem> NfsService<F> {
+    pub(super) async fn lookup_results(
+        &self,
+        caller: &Caller,
+        args: Lookup3args<'_>,
+    ) -> LookupResults<'static> {
+        let place = Place::new(args.what);
+        let found = self.try_lookup(caller, &place).await;
+        let dir_attributes = self.post_op(&place.dir).await;
+        match found {
+            Ok(Object { handle, attributes }) => {
+                let ok = owned::Lookup3resok {
+                    object: handle.to_wire(),
+                    obj_attributes: PostOpAttr::True(attributes).into(),
+                    dir_attributes: dir_attributes.into(),
+                };
+                owned::Lookup3res::Ok(ok.into()).into()
+            }
+            Err(status) => {
+                let failed = Lookup3resfail { dir_attributes };
+                Lookup3res::Default(status, failed).into()
+            }
+        }
+    }
+
+    async fn try_lookup(&self, caller: &Caller, place: &Place<'_>) -> FsResult<Object> {
+        self.file_system().lookup(caller, place.any_name()?).await
+    }
+
+    pub(super) async fn readlink_results(
+        &self,
+        caller: &Caller,
+        args: Readlink3args<'_>,
+    ) -> ReadlinkResults<'static> {
+        let symlink = FileHandle::from(args.symlink);
+        let path = self.file_system().read_link(caller, &symlink).await;
+        let symlink_attributes = self.post_op(&symlink).await;
+        let results = match path {
+            Ok(data) => Readlink3res::Ok(Readlink3resok {
+                symlink_attributes,
+                data,
+            }),
+            Err(status) => Readlink3res::Default(status, Readlink3resfail { symlink_attributes }),
+        };
+        results.into()
+    }
+
+    pub(super) async fn read_results(
+        &self,
+        caller: &Caller,
+        args: Read3args<'_>,
+        buffers: &ItemAllocator,
+    ) -> ReadResults<'static> {
+        let file = FileHandle::from(args.file);
+        let count = args.count.min(self.file_system().fs_info().rtmax);
+        let read = self
+            .file_system()
+            .read(caller, &file, args.offset, count, buffers);
+        let results = match read.await {
+            Ok(read) => match u32::try_from(read.data.len()) {
+                // More would not have room in the caller's memory.
+                Ok(len) if len <= count => Read3res::Ok(Read3resok {
+                    file_attributes: PostOpAttr::True(read.attributes),
+                    count: len,
+                    eof: read.eof,
+                    data: read.data,
+                }),
+                _ => self.read_failed(&file, Nfsstat3::Serverfault).await,
+            },
+            Err(status) => self.read_failed(&file, status).await,
+        };
+        results.into()
+    }
+
+    async fn read_failed(&self, file: &FileHandle, status: Nfsstat3) -> Read3res<'static> {
+        let file_attributes = self.post_op(file).await;
+        Read3res::Default(status, Read3resfail { file_attributes })
+    }
+}

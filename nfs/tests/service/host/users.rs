@@ -1,0 +1,244 @@
+//! As whom calls are executed.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+use oncrpc::AuthSys;
+use rpcrdma_nfs::nfs3::{
+    Commit3args, Create3args, Createhow3, Nfsstat3, Read3args, Sattr3, Sattrguard3, SetMtime,
+    SetSize3, Setattr3args,
+};
+use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use crate::backends::host::{HostDir, is_root};
+use crate::support::{World, fh, mode, place, user, with_host, write_args};
+
+async fn create(world: &World, name: &str, who: AuthSys) -> Nfsstat3 {
+    let args = Create3args {
+        r#where: place(&world.root, name.as_bytes()),
+        how: Createhow3::Guarded(mode(0o640)),
+    };
+    let call = world.nfs.create(&args).credentials(who);
+    call.await.unwrap().status()
+}
+
+async fn read(world: &World, file: &[u8], who: AuthSys) -> Nfsstat3 {
+    let args = Read3args {
+        file: fh(file),
+        offset: 0,
+        count: 10,
+    };
+    let call = world.nfs.read(&args).credentials(who);
+    call.await.unwrap().status()
+}
+
+async fn write(world: &World, file: &[u8], who: AuthSys) -> Nfsstat3 {
+    let args = write_args(file, 0, b"written");
+    let call = world.nfs.write(&args).credentials(who);
+    call.await.unwrap().status()
+}
+
+fn member(uid: u32, gids: &[u32]) -> AuthSys {
+    AuthSys {
+        gids: gids.to_vec(),
+        ..user(uid)
+    }
+}
+
+/// Asserts that every thread of this process is user 0 for file systems, with all capabilities.
+fn assert_all_threads_are_root() {
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        // A thread may end meanwhile.
+        let status = fs::read_to_string(task.unwrap().path().join("status"));
+        let Ok(status) = status else { continue };
+        let line = |name| status.lines().find(|line: &&str| line.starts_with(name));
+        if !line("Name:").unwrap().ends_with("nfs-host") {
+            continue;
+        }
+        for name in ["Uid:", "Gid:"] {
+            let ids: Vec<_> = line(name).unwrap().split_whitespace().skip(1).collect();
+            assert_eq!(ids, ["0"; 4]);
+        }
+        let capabilities = |name| line(name).unwrap().split_whitespace().nth(1).unwrap();
+        assert_eq!(capabilities("CapEff:"), capabilities("CapPrm:"));
+    }
+}
+
+#[test]
+fn new_objects_belong_to_their_caller() {
+    let dir = HostDir::new(0o777);
+    if !is_root() {
+        return;
+    }
+    with_host(dir.open(), async |world| {
+        assert_eq!(create(world, "file", user(5)).await, Nfsstat3::Ok);
+        let metadata = fs::metadata(dir.path.join("file")).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (5, 5));
+        assert_eq!(create(world, "of-root", user(0)).await, Nfsstat3::Ok);
+        assert_eq!(fs::metadata(dir.path.join("of-root")).unwrap().uid(), 0);
+        // There is no such user.
+        for nobody in [user(u32::MAX), member(5, &[u32::MAX])] {
+            assert_eq!(create(world, "x", nobody).await, Nfsstat3::Acces);
+        }
+        fs::set_permissions(&dir.path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(create(world, "x", user(5)).await, Nfsstat3::Acces);
+    });
+    assert_all_threads_are_root();
+}
+
+#[test]
+fn groups_count() {
+    let dir = HostDir::new(0o755);
+    if !is_root() {
+        return;
+    }
+    let path = dir.path.join("file");
+    fs::write(&path, "content").unwrap();
+    chown(&path, Some(1), Some(77)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o060)).unwrap();
+    with_host(dir.open(), async |world| {
+        let file = world.lookup(&world.root, b"file").await.unwrap();
+        assert_eq!(read(world, &file, member(5, &[])).await, Nfsstat3::Acces);
+        assert_eq!(read(world, &file, member(5, &[3, 77])).await, Nfsstat3::Ok);
+        assert_eq!(write(world, &file, member(5, &[77])).await, Nfsstat3::Ok);
+        // The groups of a call do not stay for the next one.
+        for _ in 0..20 {
+            assert_eq!(read(world, &file, member(5, &[])).await, Nfsstat3::Acces);
+        }
+    });
+}
+
+#[test]
+fn the_owner_reads_and_writes_whatever_the_mode_says() {
+    let dir = HostDir::new(0o755);
+    if !is_root() {
+        return;
+    }
+    let path = dir.path.join("file");
+    fs::write(&path, "content").unwrap();
+    chown(&path, Some(5), Some(5)).unwrap();
+    with_host(dir.open(), async |world| {
+        let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let file = world.lookup(&world.root, b"file").await.unwrap();
+        set(0o000);
+        assert_eq!(write(world, &file, user(5)).await, Nfsstat3::Ok);
+        assert_eq!(read(world, &file, user(5)).await, Nfsstat3::Ok);
+        let args = Commit3args {
+            file: fh(&file),
+            offset: 0,
+            count: 0,
+        };
+        let commit = world.nfs.commit(&args).credentials(user(5)).await.unwrap();
+        assert_eq!(commit.status(), Nfsstat3::Ok);
+        let args = Setattr3args {
+            object: fh(&file),
+            new_attributes: Sattr3 {
+                size: SetSize3::True(2),
+                ..Sattr3::UNSET
+            },
+            guard: Sattrguard3::False,
+        };
+        let cut = world.nfs.setattr(&args).credentials(user(5)).await.unwrap();
+        assert_eq!(cut.status(), Nfsstat3::Ok);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 2);
+        assert_eq!(read(world, &file, user(6)).await, Nfsstat3::Acces);
+        // Who may execute may read, and not write.
+        set(0o711);
+        assert_eq!(read(world, &file, user(6)).await, Nfsstat3::Ok);
+        assert_eq!(write(world, &file, user(6)).await, Nfsstat3::Acces);
+    });
+    assert_all_threads_are_root();
+}
+
+#[test]
+fn who_may_write_touches_a_file_and_takes_its_set_uid_bit() {
+    let dir = HostDir::new(0o755);
+    if !is_root() {
+        return;
+    }
+    let path = dir.path.join("file");
+    fs::write(&path, "content").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4777)).unwrap();
+    with_host(dir.open(), async |world| {
+        let file = world.lookup(&world.root, b"file").await.unwrap();
+        let before = fs::metadata(&path).unwrap();
+        world.let_time_pass().await;
+        let args = Setattr3args {
+            object: fh(&file),
+            new_attributes: Sattr3 {
+                mtime: SetMtime::SetToServerTime,
+                ..Sattr3::UNSET
+            },
+            guard: Sattrguard3::False,
+        };
+        let touched = world.nfs.setattr(&args).credentials(user(6)).await.unwrap();
+        assert_eq!(touched.status(), Nfsstat3::Ok);
+        let after = fs::metadata(&path).unwrap();
+        assert!(before.modified().unwrap() < after.modified().unwrap());
+        assert_eq!(before.accessed().unwrap(), after.accessed().unwrap());
+        assert_eq!(write(world, &file, user(6)).await, Nfsstat3::Ok);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
+    });
+}
+
+#[test]
+fn calls_of_many_users_at_once_do_not_mix() {
+    let dir = HostDir::new(0o777);
+    if !is_root() {
+        return;
+    }
+    with_host(dir.open(), async |world| {
+        let calls: Vec<_> = (1..=40u32)
+            .map(|uid| {
+                let (nfs, root) = (world.nfs.clone(), world.root.clone());
+                tokio::spawn(async move {
+                    for at in 0..20 {
+                        let name = format!("{uid}-{at}");
+                        let args = Create3args {
+                            r#where: place(&root, name.as_bytes()),
+                            how: Createhow3::Guarded(mode(0o600)),
+                        };
+                        let call = nfs.create(&args).credentials(user(uid));
+                        assert_eq!(call.await.unwrap().status(), Nfsstat3::Ok);
+                    }
+                })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+        for entry in fs::read_dir(&dir.path).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let (uid, _) = name.split_once('-').unwrap();
+            assert_eq!(entry.metadata().unwrap().uid().to_string(), uid);
+        }
+    });
+    assert_all_threads_are_root();
+}
+
+#[test]
+fn a_server_that_may_not_act_as_others_is_one_user() {
+    let dir = HostDir::new(0o755);
+    let path = dir.path.clone();
+    // The capabilities of a thread are its own.
+    let opened = std::thread::spawn(move || {
+        let mut sets = capabilities(None).unwrap();
+        let lost = CapabilitySet::SETUID | CapabilitySet::DAC_READ_SEARCH;
+        sets.effective.remove(lost);
+        set_capabilities(None, sets).unwrap();
+        let config = HostConfig::new(HandleKey::random().unwrap()).sync(false);
+        HostFileSystem::open(path, config).unwrap()
+    });
+    let host = opened.join().unwrap();
+    assert!(!host.acts_as_callers() && !host.keeps_handles());
+    with_host(host, async |world| {
+        assert_eq!(create(world, "file", user(5)).await, Nfsstat3::Ok);
+        let metadata = fs::metadata(dir.path.join("file")).unwrap();
+        let own = fs::metadata(&dir.path).unwrap();
+        assert_eq!(metadata.uid(), own.uid());
+        let file = world.lookup(&world.root, b"file").await.unwrap();
+        assert_eq!(write(world, &file, user(6)).await, Nfsstat3::Ok);
+    });
+}

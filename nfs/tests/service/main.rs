@@ -1,0 +1,18 @@
+//! The service by its generated clients, over the loopback transport and over TCP. What is expected
+//! comes from RFC 1813, whose sections the tests name.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod attributes;
+#[path = "../backends/mod.rs"]
+mod backends;
+mod creating;
+mod directories;
+#[cfg(all(feature = "host", target_os = "linux"))]
+mod host;
+mod information;
+mod mount;
+mod names;
+mod reading;
+mod removing;
+mod support;
+mod writing;
