@@ -16,7 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={NFS}");
         println!("cargo::rustc-cfg=nfs");
         println!("cargo::rustc-env=NFS={NFS}");
-        Config::new().module(Module::new("nfs").document(NFS)).compile()?;
+        Config::new()
+            .module(Module::new("nfs").document(NFS))
+            .compile()?;
     }
     Ok(())
 }

@@ -11,7 +11,10 @@ const SNAPSHOTS: &str = "snapshots/generated";
 
 fn generated() -> Vec<GeneratedFile> {
     let config = Config::from_manifest("spec/xdrgen.toml").unwrap();
-    config.check().generate().unwrap_or_else(|report| panic!("{report}"))
+    config
+        .check()
+        .generate()
+        .unwrap_or_else(|report| panic!("{report}"))
 }
 
 /// A release changes the version in each header, and nothing else.
@@ -37,7 +40,10 @@ fn every_module_is_as_reviewed() {
 
 #[test]
 fn no_snapshot_outlives_its_module() {
-    let expected: BTreeSet<String> = generated().into_iter().map(|file| format!("{}.snap", file.name)).collect();
+    let expected: BTreeSet<String> = generated()
+        .into_iter()
+        .map(|file| format!("{}.snap", file.name))
+        .collect();
     let kept: BTreeSet<String> = std::fs::read_dir(format!("tests/{SNAPSHOTS}"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
@@ -55,14 +61,24 @@ fn generation_is_deterministic() {
 /// Every item says where it comes from: its draft, and the line.
 #[test]
 fn every_item_names_its_place() {
-    for file in generated().iter().filter(|file| file.name != xdrgen_build::TREE) {
+    for file in generated()
+        .iter()
+        .filter(|file| file.name != xdrgen_build::ROOT_FILE)
+    {
         let lines: Vec<&str> = file.content.lines().collect();
         for (at, line) in lines.iter().enumerate() {
-            let item =
-                ["pub struct ", "pub enum ", "pub type ", "pub const "].iter().any(|start| line.starts_with(start));
-            // Overlays are of the manifest, not of a draft: they name the struct which carries them.
-            let documented = lines[..at].iter().rev().take_while(|above| !above.is_empty() && !above.starts_with('}'));
-            let place = documented.into_iter().any(|above| above.contains(", line ") || above.contains(" holds, as "));
+            let item = ["pub struct ", "pub enum ", "pub type ", "pub const "]
+                .iter()
+                .any(|start| line.starts_with(start));
+            // Overlays are of the manifest, not of a draft: they name the struct which carries
+            // them.
+            let documented = lines[..at]
+                .iter()
+                .rev()
+                .take_while(|above| !above.is_empty() && !above.starts_with('}'));
+            let place = documented
+                .into_iter()
+                .any(|above| above.contains(", line ") || above.contains(", selected by "));
             assert!(!item || place, "{}: no place above `{line}`", file.name);
         }
     }

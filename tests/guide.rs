@@ -1,5 +1,5 @@
-//! The guide and the README hold: the project that `docs/guide.md` shows is built from that page, in its order, and what
-//! cargo prints is compared; what both list is all there is.
+//! The guide and the README hold: the project that `docs/guide.md` shows is built from that page,
+//! in its order, and what cargo prints is compared; what both list is all there is.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -25,7 +25,11 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     for line in page.lines() {
         match line.strip_prefix("```") {
             Some(language) if !open => {
-                blocks.push(Block { title, language, content: String::new() });
+                blocks.push(Block {
+                    title,
+                    language,
+                    content: String::new(),
+                });
                 open = true;
             }
             Some(_) => open = false,
@@ -56,7 +60,10 @@ impl Project {
         let project = Self { folder };
         project.write(DRAFT, &fs::read_to_string(root.join(DRAFT)).unwrap());
         // The versions of this workspace, which are there: the project is built without a network.
-        project.write("Cargo.lock", &fs::read_to_string(root.join("Cargo.lock")).unwrap());
+        project.write(
+            "Cargo.lock",
+            &fs::read_to_string(root.join("Cargo.lock")).unwrap(),
+        );
         project
     }
 
@@ -85,17 +92,27 @@ impl Project {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(words).arg("--offline").current_dir(&self.folder);
         cargo.env("CARGO_TARGET_DIR", self.folder.with_file_name("target"));
-        cargo.env("RUST_BACKTRACE", "1").env("CARGO_TERM_COLOR", "never");
+        cargo
+            .env("RUST_BACKTRACE", "1")
+            .env("CARGO_TERM_COLOR", "never");
         cargo.output().unwrap()
     }
 }
 
-/// Asserts that what a console shows is what a run printed: all lines, in order, but for those that `...` stands for.
+/// Asserts that what a console shows is what a run printed: all lines, in order, but for those that
+/// `...` stands for.
 fn assert_shows(expected: &str, output: &Output) {
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     let mut lines = printed.lines().map(str::trim);
-    for wanted in expected.lines().map(str::trim).filter(|line| *line != "...") {
-        assert!(lines.any(|line| line == wanted), "`{wanted}` is not there, or not in its place:\n{printed}");
+    for wanted in expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| *line != "...")
+    {
+        assert!(
+            lines.any(|line| line == wanted),
+            "`{wanted}` is not there, or not in its place:\n{printed}"
+        );
     }
     let fails = expected.lines().any(|line| line.starts_with("error"));
     assert_eq!(output.status.success(), !fails, "{printed}");
@@ -108,20 +125,34 @@ fn assert_shows(expected: &str, output: &Output) {
 fn the_guide_builds_what_it_shows() {
     let project = Project::new();
     let (mut files, mut runs, mut failures) = (0, 0, 0);
-    for Block { title, language, content } in blocks(GUIDE) {
-        if let Some(name) = title.strip_prefix('`').and_then(|title| title.strip_suffix("`:"))
+    for Block {
+        title,
+        language,
+        content,
+    } in blocks(GUIDE)
+    {
+        if let Some(name) = title
+            .strip_prefix('`')
+            .and_then(|title| title.strip_suffix("`:"))
             && language != "console"
         {
             project.add(name, &content);
             files += 1;
-        } else if let Some((line, expected)) = content.strip_prefix("$ ").and_then(|rest| rest.split_once('\n')) {
+        } else if let Some((line, expected)) = content
+            .strip_prefix("$ ")
+            .and_then(|rest| rest.split_once('\n'))
+        {
             let output = project.run(line);
             assert_shows(expected, &output);
             runs += 1;
             failures += usize::from(!output.status.success());
         }
     }
-    assert_eq!((files, runs, failures), (9, 4, 1), "blocks of the guide were not recognized");
+    assert_eq!(
+        (files, runs, failures),
+        (9, 4, 1),
+        "blocks of the guide were not recognized"
+    );
 }
 
 #[test]
@@ -129,27 +160,54 @@ fn the_guide_lists_every_lint_and_error() {
     for code in Code::ALL {
         let level = code.default_level().map_or("error", Level::name);
         let row = format!("| `{}` | {level} | {} |", code.name(), code.explanation());
-        assert!(GUIDE.lines().any(|line| line == row), "the guide lacks\n{row}");
+        assert!(
+            GUIDE.lines().any(|line| line == row),
+            "the guide lacks\n{row}"
+        );
     }
-    let rows = GUIDE.lines().filter(|line| line.contains("` | error | ") || line.contains("` | allow | "));
+    let rows = GUIDE
+        .lines()
+        .filter(|line| line.contains("` | error | ") || line.contains("` | allow | "));
     let names = rows.map(|row| row.trim_start_matches("| `").split('`').next().unwrap());
     for name in names {
-        assert!(Code::ALL.iter().any(|code| code.name() == name), "the guide has `{name}`, which is none");
+        assert!(
+            Code::ALL.iter().any(|code| code.name() == name),
+            "the guide has `{name}`, which is none"
+        );
     }
 }
 
 #[test]
 fn the_guide_lists_every_key_of_the_manifest() {
     let path = folder("keys").join("xdrgen.toml");
-    for above in ["", "[[module]]\n", "[[module]]\npath = 'a'\ndocuments = []\n[[module.overlay]]\n"] {
+    for above in [
+        "",
+        "[[module]]\n",
+        "[[module]]\npath = 'a'\ndocuments = []\n[[module.overlay]]\n",
+    ] {
         fs::write(&path, format!("{above}nonsense = 1\n")).unwrap();
         let error = Config::from_manifest(&path).unwrap_err().to_string();
-        let (_, keys) = error.split_once("expected one of ").unwrap_or_else(|| panic!("{error}"));
-        let keys = keys.lines().next().unwrap().split(", ").map(|key| key.trim_matches('`'));
+        let (_, keys) = error
+            .split_once("expected one of ")
+            .unwrap_or_else(|| panic!("{error}"));
+        let keys = keys
+            .lines()
+            .next()
+            .unwrap()
+            .split(", ")
+            .map(|key| key.trim_matches('`'));
         for key in keys {
-            let row = [format!("| `{key}` |"), format!("| `[{key}]` |"), format!("| `[[{key}]]` |")];
+            let row = [
+                format!("| `{key}` |"),
+                format!("| `[{key}]` |"),
+                format!("| `[[{key}]]` |"),
+            ];
             let nested = format!("| `[[module.{key}]]` |");
-            let there = GUIDE.lines().any(|line| row.iter().chain([&nested]).any(|row| line.starts_with(row.as_str())));
+            let there = GUIDE.lines().any(|line| {
+                row.iter()
+                    .chain([&nested])
+                    .any(|row| line.starts_with(row.as_str()))
+            });
             assert!(there, "the guide lacks the key `{key}`");
         }
     }
@@ -157,23 +215,33 @@ fn the_guide_lists_every_key_of_the_manifest() {
 
 /// A folder of our own, empty.
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide").join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("guide")
+        .join(name);
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
 fn check_of_the_draft() -> xdrgen_build::Compilation {
-    Config::new().module(Module::new("draft").document(DRAFT)).check()
+    Config::new()
+        .module(Module::new("draft").document(DRAFT))
+        .check()
 }
 
 #[test]
 fn the_guide_lists_every_key_of_a_diagnostic() {
     let compilation = check_of_the_draft();
     let json = report::json(compilation.sources(), compilation.diagnostics());
-    let keys = json.split('"').zip(json.split('"').skip(1)).filter(|(_, after)| after.starts_with(':'));
+    let keys = json
+        .split('"')
+        .zip(json.split('"').skip(1))
+        .filter(|(_, after)| after.starts_with(':'));
     let mut found = 0;
     for (key, _) in keys {
-        assert!(GUIDE.contains(&format!("`{key}`")), "the guide lacks the key `{key}`");
+        assert!(
+            GUIDE.contains(&format!("`{key}`")),
+            "the guide lacks the key `{key}`"
+        );
         found += 1;
     }
     assert!(found > 30, "{json}");
@@ -183,20 +251,36 @@ fn the_guide_lists_every_key_of_a_diagnostic() {
 fn the_readme_shows_what_check_reports() {
     let report = check_of_the_draft().report(Style::Plain);
     let command = format!("$ xdrgen check {DRAFT}\n");
-    let mut shown = blocks(README).into_iter().filter(|block| block.content.starts_with(&command));
+    let mut shown = blocks(README)
+        .into_iter()
+        .filter(|block| block.content.starts_with(&command));
     let shown = shown.next().unwrap().content;
     let mut lines = report.lines();
     for wanted in shown.lines().skip(1).filter(|line| *line != "...") {
-        assert!(lines.any(|line| line == wanted), "`{wanted}` is not there, or not in its place:\n{report}");
+        assert!(
+            lines.any(|line| line == wanted),
+            "`{wanted}` is not there, or not in its place:\n{report}"
+        );
     }
 }
 
 #[test]
 fn the_readme_shows_code_that_is_tested() {
-    let echo = include_str!("../rpcrdma-verbs/examples/echo.rs");
-    let tested = [GUIDE, include_str!("../rpcrdma-proto/README.md"), include_str!("../xdrgen/README.md"), echo];
-    for block in blocks(README).into_iter().filter(|block| block.language == "rust") {
-        assert!(tested.iter().any(|page| page.contains(&block.content)), "untested:\n{}", block.content);
+    let tested = [
+        GUIDE,
+        include_str!("../rpcrdma-proto/README.md"),
+        include_str!("../xdrgen/README.md"),
+        include_str!("rpc/examples/kv.rs"),
+    ];
+    for block in blocks(README)
+        .into_iter()
+        .filter(|block| block.language == "rust")
+    {
+        assert!(
+            tested.iter().any(|page| page.contains(&block.content)),
+            "untested:\n{}",
+            block.content
+        );
     }
 }
 
@@ -204,5 +288,11 @@ fn the_readme_shows_code_that_is_tested() {
 fn the_readme_begins_with_two_commands() {
     let first = blocks(README).into_iter().next().unwrap();
     let commands: Vec<&str> = first.content.lines().collect();
-    assert_eq!(commands, ["cargo run -q --release -p rpcrdma-cli -- demo", "cargo test --workspace"]);
+    assert_eq!(
+        commands,
+        [
+            "cargo run -q --release -p rpcrdma-cli -- demo",
+            "cargo test --workspace"
+        ]
+    );
 }

@@ -1,6 +1,7 @@
 //! RFCs as published, in every shape, to Rust that compiles without a warning.
 //!
-//! They are not part of this repository: the test runs where a folder `shared` stands beside the checkout.
+//! They are not part of this repository: the test runs where a folder `shared` stands beside the
+//! checkout.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,18 +11,30 @@ use xdrgen_build::{Config, Module, Shapes};
 
 /// NFSv4.1, NFSv4.0, NFSv4.2, and RPC-over-RDMA Version One.
 const DOCUMENTS: [&str; 4] = ["rfc5662", "rfc7531", "rfc7863", "rfc8166"];
-const SHAPES: [(&str, Shapes); 3] = [("both", Shapes::Both), ("owned", Shapes::Owned), ("borrowed", Shapes::Borrowed)];
+const SHAPES: [(&str, Shapes); 3] = [
+    ("both", Shapes::Both),
+    ("owned", Shapes::Owned),
+    ("borrowed", Shapes::Borrowed),
+];
 
 #[test]
 fn rfcs_compile_in_every_shape() {
-    let Some(rfcs) = common::shared("rfc") else { return };
+    let Some(rfcs) = common::shared("rfc") else {
+        return;
+    };
     let mut library = common::ThrowAway::new("ietf");
     for document in DOCUMENTS {
         for (name, shapes) in SHAPES {
-            let (path, name) = (rfcs.join(format!("{document}.txt")), format!("{document}_{name}"));
+            let (path, name) = (
+                rfcs.join(format!("{document}.txt")),
+                format!("{document}_{name}"),
+            );
             let module = Module::new(&name).document(path).shapes(shapes);
             let files = Config::new().module(module).check().generate();
-            library.add(&name, files.unwrap_or_else(|report| panic!("{name}: {report}")));
+            library.add(
+                &name,
+                files.unwrap_or_else(|report| panic!("{name}: {report}")),
+            );
         }
     }
     library.check();

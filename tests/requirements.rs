@@ -1,11 +1,15 @@
-//! `spec/requirements.toml`: each rule stands in its draft where it says, and the sources cite what is marked as covered.
+//! `spec/requirements.toml`: each rule stands in its draft where it says, and the sources cite what
+//! is marked as covered.
 //!
-//! `cargo test -p rpcrdma --test requirements -- --nocapture` prints how far each draft is covered, and which rules have
-//! a citation in code alone or in a test alone.
+//! `cargo test -p rpcrdma --test requirements -- --nocapture` prints how far each draft is covered,
+//! and which rules have a citation in code alone or in a test alone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+
+#[path = "requirements/own.rs"]
+mod own;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,13 +26,24 @@ const DRAFTS: [(&str, &str); 4] = [
     ("rtr", "draft-dnoveck-nfsv4-rpcrdma-rtrext-02.txt"),
 ];
 
-/// The draft whose text is not in the repository: the right column of this diff, where there is one.
+/// The draft whose text is not in the repository: the right column of this diff, where there is
+/// one.
 const BIDIRECTION: &str = "bd";
 const DIFF: &str = "draft-ietf-nfsv4-rpcrdma-bidirection-03.txt";
 
-/// What is searched for citations. This file is not: it has some that are made up.
-const SOURCES: [&str; 4] = ["rpcrdma-proto/src", "rpcrdma-verbs", "tests", "xdrgen"];
-const UNSEARCHED: &str = "tests/requirements.rs";
+/// An RFC whose text is not in the repository, and its file in the folder of RFCs, where there is
+/// one.
+const RFC: (&str, &str) = ("rfc8166", "rfc8166.txt");
+
+/// What is searched for citations. These files are not: they have some that are made up.
+const SOURCES: [&str; 5] = [
+    "rpcrdma-proto/src",
+    "rpcrdma-proto/tests",
+    "rpcrdma-verbs",
+    "tests",
+    "xdrgen",
+];
+const UNSEARCHED: [&str; 2] = ["tests/requirements.rs", "tests/requirements/own.rs"];
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
@@ -73,7 +88,8 @@ impl Requirement {
         self.same_as.as_deref().unwrap_or(&self.id)
     }
 
-    /// The rule whose citations are its own: that of the same draft which it repeats. Another draft's is other code's.
+    /// The rule whose citations are its own: that of the same draft which it repeats. Another
+    /// draft's is other code's.
     fn cited_as(&self) -> &str {
         let same = |other: &&str| other.split('-').next() == Some(self.draft());
         self.same_as.as_deref().filter(same).unwrap_or(&self.id)
@@ -87,47 +103,91 @@ fn requirements() -> Vec<Requirement> {
 
 /// The numbers of a section, which compare as the sections stand.
 fn numbers(section: &str) -> Option<Vec<u32>> {
-    section.split('.').map(|number| number.parse().ok()).collect()
+    section
+        .split('.')
+        .map(|number| number.parse().ok())
+        .collect()
 }
 
 /// `a` to `z`, then `aa` to `az`, and so on.
 fn letters(index: usize) -> String {
     let last = char::from(b'a' + u8::try_from(index % 26).unwrap());
-    if index < 26 { last.to_string() } else { letters(index / 26 - 1) + &last.to_string() }
+    if index < 26 {
+        last.to_string()
+    } else {
+        letters(index / 26 - 1) + &last.to_string()
+    }
 }
 
-/// The key words as printed, each once, but for those in quotation marks and for OPTIONAL as a mere adjective.
+/// The key words as printed, each once, but for those in quotation marks and for OPTIONAL as a mere
+/// adjective.
 fn key_words(text: &str) -> Vec<&'static str> {
     // What begins another word of these stands after it.
-    const WORDS: [&str; 9] =
-        ["MUST NOT", "MUST", "SHALL NOT", "SHALL", "SHOULD NOT", "SHOULD", "REQUIRED", "REQUIRES", "MAY"];
+    const WORDS: [&str; 9] = [
+        "MUST NOT",
+        "MUST",
+        "SHALL NOT",
+        "SHALL",
+        "SHOULD NOT",
+        "SHOULD",
+        "REQUIRED",
+        "REQUIRES",
+        "MAY",
+    ];
     let unquoted: String = text.split('"').step_by(2).collect::<Vec<_>>().join("\"");
     let mut found = Vec::new();
     for (at, _) in unquoted.char_indices() {
         let rest = &unquoted[at..];
         let is_word = |word: &str| {
-            let ends = rest.strip_prefix(word).is_some_and(|after| !after.starts_with(char::is_alphanumeric));
+            let ends = rest
+                .strip_prefix(word)
+                .is_some_and(|after| !after.starts_with(char::is_alphanumeric));
             ends && !unquoted[..at].ends_with(char::is_alphanumeric)
         };
-        let optional = ["is OPTIONAL", "are OPTIONAL"].into_iter().any(is_word).then_some("OPTIONAL");
+        let optional = ["is OPTIONAL", "are OPTIONAL"]
+            .into_iter()
+            .any(is_word)
+            .then_some("OPTIONAL");
         let word = WORDS.into_iter().find(|word| is_word(word)).or(optional);
         found.extend(word.filter(|word| !found.contains(word)));
     }
     found
 }
 
+/// How often key words stand in a text.
+fn key_word_count(text: &str) -> usize {
+    let is_key = |word: &&str| {
+        let word = word.trim_matches(|one: char| !one.is_ascii_alphabetic());
+        ["MUST", "SHALL", "SHOULD", "REQUIRED", "MAY", "OPTIONAL"].contains(&word)
+    };
+    text.split_whitespace().filter(is_key).count()
+}
+
 fn level(requirement: &Requirement) -> String {
     let mut words = key_words(&requirement.sentence);
-    if let (true, Some(lead)) = (words.is_empty(), requirement.lead.as_deref().filter(|lead| lead.ends_with(':'))) {
+    if let (true, Some(lead)) = (
+        words.is_empty(),
+        requirement
+            .lead
+            .as_deref()
+            .filter(|lead| lead.ends_with(':')),
+    ) {
         words = key_words(lead);
     }
-    if words.is_empty() { "implied".to_owned() } else { words.join(", ") }
+    if words.is_empty() {
+        "implied".to_owned()
+    } else {
+        words.join(", ")
+    }
 }
 
 /// The ids are as the places of the rules, and each key has what it may have.
 fn malformed(requirements: &[Requirement], decisions: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    let by_id: BTreeMap<_, _> = requirements.iter().map(|one| (one.id.as_str(), one)).collect();
+    let by_id: BTreeMap<_, _> = requirements
+        .iter()
+        .map(|one| (one.id.as_str(), one))
+        .collect();
     if by_id.len() != requirements.len() {
         faults.push("an id stands twice".to_owned());
     }
@@ -136,23 +196,41 @@ fn malformed(requirements: &[Requirement], decisions: &str) -> Vec<String> {
         let place = (one.draft().to_owned(), one.section.clone());
         let count: &mut usize = counts.entry(place).or_default();
         if one.id != format!("{}-{}-{}", one.draft(), one.section, letters(*count)) {
-            faults.push(format!("{}: not the id for its draft, section and order", one.id));
+            faults.push(format!(
+                "{}: not the id for its draft, section and order",
+                one.id
+            ));
         }
         *count += 1;
         if level(one) != one.level {
-            faults.push(format!("{}: level is {:?}, not {:?}", one.id, level(one), one.level));
+            faults.push(format!(
+                "{}: level is {:?}, not {:?}",
+                one.id,
+                level(one),
+                one.level
+            ));
         }
         if (one.status == Status::NotApplicable) != one.reason.is_some() {
-            faults.push(format!("{}: a reason goes with not-applicable, and with nothing else", one.id));
+            faults.push(format!(
+                "{}: a reason goes with not-applicable, and with nothing else",
+                one.id
+            ));
         }
         for name in one.decision.iter().flat_map(|names| names.split(", ")) {
-            if !decisions.contains(&format!("**{name}. ")) && !decisions.contains(&format!("**{name} ")) {
+            if !decisions.contains(&format!("**{name}. "))
+                && !decisions.contains(&format!("**{name} "))
+            {
                 faults.push(format!("{}: README.md has no decision {name}", one.id));
             }
         }
         faults.extend(misdirected(one, &by_id));
     }
-    faults.extend(requirements.windows(2).filter(|pair| pair[0].draft() == pair[1].draft()).filter_map(disordered));
+    faults.extend(
+        requirements
+            .windows(2)
+            .filter(|pair| pair[0].draft() == pair[1].draft())
+            .filter_map(disordered),
+    );
     faults
 }
 
@@ -160,11 +238,17 @@ fn misdirected(one: &Requirement, by_id: &BTreeMap<&str, &Requirement>) -> Optio
     let fault = match by_id.get(one.rule()) {
         None => "the other rule does not exist",
         Some(other) if other.id == one.id => {
-            return one.inferred.then(|| format!("{}: inferred from nothing", one.id));
+            return one
+                .inferred
+                .then(|| format!("{}: inferred from nothing", one.id));
         }
         Some(other) if other.same_as.is_some() => "the other rule repeats a third",
-        Some(other) if one.inferred && other.sentence != one.sentence => "inferred, but with other words",
-        Some(other) if one.cited_as() == other.id && other.status != one.status => "the other rule has another status",
+        Some(other) if one.inferred && other.sentence != one.sentence => {
+            "inferred, but with other words"
+        }
+        Some(other) if one.cited_as() == other.id && other.status != one.status => {
+            "the other rule has another status"
+        }
         Some(_) => return None,
     };
     Some(format!("{}: same-as {}: {fault}", one.id, one.rule()))
@@ -196,15 +280,30 @@ struct Text {
 
 impl Text {
     fn new(draft: &str) -> Self {
-        let mut text = Self { words: String::new(), lines: Vec::new(), headings: Vec::new() };
-        for (index, line) in draft.lines().enumerate().filter(|(_, line)| !is_page_break(line)) {
-            if let Some(section) = heading(line, text.headings.last().map_or("", |(_, section)| section)) {
+        let mut text = Self {
+            words: String::new(),
+            lines: Vec::new(),
+            headings: Vec::new(),
+        };
+        for (index, line) in draft
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !is_page_break(line))
+        {
+            if let Some(section) = heading(
+                line,
+                text.headings.last().map_or("", |(_, section)| section),
+            ) {
                 text.headings.push((index + 1, section));
             }
             let line = line.trim();
-            let unmarked = ["o ", "• "].iter().find_map(|bullet| line.strip_prefix(bullet)).unwrap_or(line);
+            let unmarked = ["o ", "• "]
+                .iter()
+                .find_map(|bullet| line.strip_prefix(bullet))
+                .unwrap_or(line);
             for (place, word) in unmarked.split_whitespace().enumerate() {
-                // A hyphen at the end of a line is one of the word's own: the drafts divide no others.
+                // A hyphen at the end of a line is one of the word's own: the drafts divide no
+                // others.
                 let is_joined = place == 0 && text.words.ends_with('-');
                 if !text.words.is_empty() && !is_joined {
                     text.words.push(' ');
@@ -218,31 +317,62 @@ impl Text {
 
     /// Where a sentence stands that begins on a line.
     fn find(&self, sentence: &str, line: usize) -> Option<usize> {
-        self.words.match_indices(sentence).map(|(at, _)| at).find(|&at| self.lines[at] == line)
+        self.words
+            .match_indices(sentence)
+            .map(|(at, _)| at)
+            .find(|&at| self.lines[at] == line)
+    }
+
+    /// The words from the first section to the references.
+    fn body(&self) -> &str {
+        let at = |title: &str| self.words.rfind(title).unwrap();
+        &self.words[at("1. Introduction")..at("10. References")]
     }
 
     fn section(&self, line: usize) -> &str {
-        self.headings.iter().rev().find(|(at, _)| *at <= line).map_or("", |(_, section)| section)
+        self.headings
+            .iter()
+            .rev()
+            .find(|(at, _)| *at <= line)
+            .map_or("", |(_, section)| section)
     }
 
     fn fault(&self, one: &Requirement) -> Option<String> {
-        let place = if one.inferred { self.lines.iter().rposition(|&line| line == one.line) } else { None };
+        let place = if one.inferred {
+            self.lines.iter().rposition(|&line| line == one.line)
+        } else {
+            None
+        };
         let Some(place) = place.or_else(|| self.find(&one.sentence, one.line)) else {
-            let lines: BTreeSet<_> = self.words.match_indices(&one.sentence).map(|(at, _)| self.lines[at]).collect();
-            return Some(format!("{}: not at line {}, but at {lines:?}: {}", one.id, one.line, one.sentence));
+            let lines: BTreeSet<_> = self
+                .words
+                .match_indices(&one.sentence)
+                .map(|(at, _)| self.lines[at])
+                .collect();
+            return Some(format!(
+                "{}: not at line {}, but at {lines:?}: {}",
+                one.id, one.line, one.sentence
+            ));
         };
         if self.section(one.line) != one.section {
-            return Some(format!("{}: line {} is in section {}", one.id, one.line, self.section(one.line)));
+            return Some(format!(
+                "{}: line {} is in section {}",
+                one.id,
+                one.line,
+                self.section(one.line)
+            ));
         }
         let lead = one.lead.as_deref()?;
-        let before =
-            self.words[..=place].match_indices(lead).any(|(at, _)| self.section(self.lines[at]) == one.section);
+        let before = self.words[..=place]
+            .match_indices(lead)
+            .any(|(at, _)| self.section(self.lines[at]) == one.section);
         (!before).then(|| format!("{}: its lead does not stand before it", one.id))
     }
 }
 
 fn is_page_break(line: &str) -> bool {
-    line.starts_with("Internet-Draft ") || line.contains("[Page ") || line.starts_with('\u{c}')
+    let is_header = line.starts_with("Internet-Draft ") || line.starts_with("RFC ");
+    is_header || line.contains("[Page ") || line.starts_with('\u{c}')
 }
 
 /// The section that a line begins. It is the next after the last one: lists have numbers too.
@@ -255,7 +385,33 @@ fn heading(line: &str, last: &str) -> Option<String> {
     let first_below = [last.as_slice(), &[1]].concat();
     let next = |depth: usize| [&last[..depth], &[last[depth] + 1]].concat();
     let follows = number == first_below || (0..last.len()).any(|depth| number == next(depth));
-    follows.then(|| number.iter().map(u32::to_string).collect::<Vec<_>>().join("."))
+    follows.then(|| {
+        number
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(".")
+    })
+}
+
+/// The faults of the sentences of one draft.
+fn misplaced(requirements: &[Requirement], draft: &str, text: &Text) -> Vec<String> {
+    let ours: Vec<_> = requirements
+        .iter()
+        .filter(|one| one.draft() == draft)
+        .collect();
+    assert!(!ours.is_empty(), "{draft} has no requirement");
+    let mut faults: Vec<_> = ours.iter().filter_map(|one| text.fault(one)).collect();
+    let places: Vec<_> = ours
+        .iter()
+        .filter_map(|one| text.find(&one.sentence, one.line))
+        .collect();
+    if !places.is_sorted() {
+        faults.push(format!(
+            "{draft}: two rules of one line are not in its order"
+        ));
+    }
+    faults
 }
 
 #[test]
@@ -263,21 +419,34 @@ fn sentences_stand_in_their_drafts() {
     let requirements = requirements();
     let mut faults = Vec::new();
     for (draft, file) in DRAFTS {
-        let text = Text::new(&std::fs::read_to_string(Path::new(ROOT).join("spec").join(file)).unwrap());
-        let ours: Vec<_> = requirements.iter().filter(|one| one.draft() == draft).collect();
-        assert!(!ours.is_empty(), "{draft} has no requirement");
-        faults.extend(ours.iter().filter_map(|one| text.fault(one)));
-        let places: Vec<_> = ours.iter().filter_map(|one| text.find(&one.sentence, one.line)).collect();
-        if !places.is_sorted() {
-            faults.push(format!("{draft}: two rules of one line are not in its order"));
-        }
+        let text = std::fs::read_to_string(Path::new(ROOT).join("spec").join(file)).unwrap();
+        faults.extend(misplaced(&requirements, draft, &Text::new(&text)));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Whether a sentence stands in the right column of a two-column text, from a line on. The right half of a line is its end, and
-/// no longer than a line of a draft; where it begins is known only by what is to stand there. Lines that have a left half
-/// alone are passed over.
+#[test]
+fn sentences_stand_in_the_rfc() {
+    let Some(folder) = common::shared("rfc") else {
+        return;
+    };
+    let text = Text::new(&std::fs::read_to_string(folder.join(RFC.1)).unwrap());
+    let requirements = requirements();
+    let faults = misplaced(&requirements, RFC.0, &text);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    // Each sentence that has a key word is there: as often as it is printed. One is in the licence
+    // of the XDR.
+    let listed: usize = requirements
+        .iter()
+        .filter(|one| one.draft() == RFC.0)
+        .map(|one| key_word_count(&one.sentence))
+        .sum();
+    assert_eq!(listed + 1, key_word_count(text.body()));
+}
+
+/// Whether a sentence stands in the right column of a two-column text, from a line on. The right
+/// half of a line is its end, and no longer than a line of a draft; where it begins is known only
+/// by what is to stand there. Lines that have a left half alone are passed over.
 fn in_right_column(lines: &[&str], line: usize, sentence: &str) -> bool {
     let squeezed: String = sentence.split_whitespace().collect();
     continues(&lines[line - 1..], &squeezed, true)
@@ -287,7 +456,9 @@ fn in_right_column(lines: &[&str], line: usize, sentence: &str) -> bool {
 const LONGEST: usize = 72;
 
 fn continues(lines: &[&str], rest: &str, first: bool) -> bool {
-    let Some((line, below)) = lines.split_first() else { return false };
+    let Some((line, below)) = lines.split_first() else {
+        return false;
+    };
     if line.starts_with("skipping to change") {
         return false;
     }
@@ -297,25 +468,42 @@ fn continues(lines: &[&str], rest: &str, first: bool) -> bool {
             return false;
         }
         let end = words[from..].concat();
-        end.starts_with(rest) || rest.strip_prefix(&end).is_some_and(|rest| continues(below, rest, false))
+        end.starts_with(rest)
+            || rest
+                .strip_prefix(&end)
+                .is_some_and(|rest| continues(below, rest, false))
     };
     (0..words.len()).any(goes_on) || (!first && continues(below, rest, false))
 }
 
 #[test]
 fn sentences_of_bidirection_stand_in_the_right_column() {
-    let Some(seeds) = common::shared("seeds") else { return };
-    let files =
-        std::fs::read_dir(seeds).unwrap().filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok());
-    let Some(diff) = files.into_iter().find(|text| text.starts_with(DIFF)) else { return };
+    let Some(seeds) = common::shared("seeds") else {
+        return;
+    };
+    let files = std::fs::read_dir(seeds)
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok());
+    let Some(diff) = files.into_iter().find(|text| text.starts_with(DIFF)) else {
+        return;
+    };
     let lines: Vec<_> = diff.lines().collect();
     let found = |one: &Requirement, words: &str, line: usize| {
-        assert!(in_right_column(&lines, line, words), "{}: not at line {line}: {words}", one.id);
+        assert!(
+            in_right_column(&lines, line, words),
+            "{}: not at line {line}: {words}",
+            one.id
+        );
     };
-    for one in requirements().iter().filter(|one| one.draft() == BIDIRECTION) {
+    for one in requirements()
+        .iter()
+        .filter(|one| one.draft() == BIDIRECTION)
+    {
         found(one, &one.sentence, one.line);
         if let Some(lead) = &one.lead {
-            let line = (1..=one.line).rev().find(|&line| in_right_column(&lines, line, lead));
+            let line = (1..=one.line)
+                .rev()
+                .find(|&line| in_right_column(&lines, line, lead));
             found(one, lead, line.unwrap_or(one.line));
         }
     }
@@ -337,7 +525,9 @@ fn cited(line: &str) -> impl Iterator<Item = &str> {
         let text = line[at..].trim_start_matches(['/', '!']).trim_start();
         text.strip_prefix("spec:")
     });
-    comment.into_iter().flat_map(|ids| ids.split(',').map(str::trim))
+    comment
+        .into_iter()
+        .flat_map(|ids| ids.split(',').map(str::trim))
 }
 
 /// Which lines are compiled for tests alone, and the modules in other files that are.
@@ -356,7 +546,9 @@ fn test_parts(source: &str) -> TestParts {
         let indent = line.len() - code.len();
         whole_file |= code.starts_with("#![cfg(test)]");
         let is_attribute = code.starts_with("#[cfg(test)]") || code.starts_with("#[cfg(all(test,");
-        parts.lines.push(whole_file || attributed || is_attribute || within.is_some());
+        parts
+            .lines
+            .push(whole_file || attributed || is_attribute || within.is_some());
         if within == Some(indent) && code.starts_with('}') {
             within = None;
         } else if within.is_none() && is_attribute {
@@ -365,8 +557,12 @@ fn test_parts(source: &str) -> TestParts {
             attributed = false;
             let ends_here = code.ends_with(';') || code.ends_with('}');
             within = (!ends_here).then_some(indent);
-            let module = code.strip_suffix(';').and_then(|code| code.rsplit_once("mod "));
-            parts.modules.extend(module.map(|(_, name)| name.to_owned()));
+            let module = code
+                .strip_suffix(';')
+                .and_then(|code| code.rsplit_once("mod "));
+            parts
+                .modules
+                .extend(module.map(|(_, name)| name.to_owned()));
         }
     }
     parts
@@ -374,8 +570,14 @@ fn test_parts(source: &str) -> TestParts {
 
 /// Where the modules of a source file are.
 fn modules_folder(file: &Path) -> PathBuf {
-    let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|root| file.ends_with(root));
-    if is_root { file.parent().unwrap().to_owned() } else { file.with_extension("") }
+    let is_root = ["lib.rs", "main.rs", "mod.rs"]
+        .iter()
+        .any(|root| file.ends_with(root));
+    if is_root {
+        file.parent().unwrap().to_owned()
+    } else {
+        file.with_extension("")
+    }
 }
 
 /// By its name alone: in a folder of tests, or a file of them.
@@ -384,19 +586,33 @@ fn is_test_file(file: &Path) -> bool {
 }
 
 fn citations(sources: &[(PathBuf, String)]) -> Vec<Citation> {
-    let parts: Vec<_> = sources.iter().map(|(_, source)| test_parts(source)).collect();
+    let parts: Vec<_> = sources
+        .iter()
+        .map(|(_, source)| test_parts(source))
+        .collect();
     let test_modules: Vec<_> = sources
         .iter()
         .zip(&parts)
-        .flat_map(|((file, _), parts)| parts.modules.iter().map(|module| modules_folder(file).join(module)))
+        .flat_map(|((file, _), parts)| {
+            parts
+                .modules
+                .iter()
+                .map(|module| modules_folder(file).join(module))
+        })
         .collect();
     let mut citations = Vec::new();
     for ((file, source), parts) in sources.iter().zip(&parts) {
-        let gated = test_modules.iter().any(|module| file.starts_with(module) || *file == module.with_extension("rs"));
+        let gated = test_modules
+            .iter()
+            .any(|module| file.starts_with(module) || *file == module.with_extension("rs"));
         for (index, line) in source.lines().enumerate() {
             let is_test = is_test_file(file) || gated || parts.lines[index];
             let place = format!("{}:{}", file.display(), index + 1);
-            citations.extend(cited(line).map(|id| Citation { id: id.to_owned(), place: place.clone(), is_test }));
+            citations.extend(cited(line).map(|id| Citation {
+                id: id.to_owned(),
+                place: place.clone(),
+                is_test,
+            }));
         }
     }
     citations
@@ -407,12 +623,14 @@ fn sources() -> Vec<(PathBuf, String)> {
     for folder in SOURCES {
         read_sources(&Path::new(ROOT).join(folder), &mut sources);
     }
-    sources.retain(|(file, _)| file != Path::new(UNSEARCHED));
+    sources.retain(|(file, _)| UNSEARCHED.iter().all(|other| file != Path::new(other)));
     sources
 }
 
 fn read_sources(folder: &Path, sources: &mut Vec<(PathBuf, String)>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     for path in paths {
@@ -433,24 +651,39 @@ struct Coverage<'a> {
 
 impl<'a> Coverage<'a> {
     fn new(requirements: &'a [Requirement], citations: &[Citation]) -> Self {
-        let rules: BTreeMap<_, _> = requirements.iter().map(|one| (one.id.as_str(), one.cited_as())).collect();
+        let rules: BTreeMap<_, _> = requirements
+            .iter()
+            .map(|one| (one.id.as_str(), one.cited_as()))
+            .collect();
         let in_place = |is_test: bool| {
-            let ours = citations.iter().filter(|citation| citation.is_test == is_test);
-            ours.filter_map(|citation| rules.get(citation.id.as_str()).copied()).collect()
+            let ours = citations
+                .iter()
+                .filter(|citation| citation.is_test == is_test);
+            ours.filter_map(|citation| rules.get(citation.id.as_str()).copied())
+                .collect()
         };
-        Self { code: in_place(false), tests: in_place(true) }
+        Self {
+            code: in_place(false),
+            tests: in_place(true),
+        }
     }
 
     fn of(&self, one: &Requirement) -> (bool, bool) {
-        (self.code.contains(one.cited_as()), self.tests.contains(one.cited_as()))
+        (
+            self.code.contains(one.cited_as()),
+            self.tests.contains(one.cited_as()),
+        )
     }
 }
 
 fn uncovered(requirements: &[Requirement], citations: &[Citation]) -> Vec<String> {
     let ids: BTreeSet<_> = requirements.iter().map(|one| one.id.as_str()).collect();
-    let unknown = citations.iter().filter(|citation| !ids.contains(citation.id.as_str()));
-    let mut faults: Vec<_> =
-        unknown.map(|citation| format!("{}: no requirement {:?}", citation.place, citation.id)).collect();
+    let unknown = citations
+        .iter()
+        .filter(|citation| !ids.contains(citation.id.as_str()));
+    let mut faults: Vec<_> = unknown
+        .map(|citation| format!("{}: no requirement {:?}", citation.place, citation.id))
+        .collect();
     let coverage = Coverage::new(requirements, citations);
     for one in requirements {
         let fault = match (one.status, coverage.of(one)) {
@@ -466,19 +699,42 @@ fn uncovered(requirements: &[Requirement], citations: &[Citation]) -> Vec<String
 }
 
 fn report(requirements: &[Requirement], citations: &[Citation]) -> String {
-    let mut lines = vec![format!("{:6}{:>7}{:>9}{:>6}{:>16}", "draft", "total", "covered", "open", "not applicable")];
-    let drafts = DRAFTS.iter().map(|(draft, _)| *draft).chain([BIDIRECTION]);
+    let mut lines = vec![format!(
+        "{:8}{:>6}{:>9}{:>6}{:>16}",
+        "draft", "total", "covered", "open", "not applicable"
+    )];
+    let drafts = DRAFTS.iter().map(|(draft, _)| *draft);
+    let drafts = drafts.chain([BIDIRECTION, RFC.0]);
     for draft in drafts {
-        let ours: Vec<_> = requirements.iter().filter(|one| one.draft() == draft).collect();
+        let ours: Vec<_> = requirements
+            .iter()
+            .filter(|one| one.draft() == draft)
+            .collect();
         let count = |status| ours.iter().filter(|one| one.status == status).count();
-        let [covered, open, not] = [Status::Covered, Status::Open, Status::NotApplicable].map(count);
-        lines.push(format!("{draft:6}{:>7}{covered:>9}{open:>6}{not:>16}", ours.len()));
+        let [covered, open, not] =
+            [Status::Covered, Status::Open, Status::NotApplicable].map(count);
+        lines.push(format!(
+            "{draft:8}{:>6}{covered:>9}{open:>6}{not:>16}",
+            ours.len()
+        ));
     }
     let coverage = Coverage::new(requirements, citations);
-    for (title, half) in [("code alone", (true, false)), ("a test alone", (false, true))] {
-        let ours = requirements.iter().filter(|one| one.status != Status::NotApplicable && coverage.of(one) == half);
+    for (title, half) in [
+        ("code alone", (true, false)),
+        ("a test alone", (false, true)),
+    ] {
+        let ours = requirements
+            .iter()
+            .filter(|one| one.status != Status::NotApplicable && coverage.of(one) == half);
         let ids: Vec<_> = ours.map(|one| one.id.as_str()).collect();
-        lines.push(format!("cited in {title}: {}", if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }));
+        lines.push(format!(
+            "cited in {title}: {}",
+            if ids.is_empty() {
+                "none".to_owned()
+            } else {
+                ids.join(", ")
+            }
+        ));
     }
     lines.join("\n")
 }
@@ -489,191 +745,4 @@ fn requirements_are_covered_as_marked() {
     println!("{}", report(&requirements, &citations));
     let faults = uncovered(&requirements, &citations);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-}
-
-// ---- This file's own ------------------------------------------------------------------------------------------------
-
-fn requirement(id: &str, status: Status) -> Requirement {
-    Requirement {
-        id: id.to_owned(),
-        section: "1".to_owned(),
-        line: 1,
-        level: "implied".to_owned(),
-        lead: None,
-        sentence: "It is so.".to_owned(),
-        inferred: false,
-        same_as: None,
-        decision: None,
-        status,
-        reason: None,
-    }
-}
-
-fn citation(id: &str, is_test: bool) -> Citation {
-    Citation { id: id.to_owned(), place: "a.rs:1".to_owned(), is_test }
-}
-
-#[test]
-fn citations_are_found_in_comments() {
-    let ids = |line| cited(line).collect::<Vec<_>>();
-    assert_eq!(ids("// spec: v2-3.1-a"), ["v2-3.1-a"]);
-    assert_eq!(ids("    /// spec: v2-3.1-a, rtr-6.2-ab"), ["v2-3.1-a", "rtr-6.2-ab"]);
-    assert_eq!(ids("//! spec:bd-2-a,bd-2-b"), ["bd-2-a", "bd-2-b"]);
-    assert_eq!(ids("let url = \"http://a\"; // spec: v2-3.1-a"), ["v2-3.1-a"]);
-    assert!(ids("let spec: u32 = 1; // the spec: all of it").is_empty());
-    // Words after an id make it one that no requirement has.
-    assert_eq!(ids("// spec: v2-3.1-a as printed"), ["v2-3.1-a as printed"]);
-    assert_eq!(ids("// spec: v2-3.1-a,"), ["v2-3.1-a", ""]);
-}
-
-#[test]
-fn tests_are_told_from_code() {
-    let source = "
-// spec: v2-1-a
-#[cfg(test)]
-mod tests;
-#[cfg(test)]
-#[allow(unused)]
-mod inner {
-    fn one() {
-    }
-    // spec: v2-1-b
-}
-// spec: v2-1-c
-impl A {
-    #[cfg(test)]
-    fn helper(
-        &self,
-    ) {
-        // spec: v2-1-d
-    }
-    // spec: v2-1-e
-}
-";
-    let parts = test_parts(source);
-    assert_eq!(parts.modules, ["tests"]);
-    let found = citations(&[("crate/src/a.rs".into(), source.to_owned())]);
-    let places: Vec<_> = found.iter().map(|one| (one.id.as_str(), one.place.as_str(), one.is_test)).collect();
-    assert_eq!(
-        places,
-        [
-            ("v2-1-a", "crate/src/a.rs:2", false),
-            ("v2-1-b", "crate/src/a.rs:10", true),
-            ("v2-1-c", "crate/src/a.rs:12", false),
-            ("v2-1-d", "crate/src/a.rs:18", true),
-            ("v2-1-e", "crate/src/a.rs:20", false),
-        ]
-    );
-}
-
-#[test]
-fn files_of_tests_are_known_by_name_or_by_their_module() {
-    let lib = ("crate/src/lib.rs", "mod a;\n#[cfg(test)]\npub(crate) mod pair;\n");
-    let sources = [
-        lib,
-        ("crate/src/a.rs", "#[cfg(test)]\nmod simulated;\n// spec: v2-1-a"),
-        ("crate/src/a/simulated.rs", "// spec: v2-1-b"),
-        ("crate/src/a/tests.rs", "// spec: v2-1-c"),
-        ("crate/src/pair/mod.rs", "// spec: v2-1-d"),
-        ("crate/src/simulated.rs", "// spec: v2-1-e"),
-        ("crate/src/pairs.rs", "// spec: v2-1-f"),
-        ("crate/src/b.rs", "#![cfg(test)]\n// spec: v2-1-g"),
-        ("crate/tests/b.rs", "// spec: v2-1-h"),
-    ];
-    let found = citations(&sources.map(|(file, source)| (file.into(), source.to_owned())));
-    let tests: Vec<_> = found.iter().filter(|one| one.is_test).map(|one| one.id.as_str()).collect();
-    assert_eq!(tests, ["v2-1-b", "v2-1-c", "v2-1-d", "v2-1-g", "v2-1-h"]);
-}
-
-#[test]
-fn a_status_must_be_what_the_citations_say() {
-    let faults = |status, citations: &[Citation]| uncovered(&[requirement("v2-1-a", status)], citations);
-    let both = [citation("v2-1-a", false), citation("v2-1-a", true)];
-    assert!(faults(Status::Covered, &both).is_empty());
-    assert_eq!(faults(Status::Covered, &both[..1]), ["v2-1-a: covered, but no test cites it"]);
-    assert_eq!(faults(Status::Covered, &both[1..]), ["v2-1-a: covered, but no code cites it"]);
-    assert_eq!(faults(Status::Covered, &[]), ["v2-1-a: covered, but nothing cites it"]);
-    assert_eq!(faults(Status::Open, &both), ["v2-1-a: code and a test cite it: mark it covered"]);
-    assert!(faults(Status::Open, &both[1..]).is_empty());
-    assert!(faults(Status::NotApplicable, &both).is_empty());
-    assert_eq!(faults(Status::Open, &[citation("v2-1-b", true)]), ["a.rs:1: no requirement \"v2-1-b\""]);
-}
-
-#[test]
-fn a_rule_that_repeats_another_shares_its_citations() {
-    let mut second = requirement("v2-1-b", Status::Covered);
-    second.same_as = Some("v2-1-a".to_owned());
-    let rules = [requirement("v2-1-a", Status::Covered), second];
-    assert!(uncovered(&rules, &[citation("v2-1-a", false), citation("v2-1-b", true)]).is_empty());
-    assert_eq!(uncovered(&rules, &[citation("v2-1-b", true)]).len(), 2);
-    assert!(report(&rules, &[citation("v2-1-b", true)]).ends_with("cited in a test alone: v2-1-a, v2-1-b"));
-    // The rule of another draft is for other code.
-    let mut other = requirement("xc2-1-a", Status::Open);
-    other.same_as = Some("v2-1-a".to_owned());
-    let rules = [requirement("v2-1-a", Status::Covered), other];
-    assert!(uncovered(&rules, &[citation("v2-1-a", false), citation("v2-1-a", true)]).is_empty());
-}
-
-#[test]
-fn ids_and_levels_are_held_to_their_place() {
-    let rules = [requirement("v2-1-a", Status::Open), requirement("v2-1-b", Status::Open)];
-    assert!(malformed(&rules, "").is_empty());
-    let faults = |change: fn(&mut [Requirement; 2])| {
-        let mut changed = rules.clone();
-        change(&mut changed);
-        malformed(&changed, "**D1. A decision**").len()
-    };
-    assert_eq!(faults(|rules| rules[1].id = "v2-1-c".to_owned()), 1);
-    assert_eq!(faults(|rules| rules[0].id = "v2-1-b".to_owned()), 2, "twice, and out of order");
-    assert_eq!(faults(|rules| rules[0].line = 2), 1);
-    assert_eq!(faults(|rules| rules[0].sentence = "It MUST be so.".to_owned()), 1);
-    assert_eq!(faults(|rules| rules[0].status = Status::NotApplicable), 1);
-    assert_eq!(faults(|rules| rules[0].decision = Some("D1".to_owned())), 0);
-    assert_eq!(faults(|rules| rules[0].decision = Some("D1, D2".to_owned())), 1);
-    assert_eq!(faults(|rules| rules[0].same_as = Some("v2-2-a".to_owned())), 1);
-    assert_eq!(faults(|rules| rules[0].inferred = true), 1);
-    assert_eq!([letters(0), letters(25), letters(26), letters(53)], ["a", "z", "aa", "bb"]);
-}
-
-#[test]
-fn key_words_are_those_printed() {
-    assert_eq!(key_words("It MUST do this, MUST NOT do that, and MUST end."), ["MUST", "MUST NOT"]);
-    assert_eq!(
-        key_words("Support is OPTIONAL, and it REQUIRES that it SHOULD, or MAY."),
-        ["OPTIONAL", "REQUIRES", "SHOULD", "MAY"]
-    );
-    assert!(key_words("An OPTIONAL feature; the words \"MUST\" and \"MAY\"; DISMAY").is_empty());
-}
-
-#[test]
-fn sentences_are_found_across_pages_and_bullets() {
-    let draft = [
-        "1.  Title\n\n   o  A rule of RPC-\n      over-RDMA goes",
-        "Noveck  [Page 1]\n\u{c}\nInternet-Draft  May\n\n      on.  It ends.\n\n2.  Next",
-    ];
-    let text = Text::new(&draft.join("\n"));
-    assert!(text.find("A rule of RPC-over-RDMA goes on.", 3).is_some());
-    assert!(text.find("A rule of RPC-over-RDMA goes on.", 4).is_none());
-    assert!(text.find("It ends.", 9).is_some());
-    assert_eq!((text.section(9), text.section(11)), ("1", "2"));
-    assert_eq!(heading("3.2.  Title", "3.1.4").as_deref(), Some("3.2"));
-    assert_eq!(heading("1. The first of a list", "8.1"), None);
-    assert_eq!(heading("   1.1.  Contents . . . . 3", "1"), None);
-}
-
-#[test]
-fn the_right_column_is_the_end_of_each_line() {
-    let lines = [
-        "Words that both texts have, of a Words that both texts have, of a",
-        "rule as it was before, with so many words to it. rule of today. One",
-        "that are gone, and stand alone",
-        "more. more.",
-    ];
-    assert!(in_right_column(&lines, 1, "Words that both texts have, of a rule of today."));
-    assert!(in_right_column(&lines, 2, "One more."));
-    assert!(!in_right_column(&lines, 1, "of today."));
-    let long = "A line of which the left half has other words, A line of which the right half has, words";
-    assert!(in_right_column(&[long], 1, "A line of which the right half has, words"));
-    assert!(!in_right_column(&[long], 1, "A line of which the left half has other words,"));
-    assert!(!in_right_column(&["a a", "skipping to change at page 1", "b b"], 1, "a b"));
 }

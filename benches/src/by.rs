@@ -29,7 +29,13 @@ impl By {
     /// What generated code is held against: its time over theirs is told.
     pub(crate) const LIMITS: [Self; 4] = [Self::Hand, Self::Locating, Self::Limited, Self::Memcpy];
     /// What is expected to take longer: its time over that of generated code is told.
-    pub(crate) const OTHERS: [Self; 5] = [Self::Owned, Self::Again, Self::Rpcgen, Self::Fastxdr, Self::XdrCodec];
+    pub(crate) const OTHERS: [Self; 5] = [
+        Self::Owned,
+        Self::Again,
+        Self::Rpcgen,
+        Self::Fastxdr,
+        Self::XdrCodec,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -1,20 +1,30 @@
-//! Null RPCs through two sessions that are joined in memory: what the engine costs both ends together.
+//! Null RPCs through two sessions that are joined in memory: what the engine costs both ends
+//! together.
 //!
-//! Each message is written where the peer receives it; of an RPC message its first eight octets alone, which the engine reads.
+//! Each message is written where the peer receives it; of an RPC message its first eight octets
+//! alone, which the engine reads.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hint::black_box;
 
-use rpcrdma_proto::connection::{Action, Buffer, Config, Event, Role, Sent, Served, Session};
-use rpcrdma_proto::travel::Call;
+use rpcrdma_proto::connection::{
+    Action, BufferId, Config, Event, Role, SendOwner, ServedCallId, Session,
+};
+use rpcrdma_proto::transfer::CallSpec;
 use rpcrdma_proto::version::Version;
 
 use crate::measure::{self, Timed, Times};
 
 /// A null call of NFS with AUTH_NONE, and its reply.
-const NULL: Call<'_> = Call { length: 40, items: &[], largest_reply: 24, results: &[], reducible: true };
+const NULL: CallSpec<'_> = CallSpec {
+    length: 40,
+    items: &[],
+    max_reply: 24,
+    results: &[],
+    reducible: true,
+};
 const REPLY: u32 = 24;
 
 /// RPCs over one connection, with so many outstanding.
@@ -30,16 +40,23 @@ struct Pair {
     there: Vec<u8>,
     back: Vec<u8>,
     buffers: u64,
-    given: VecDeque<Served>,
+    given: VecDeque<ServedCallId>,
     answered: u64,
 }
 
 /// The jobs: each with its calls outstanding.
-pub(crate) const JOBS: [(&str, u16); 3] = [("engine/v2-1", 1), ("engine/v2-32", 32), ("engine/v2-1024", 1024)];
+pub(crate) const JOBS: [(&str, u16); 3] = [
+    ("engine/v2-1", 1),
+    ("engine/v2-32", 32),
+    ("engine/v2-1024", 1024),
+];
 
 impl Engine {
     pub(crate) fn new(outstanding: u16) -> Self {
-        Self { outstanding, pair: RefCell::new(Pair::new(outstanding)) }
+        Self {
+            outstanding,
+            pair: RefCell::new(Pair::new(outstanding)),
+        }
     }
 
     /// So many RPCs.
@@ -57,9 +74,17 @@ impl Engine {
 pub(crate) fn report() -> Table {
     let engines = JOBS.map(|(_, outstanding)| Engine::new(outstanding));
     let job = |engine: &'_ Engine, count| measure::timed(|| engine.run(count));
-    let jobs = engines.iter().map(|engine| -> Timed<'_> { Box::new(move |count| job(engine, count)) });
+    let jobs = engines
+        .iter()
+        .map(|engine| -> Timed<'_> { Box::new(move |count| job(engine, count)) });
     let found = measure::measure(&mut jobs.collect::<Vec<_>>());
-    Table(engines.iter().map(|engine| engine.outstanding).zip(found).collect())
+    Table(
+        engines
+            .iter()
+            .map(|engine| engine.outstanding)
+            .zip(found)
+            .collect(),
+    )
 }
 
 /// The medians, as Markdown.
@@ -70,16 +95,28 @@ impl fmt::Display for Table {
         f.write_str("| null RPCs outstanding | both ends, ns | quartiles |\n|---|---|---|\n")?;
         self.0.iter().try_for_each(|(outstanding, times)| {
             let [low, high] = times.quartiles;
-            writeln!(f, "| {outstanding} | {:.0} | {low:.0} to {high:.0} |", times.median)
+            writeln!(
+                f,
+                "| {outstanding} | {:.0} | {low:.0} to {high:.0} |",
+                times.median
+            )
         })
     }
 }
 
 impl Pair {
-    /// Connected, settled in Version Two, their properties exchanged, and all calls outstanding but one.
+    /// Connected, settled in Version Two, their properties exchanged, and all calls outstanding but
+    /// one.
     fn new(outstanding: u16) -> Self {
-        let calls = Config { calls: outstanding, credits: outstanding.into(), ..Config::client() };
-        let serves = Config { serve: outstanding, ..Config::server() };
+        let calls = Config {
+            max_calls: outstanding,
+            credits: outstanding.into(),
+            ..Config::client()
+        };
+        let serves = Config {
+            max_served: outstanding,
+            ..Config::server()
+        };
         let mut pair = Self {
             client: session(calls),
             server: session(serves),
@@ -90,8 +127,13 @@ impl Pair {
             answered: 0,
         };
         while pair.client.poll_action().is_some() {}
-        let (client, server) = (pair.client.config().private_data(), pair.server.config().private_data());
-        assert!(pair.client.connected(0, server).is_ok() && pair.server.connected(0, client).is_ok());
+        let (client, server) = (
+            pair.client.config().private_data(),
+            pair.server.config().private_data(),
+        );
+        assert!(
+            pair.client.connected(0, server).is_ok() && pair.server.connected(0, client).is_ok()
+        );
         while pair.turn(Role::Client) | pair.turn(Role::Server) {}
         // One RPC more tells the client what it is granted.
         pair.call();
@@ -118,37 +160,43 @@ impl Pair {
     }
 
     fn reply(&mut self) {
-        let Some(call) = self.given.pop_front() else { return };
+        let Some(call) = self.given.pop_front() else {
+            return;
+        };
         let answered = self.server.reply(call, black_box(REPLY), &[]);
         debug_assert!(answered.is_ok());
         self.turn(Role::Server);
         self.turn(Role::Client);
     }
 
-    /// What an end's driver does after each input: actions, messages, events. Whether a message went.
+    /// What an end's driver does after each input: actions, messages, events. Whether a message
+    /// went.
     fn turn(&mut self, role: Role) -> bool {
         let (end, peer, buffer) = match role {
             Role::Client => (&mut self.client, &mut self.server, &mut self.there),
             Role::Server => (&mut self.server, &mut self.client, &mut self.back),
         };
         while let Some(action) = end.poll_action() {
-            debug_assert!(matches!(action, Action::PostReceives { .. }), "nothing is exposed");
+            debug_assert!(
+                matches!(action, Action::PostReceives { .. }),
+                "nothing is exposed"
+            );
         }
         let mut sent = false;
         while let Some(transmit) = end.poll_transmit(0, buffer) {
             sent = true;
             let mut length = transmit.header;
-            for part in end.parts(transmit.what) {
+            for part in end.inline_parts(transmit.owner) {
                 length += part.len();
             }
-            if transmit.what != Sent::Header {
+            if transmit.owner != SendOwner::Header {
                 let reply = u8::from(role == Role::Server);
                 buffer.copy_within(..4, transmit.header);
                 buffer[transmit.header + 4..][..4].copy_from_slice(&[0, 0, 0, reply]);
             }
             self.buffers += 1;
-            let _ = black_box(peer.received(Buffer(self.buffers), &buffer[..length], None));
-            end.released(transmit.what);
+            let _ = black_box(peer.received(BufferId(self.buffers), &buffer[..length], None));
+            end.released(transmit.owner);
         }
         while let Some(event) = end.poll_event() {
             match event {
@@ -178,8 +226,15 @@ mod tests {
             let engine = Engine::new(outstanding);
             engine.run(3000);
             let pair = engine.pair.borrow();
-            assert_eq!(pair.client.open().0 + 1, outstanding.into(), "{name}");
-            assert_eq!(pair.client.counters().unexpected + pair.server.counters().dropped, 0);
+            assert_eq!(
+                pair.client.outstanding().0 + 1,
+                outstanding.into(),
+                "{name}"
+            );
+            assert_eq!(
+                pair.client.counters().unexpected + pair.server.counters().dropped,
+                0
+            );
         }
     }
 }

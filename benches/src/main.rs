@@ -1,9 +1,12 @@
-//! The generated codecs beside codecs written by hand, `rpcgen`'s, and other crates': one table of ratios.
+//! The generated codecs beside codecs written by hand, `rpcgen`'s, and other crates': one table of
+//! ratios.
 //!
-//! - without an argument: measures, and prints the table; `only PART`: of messages whose names have that part;
+//! - without an argument: measures, and prints the table; `only PART`: of messages whose names have
+//!   that part;
 //! - `engine`: measures null RPCs through the engine alone, which stand in a table of their own;
 //! - `list`: prints the name of every job in this process, for `count`;
-//! - `count JOB TIMES`: does one job so many times and prints nothing, for a tool that counts instructions.
+//! - `count JOB TIMES`: does one job so many times and prints nothing, for a tool that counts
+//!   instructions.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +18,8 @@ mod message;
 mod messages;
 mod peers;
 mod table;
+mod transport;
+mod typed;
 
 use std::process::ExitCode;
 
@@ -39,20 +44,38 @@ fn main() -> ExitCode {
             println!("\n{}", engine::report());
         }
         ["engine"] => print!("{}", engine::report()),
-        ["only", part] => report(messages.into_iter().filter(|message| message.name.contains(part)).collect()),
+        ["only", part] => report(
+            messages
+                .into_iter()
+                .filter(|message| message.name.contains(part))
+                .collect(),
+        ),
         ["list"] => {
             each(&messages, |name, _| println!("{name}"));
-            engine::JOBS.iter().for_each(|(name, _)| println!("{name}"));
+            engine::JOBS
+                .iter()
+                .chain(&transport::JOBS)
+                .chain(&typed::JOBS)
+                .for_each(|(name, _)| println!("{name}"));
         }
         ["count", wanted, times] => {
-            let Ok(times) = times.parse() else { return usage() };
+            let Ok(times) = times.parse() else {
+                return usage();
+            };
             each(&messages, |name, job| {
                 if name == wanted {
                     (job.run.borrow_mut())(times)
                 }
             });
             let job = engine::JOBS.iter().find(|(name, _)| *name == wanted);
-            job.into_iter().for_each(|(_, outstanding)| engine::Engine::new(*outstanding).run(times));
+            job.into_iter()
+                .for_each(|(_, outstanding)| engine::Engine::new(*outstanding).run(times));
+            let job = transport::JOBS.iter().find(|(name, _)| *name == wanted);
+            job.into_iter()
+                .for_each(|(_, outstanding)| transport::Transport::new(*outstanding).run(times));
+            let job = typed::JOBS.iter().find(|(name, _)| *name == wanted);
+            job.into_iter()
+                .for_each(|(_, outstanding)| typed::Typed::new(*outstanding).run(times));
         }
         _ => return usage(),
     }
@@ -67,7 +90,15 @@ fn usage() -> ExitCode {
 fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
     for message in messages {
         for found in &message.jobs {
-            job(format!("{}/{}/{}", message.name, found.task.name(), found.by.name().replace(' ', "-")), found);
+            job(
+                format!(
+                    "{}/{}/{}",
+                    message.name,
+                    found.task.name(),
+                    found.by.name().replace(' ', "-")
+                ),
+                found,
+            );
         }
     }
 }
@@ -75,7 +106,9 @@ fn each(messages: &[Message], mut job: impl FnMut(String, &Job)) {
 fn report(messages: Vec<Message>) {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| TARGET.into());
     let peers = peers::start(&messages, target.as_ref());
-    let rows = messages.iter().flat_map(|message| Task::ALL.map(|task| row(message, task, &peers.running)));
+    let rows = messages
+        .iter()
+        .flat_map(|message| Task::ALL.map(|task| row(message, task, &peers.running)));
     print!("{}", Table(rows.flatten().collect()));
     for note in &peers.notes {
         println!("\n{note}");
@@ -88,11 +121,25 @@ fn row(message: &Message, task: Task, peers: &[Peer]) -> Option<Row> {
     if jobs.is_empty() {
         return None;
     }
-    let peers: Vec<&Peer> = peers.iter().filter(|peer| peer.tasks(message.name).contains(&task)).collect();
-    let here =
-        jobs.iter().map(|job| -> Timed<'_> { Box::new(|count| measure::timed(|| (job.run.borrow_mut())(count))) });
-    let there = peers.iter().map(|peer| -> Timed<'_> { Box::new(|count| peer.run(message.name, task, count)) });
+    let peers: Vec<&Peer> = peers
+        .iter()
+        .filter(|peer| peer.tasks(message.name).contains(&task))
+        .collect();
+    let here = jobs.iter().map(|job| -> Timed<'_> {
+        Box::new(|count| measure::timed(|| (job.run.borrow_mut())(count)))
+    });
+    let there = peers
+        .iter()
+        .map(|peer| -> Timed<'_> { Box::new(|count| peer.run(message.name, task, count)) });
     let found = measure::measure(&mut here.chain(there).collect::<Vec<_>>());
-    let names = jobs.iter().map(|job| job.by).chain(peers.iter().map(|peer| peer.by));
-    Some(Row { message: message.name, octets: message.octets.len(), task, times: names.zip(found).collect() })
+    let names = jobs
+        .iter()
+        .map(|job| job.by)
+        .chain(peers.iter().map(|peer| peer.by));
+    Some(Row {
+        message: message.name,
+        octets: message.octets.len(),
+        task,
+        times: names.zip(found).collect(),
+    })
 }

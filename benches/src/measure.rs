@@ -40,7 +40,10 @@ fn calibrate(job: &mut Timed<'_>) -> u64 {
 fn times(mut found: Vec<f64>) -> Times {
     found.sort_by(f64::total_cmp);
     let at = |part: usize| found[found.len() * part / 4];
-    Times { median: at(2), quartiles: [at(1), at(3)] }
+    Times {
+        median: at(2),
+        quartiles: [at(1), at(3)],
+    }
 }
 
 /// The time that a loop takes.
@@ -57,6 +60,12 @@ mod tests {
     #[test]
     fn medians_and_quartiles() {
         let found = times((0..41).rev().map(f64::from).collect());
-        assert_eq!(found, Times { median: 20.0, quartiles: [10.0, 30.0] });
+        assert_eq!(
+            found,
+            Times {
+                median: 20.0,
+                quartiles: [10.0, 30.0]
+            }
+        );
     }
 }

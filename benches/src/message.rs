@@ -21,7 +21,13 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    pub(crate) const ALL: [Self; 5] = [Self::Decode, Self::Visit, Self::Encode, Self::Gather, Self::Length];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Decode,
+        Self::Visit,
+        Self::Encode,
+        Self::Gather,
+        Self::Length,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -77,31 +83,65 @@ impl Message {
         let mut buffer = vec![0; ROOM];
         let used = encode(&mut buffer);
         buffer.truncate(used);
-        let message = Self { name, octets: buffer.leak(), jobs: Vec::new(), sum: None };
+        let message = Self {
+            name,
+            octets: buffer.leak(),
+            jobs: Vec::new(),
+            sum: None,
+        };
         message.encode(By::Generated, move |buffer| Some(encode(buffer)))
     }
 
     /// A decoder.
-    pub(crate) fn decode<R: Verdict>(self, by: By, decode: impl Fn(&'static [u8]) -> R + 'static) -> Self {
-        assert!(decode(self.octets).accepts(), "{}: {} refuses it", self.name, by.name());
+    pub(crate) fn decode<R: Verdict>(
+        self,
+        by: By,
+        decode: impl Fn(&'static [u8]) -> R + 'static,
+    ) -> Self {
+        assert!(
+            decode(self.octets).accepts(),
+            "{}: {} refuses it",
+            self.name,
+            by.name()
+        );
         let octets = self.octets;
         self.job(Task::Decode, by, move || decode(black_box(octets)))
     }
 
     /// A decoder which reads every field; all must find the same sum.
-    pub(crate) fn visit(mut self, by: By, visit: impl Fn(&'static [u8]) -> Option<u64> + 'static) -> Self {
+    pub(crate) fn visit(
+        mut self,
+        by: By,
+        visit: impl Fn(&'static [u8]) -> Option<u64> + 'static,
+    ) -> Self {
         let found = visit(self.octets);
         let sum = *self.sum.get_or_insert(found.unwrap_or_default());
-        assert_eq!(found, Some(sum), "{}: {} reads something else", self.name, by.name());
+        assert_eq!(
+            found,
+            Some(sum),
+            "{}: {} reads something else",
+            self.name,
+            by.name()
+        );
         let octets = self.octets;
         self.job(Task::Visit, by, move || visit(black_box(octets)))
     }
 
     /// An encoder; all must write the same octets.
-    pub(crate) fn encode(self, by: By, encode: impl Fn(&mut [u8]) -> Option<usize> + 'static) -> Self {
+    pub(crate) fn encode(
+        self,
+        by: By,
+        encode: impl Fn(&mut [u8]) -> Option<usize> + 'static,
+    ) -> Self {
         let mut buffer = vec![0xee; self.octets.len()];
         let used = encode(&mut buffer).unwrap_or_default();
-        assert_eq!(buffer[..used], *self.octets, "{}: {} writes something else", self.name, by.name());
+        assert_eq!(
+            buffer[..used],
+            *self.octets,
+            "{}: {} writes something else",
+            self.name,
+            by.name()
+        );
         // A buffer for each job, as a connection has one.
         let mut buffer = vec![0; self.octets.len() + 4096];
         self.job(Task::Encode, by, move || encode(black_box(&mut buffer)))
@@ -118,7 +158,13 @@ impl Message {
     }
 
     fn counting(self, task: Task, by: By, count: impl Fn() -> Option<usize> + 'static) -> Self {
-        assert_eq!(count(), Some(self.octets.len()), "{}: {} counts otherwise", self.name, by.name());
+        assert_eq!(
+            count(),
+            Some(self.octets.len()),
+            "{}: {} counts otherwise",
+            self.name,
+            by.name()
+        );
         self.job(task, by, count)
     }
 
@@ -128,7 +174,11 @@ impl Message {
                 black_box(&once(&mut work));
             }
         };
-        self.jobs.push(Job { task, by, run: RefCell::new(Box::new(run)) });
+        self.jobs.push(Job {
+            task,
+            by,
+            run: RefCell::new(Box::new(run)),
+        });
         self
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! A peer answers each line with a line:
 //!
-//! - `message NAME HEX`: the tasks that it can do with these octets, after it has tried them; or `-` and why there are
-//!   none;
-//! - `run NAME TASK COUNT`: the nanoseconds that so many executions took, by its own clock, so that the way to it costs
-//!   nothing.
+//! - `message NAME HEX`: the tasks that it can do with these octets, after it has tried them; or
+//!   `-` and why there are none;
+//! - `run NAME TASK COUNT`: the nanoseconds that so many executions took, by its own clock, so that
+//!   the way to it costs nothing.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,10 +48,19 @@ impl fmt::Display for Note {
 
 /// Builds the peers into `target`, starts them, and shows them every message.
 pub(crate) fn start(messages: &[Message], target: &Path) -> Peers {
-    let mut peers = Peers { running: Vec::new(), notes: Vec::new() };
+    let mut peers = Peers {
+        running: Vec::new(),
+        notes: Vec::new(),
+    };
     let out = target.join("peers");
-    let crates = |name| build_crates(&out).map(|()| command(&out.join("release/rpcrdma-benches-peers"), &[name]));
-    peers.add(By::Rpcgen, build_rpcgen(&out).map(|()| command(&out.join("rpcgen/peer"), &[])), messages);
+    let crates = |name| {
+        build_crates(&out).map(|()| command(&out.join("release/rpcrdma-benches-peers"), &[name]))
+    };
+    peers.add(
+        By::Rpcgen,
+        build_rpcgen(&out).map(|()| command(&out.join("rpcgen/peer"), &[])),
+        messages,
+    );
     peers.add(By::Fastxdr, crates("fastxdr"), messages);
     peers.add(By::XdrCodec, crates("xdr-codec"), messages);
     peers
@@ -59,15 +68,23 @@ pub(crate) fn start(messages: &[Message], target: &Path) -> Peers {
 
 impl Peers {
     fn add(&mut self, by: By, command: Result<Command, String>, messages: &[Message]) {
-        let octets: Vec<_> = messages.iter().map(|message| (message.name, message.octets)).collect();
-        let started = command
-            .and_then(|command| Peer::start(by, command, &octets).map_err(|error| format!("does not run: {error}")));
+        let octets: Vec<_> = messages
+            .iter()
+            .map(|message| (message.name, message.octets))
+            .collect();
+        let started = command.and_then(|command| {
+            Peer::start(by, command, &octets).map_err(|error| format!("does not run: {error}"))
+        });
         match started {
             Ok((peer, notes)) => {
                 self.running.push(peer);
                 self.notes.extend(notes);
             }
-            Err(reason) => self.notes.push(Note { by, message: None, reason }),
+            Err(reason) => self.notes.push(Note {
+                by,
+                message: None,
+                reason,
+            }),
         }
     }
 }
@@ -80,7 +97,10 @@ fn command(program: &Path, arguments: &[&str]) -> Command {
 
 fn build_rpcgen(out: &Path) -> Result<(), String> {
     let mut command = Command::new("bash");
-    command.arg(format!("{DIRECTORY}/rpcgen/make")).arg(out.join("rpcgen")).args(option_env!("NFS"));
+    command
+        .arg(format!("{DIRECTORY}/rpcgen/make"))
+        .arg(out.join("rpcgen"))
+        .args(option_env!("NFS"));
     build(&mut command)
 }
 
@@ -89,21 +109,45 @@ fn build_crates(out: &Path) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = format!("{DIRECTORY}/crates/Cargo.toml");
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--release", "--locked", "--manifest-path", &manifest, "--target-dir"]);
-    command.arg(out).env("NFS", option_env!("NFS").unwrap_or_default());
+    command.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--manifest-path",
+        &manifest,
+        "--target-dir",
+    ]);
+    command
+        .arg(out)
+        .env("NFS", option_env!("NFS").unwrap_or_default());
     build(&mut command)
 }
 
 fn build(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(complaint(&String::from_utf8_lossy(&output.stderr))) }
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(complaint(&String::from_utf8_lossy(&output.stderr)))
+    }
 }
 
 /// The line that tells most of what a compiler wrote.
 fn complaint(written: &str) -> String {
-    let lines = || written.lines().map(str::trim).filter(|line| !line.is_empty());
-    let found = lines().find(|line| line.starts_with("error")).or_else(|| lines().next_back());
+    let lines = || {
+        written
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let found = lines()
+        .find(|line| line.starts_with("error"))
+        .or_else(|| lines().next_back());
     found.unwrap_or("does not build").to_owned()
 }
 
@@ -127,15 +171,30 @@ impl Peer {
         mut command: Command,
         messages: &[(&'static str, &'static [u8])],
     ) -> io::Result<(Self, Vec<Note>)> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let pipes = pipes.map(|(questions, answers)| Pipes { questions, answers: BufReader::new(answers) });
-        let mut peer = Self { by, tasks: HashMap::new(), child, pipes: RefCell::new(pipes) };
+        let pipes = pipes.map(|(questions, answers)| Pipes {
+            questions,
+            answers: BufReader::new(answers),
+        });
+        let mut peer = Self {
+            by,
+            tasks: HashMap::new(),
+            child,
+            pipes: RefCell::new(pipes),
+        };
         let mut notes = Vec::new();
         for (name, octets) in messages {
             match parse_tasks(&peer.ask(&format!("message {name} {}", hex(octets)))?) {
                 Ok(tasks) => drop(peer.tasks.insert(name, tasks)),
-                Err(reason) => notes.push(Note { by, message: Some(name), reason }),
+                Err(reason) => notes.push(Note {
+                    by,
+                    message: Some(name),
+                    reason,
+                }),
             }
         }
         Ok((peer, notes))
@@ -149,7 +208,10 @@ impl Peer {
     /// The time that so many executions take. A peer that has come to its end takes forever.
     pub(crate) fn run(&self, message: &str, task: Task, count: u64) -> Duration {
         let answer = self.ask(&format!("run {message} {} {count}", task.name()));
-        match answer.map_err(|error| error.to_string()).and_then(|answer| parse_time(&answer)) {
+        match answer
+            .map_err(|error| error.to_string())
+            .and_then(|answer| parse_time(&answer))
+        {
             Ok(time) => time,
             Err(reason) => {
                 eprintln!("{}, {message}, {}: {reason}", self.by.name(), task.name());
@@ -161,7 +223,9 @@ impl Peer {
     fn ask(&self, question: &str) -> io::Result<String> {
         let mut pipes = self.pipes.borrow_mut();
         let pipes = pipes.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        pipes.questions.write_all(format!("{question}\n").as_bytes())?;
+        pipes
+            .questions
+            .write_all(format!("{question}\n").as_bytes())?;
         let mut answer = String::new();
         match pipes.answers.read_line(&mut answer)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -198,7 +262,10 @@ fn parse_tasks(answer: &str) -> Result<Vec<Task>, String> {
 /// The answer to `run`.
 fn parse_time(answer: &str) -> Result<Duration, String> {
     let answer = refusal(answer)?;
-    answer.parse().map(Duration::from_nanos).map_err(|_| not_understood(answer))
+    answer
+        .parse()
+        .map(Duration::from_nanos)
+        .map_err(|_| not_understood(answer))
 }
 
 /// The answer, unless it says why there is none.
@@ -222,15 +289,25 @@ mod tests {
 
     /// A peer that answers by rote.
     fn rote(script: &str) -> io::Result<(Peer, Vec<Note>)> {
-        Peer::start(By::Fastxdr, command(Path::new("sh"), &["-c", script]), &MESSAGES)
+        Peer::start(
+            By::Fastxdr,
+            command(Path::new("sh"), &["-c", script]),
+            &MESSAGES,
+        )
     }
 
     #[test]
     fn answers_to_messages() {
-        assert_eq!(parse_tasks("decode encode\n"), Ok(vec![Task::Decode, Task::Encode]));
+        assert_eq!(
+            parse_tasks("decode encode\n"),
+            Ok(vec![Task::Decode, Task::Encode])
+        );
         assert_eq!(parse_tasks("decode\n"), Ok(vec![Task::Decode]));
         assert_eq!(parse_tasks("- not known\n"), Err("not known".to_owned()));
-        assert_eq!(parse_tasks("decode play\n"), Err("answers \"decode play\"".to_owned()));
+        assert_eq!(
+            parse_tasks("decode play\n"),
+            Err("answers \"decode play\"".to_owned())
+        );
         assert_eq!(parse_tasks("\n"), Err("answers \"\"".to_owned()));
     }
 
@@ -250,16 +327,30 @@ mod tests {
 
     #[test]
     fn the_line_that_tells_most() {
-        assert_eq!(complaint("warning: old\nerror: no network\nnote: more\n"), "error: no network");
-        assert_eq!(complaint("missing rpcsvc-proto\n\n"), "missing rpcsvc-proto");
+        assert_eq!(
+            complaint("warning: old\nerror: no network\nnote: more\n"),
+            "error: no network"
+        );
+        assert_eq!(
+            complaint("missing rpcsvc-proto\n\n"),
+            "missing rpcsvc-proto"
+        );
         assert_eq!(complaint(""), "does not build");
     }
 
     #[test]
     fn notes_as_footnotes() {
-        let note = Note { by: By::Rpcgen, message: None, reason: "missing rpcsvc-proto".to_owned() };
+        let note = Note {
+            by: By::Rpcgen,
+            message: None,
+            reason: "missing rpcsvc-proto".to_owned(),
+        };
         assert_eq!(note.to_string(), "rpcgen: missing rpcsvc-proto");
-        let note = Note { message: Some("connprop"), reason: "does not decode".to_owned(), ..note };
+        let note = Note {
+            message: Some("connprop"),
+            reason: "does not decode".to_owned(),
+            ..note
+        };
         assert_eq!(note.to_string(), "rpcgen, connprop: does not decode");
     }
 
@@ -272,11 +363,22 @@ mod tests {
         "#;
         let (peer, notes) = rote(script)?;
         let reason = "what?".to_owned();
-        assert_eq!(notes, [Note { by: By::Fastxdr, message: Some("unknown"), reason }]);
+        assert_eq!(
+            notes,
+            [Note {
+                by: By::Fastxdr,
+                message: Some("unknown"),
+                reason
+            }]
+        );
         assert_eq!(peer.tasks("known"), [Task::Decode]);
         assert_eq!(peer.tasks("unknown"), []);
         assert_eq!(peer.run("known", Task::Decode, 7), Duration::from_nanos(42));
-        assert_eq!(peer.run("known", Task::Decode, 7), Duration::MAX, "it has come to its end");
+        assert_eq!(
+            peer.run("known", Task::Decode, 7),
+            Duration::MAX,
+            "it has come to its end"
+        );
         Ok(())
     }
 
@@ -287,12 +389,23 @@ mod tests {
 
     #[test]
     fn one_that_is_not_there() {
-        let mut peers = Peers { running: Vec::new(), notes: Vec::new() };
+        let mut peers = Peers {
+            running: Vec::new(),
+            notes: Vec::new(),
+        };
         peers.add(By::Rpcgen, Err("missing rpcsvc-proto".to_owned()), &[]);
-        peers.add(By::Fastxdr, Ok(command(Path::new("/nowhere/peer"), &[])), &[]);
+        peers.add(
+            By::Fastxdr,
+            Ok(command(Path::new("/nowhere/peer"), &[])),
+            &[],
+        );
         let notes: Vec<String> = peers.notes.iter().map(Note::to_string).collect();
         assert!(peers.running.is_empty());
         assert_eq!(notes[0], "rpcgen: missing rpcsvc-proto");
-        assert!(notes[1].starts_with("fastxdr: does not run: "), "{}", notes[1]);
+        assert!(
+            notes[1].starts_with("fastxdr: does not run: "),
+            "{}",
+            notes[1]
+        );
     }
 }

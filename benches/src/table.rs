@@ -16,7 +16,10 @@ pub(crate) struct Row {
 
 impl Row {
     fn of(&self, by: By) -> Option<Times> {
-        self.times.iter().find(|(found, _)| *found == by).map(|(_, times)| *times)
+        self.times
+            .iter()
+            .find(|(found, _)| *found == by)
+            .map(|(_, times)| *times)
     }
 }
 
@@ -28,7 +31,10 @@ impl fmt::Display for Table {
         let limits = By::LIMITS.map(|by| format!("of {}", by.name()));
         let others = By::OTHERS.map(By::name);
         let heads = ["message", "octets", "task", "generated, ns", "quartiles"];
-        let heads = heads.into_iter().chain(limits.iter().map(String::as_str)).chain(others);
+        let heads = heads
+            .into_iter()
+            .chain(limits.iter().map(String::as_str))
+            .chain(others);
         let heads: Vec<&str> = heads.collect();
         writeln!(f, "| {} |", heads.join(" | "))?;
         writeln!(f, "|{}", "---|".repeat(heads.len()))?;
@@ -37,10 +43,24 @@ impl fmt::Display for Table {
 }
 
 fn line(row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Some(generated) = row.of(By::Generated) else { return Ok(()) };
+    let Some(generated) = row.of(By::Generated) else {
+        return Ok(());
+    };
     let [low, high] = generated.quartiles;
-    write!(f, "| {} | {} | {} ", row.message, row.octets, row.task.name())?;
-    write!(f, "| {} | {} to {} |", number(generated.median), number(low), number(high))?;
+    write!(
+        f,
+        "| {} | {} | {} ",
+        row.message,
+        row.octets,
+        row.task.name()
+    )?;
+    write!(
+        f,
+        "| {} | {} to {} |",
+        number(generated.median),
+        number(low),
+        number(high)
+    )?;
     for by in By::LIMITS {
         cell(row.of(by).map(|times| generated.median / times.median), f)?;
     }
@@ -72,10 +92,26 @@ mod tests {
 
     #[test]
     fn ratios_have_the_sides_that_the_heads_say() {
-        let times = |median| Times { median, quartiles: [median, median * 2.0] };
-        let times = vec![(By::Generated, times(6.0)), (By::Hand, times(5.0)), (By::Rpcgen, times(90.0))];
-        let table = Table(vec![Row { message: "m", octets: 128, task: Task::Decode, times }]).to_string();
+        let times = |median| Times {
+            median,
+            quartiles: [median, median * 2.0],
+        };
+        let times = vec![
+            (By::Generated, times(6.0)),
+            (By::Hand, times(5.0)),
+            (By::Rpcgen, times(90.0)),
+        ];
+        let table = Table(vec![Row {
+            message: "m",
+            octets: 128,
+            task: Task::Decode,
+            times,
+        }])
+        .to_string();
         let last = table.lines().last().unwrap_or_default();
-        assert_eq!(last, "| m | 128 | decode | 6.00 | 6.00 to 12.0 | 1.20 | | | | | | 15.0 | | |");
+        assert_eq!(
+            last,
+            "| m | 128 | decode | 6.00 | 6.00 to 12.0 | 1.20 | | | | | | 15.0 | | |"
+        );
     }
 }

@@ -1,20 +1,21 @@
-//! Any text through extraction, parser and checks, with the reports for machines; and one input of so many through the rest,
-//! which takes nine tenths of the time: the same text as a draft that prints it twice, reports for people, and Rust. Nothing
-//! may panic, and what has no errors must become Rust.
+//! Runs arbitrary text through extraction, parser and checks, and renders the diagnostics for
+//! tools. Nine tenths of the time go to the other outputs, so only one of [`RENDERED`] inputs runs
+//! through them: the same text as a draft that contains it twice, reports for people, and Rust.
+//! Nothing may panic, and text without errors must compile to Rust.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::documents::{config, draft, is_one_of};
 use xdrgen_build::{Compilation, Style, report};
 
-/// One input of so many goes through everything.
+/// One of this number of inputs runs through all outputs.
 const RENDERED: u64 = 64;
 
-fuzz_target!(|octets: &[u8]| {
-    let text = String::from_utf8_lossy(octets);
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
     let name = if text.contains("///") { "a.txt" } else { "a.x" };
     let compilation = check(name, &text);
-    if is_one_of(RENDERED, octets) {
+    if is_one_of(RENDERED, bytes) {
         render(&compilation);
         render(&check("a.txt", &draft(&text)));
     }

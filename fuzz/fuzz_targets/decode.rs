@@ -1,4 +1,4 @@
-//! Any octets into every message of `rpcrdma-proto`, in both shapes.
+//! Decodes arbitrary bytes as each message of `rpcrdma-proto`, in both shapes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,33 +7,35 @@ use rpcrdma_proto::v2::{characteristics, properties, rtr};
 use rpcrdma_proto::{rpc, v1, v2};
 use xdrgen_runtime::Encode;
 
-fuzz_target!(|octets: &[u8]| {
-    both::<rpc::owned::RpcMsg>(octets);
-    both::<rpc::owned::AuthsysParms>(octets);
-    both::<v1::owned::Msg>(octets);
-    both::<v2::owned::XprtHdr>(octets);
-    both::<properties::owned::Connprop>(octets);
-    both::<properties::owned::Reqprop>(octets);
-    both::<properties::owned::Resprop>(octets);
-    both::<properties::owned::Updprop>(octets);
-    both::<characteristics::owned::Initxch>(octets);
-    both::<characteristics::owned::Reqxch>(octets);
-    both::<characteristics::owned::Respxch>(octets);
-    both::<characteristics::owned::Updxch>(octets);
-    both::<rtr::owned::Req>(octets);
-    both::<rtr::owned::Resp>(octets);
-    both::<rtr::owned::Rbs>(octets);
-    one::<rtr::Cont>(octets);
-    one::<rtr::OptreptErr>(octets);
-    one::<rtr::Rtrs>(octets);
-    one::<v1::Error>(octets);
-    one::<v2::Error>(octets);
-    overlays(octets);
+fuzz_target!(|bytes: &[u8]| {
+    both::<rpc::owned::RpcMsg>(bytes);
+    both::<rpc::owned::AuthsysParms>(bytes);
+    both::<v1::owned::Msg>(bytes);
+    both::<v2::owned::XprtHdr>(bytes);
+    both::<properties::owned::Connprop>(bytes);
+    both::<properties::owned::Reqprop>(bytes);
+    both::<properties::owned::Resprop>(bytes);
+    both::<properties::owned::Updprop>(bytes);
+    both::<characteristics::owned::Initxch>(bytes);
+    both::<characteristics::owned::Reqxch>(bytes);
+    both::<characteristics::owned::Respxch>(bytes);
+    both::<characteristics::owned::Updxch>(bytes);
+    both::<rtr::owned::Req>(bytes);
+    both::<rtr::owned::Resp>(bytes);
+    both::<rtr::owned::Rbs>(bytes);
+    one::<rtr::Cont>(bytes);
+    one::<rtr::OptreptErr>(bytes);
+    one::<rtr::Rtrs>(bytes);
+    one::<v1::Error>(bytes);
+    one::<v2::Error>(bytes);
+    overlays(bytes);
 });
 
-/// Contents of opaque fields: the first four octets are the code.
-fn overlays(octets: &[u8]) {
-    let Some((code, data)) = octets.split_first_chunk::<4>() else { return };
+/// Decodes the contents of opaque fields. The first four bytes are the code.
+fn overlays(bytes: &[u8]) {
+    let Some((code, data)) = bytes.split_first_chunk::<4>() else {
+        return;
+    };
     let code = u32::from_be_bytes(*code);
     macro_rules! overlay {
         ($($module:ident::$name:ident)*) => {$({

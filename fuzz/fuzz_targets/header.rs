@@ -1,25 +1,30 @@
-//! Any octets through what a connection does with each message of Version Two: its header, the operation in it, and the
-//! properties in that; and what the engine makes of it. One type for each, so that a minute tries as many inputs as can be.
+//! Processes arbitrary bytes as a connection processes a message of Version Two: the header, its
+//! operation and the properties in it, and the engine's validation. It decodes only one type for
+//! each, so that a minute covers as many inputs as possible.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::both;
-use rpcrdma_proto::chunk::{Limits, Piece, ReadPlan, Reads, WriteChunk, returned};
-use rpcrdma_proto::error::Outcome;
+use rpcrdma_proto::chunk::{Limits, Piece, ReadList, ReadPlan, WriteChunk, check_returned};
+use rpcrdma_proto::error::RefusalAction;
 use rpcrdma_proto::header::{self, Chunks, Header};
 use rpcrdma_proto::v2::properties::{Connprop, OptInfo, Property, Resprop, Updprop};
 use rpcrdma_proto::v2::{self, Body, XprtHdr};
 use rpcrdma_proto::version::Version;
 use xdrgen_runtime::{Array, Decode, Encode};
 
-fuzz_target!(|octets: &[u8]| {
-    engine(octets);
-    both::<v2::owned::XprtHdr>(octets);
-    let Ok((header, _)) = XprtHdr::from_prefix(octets) else { return };
+fuzz_target!(|bytes: &[u8]| {
+    engine(bytes);
+    both::<v2::owned::XprtHdr>(bytes);
+    let Ok((header, _)) = XprtHdr::from_prefix(bytes) else {
+        return;
+    };
     match header.body {
         Body::Msg(chunks) | Body::Nomsg(chunks) => walk(&chunks),
         Body::Optional(optional) => {
-            let Ok(operation) = OptInfo::of(&optional) else { return };
+            let Ok(operation) = OptInfo::of(&optional) else {
+                return;
+            };
             assert_eq!(operation.encode_to_vec().as_deref(), Ok(optional.optinfo));
             match operation {
                 OptInfo::Connprop(Connprop { start: set, .. })
@@ -32,32 +37,42 @@ fuzz_target!(|octets: &[u8]| {
     }
 });
 
-/// What the engine makes of a message before it knows the connection: a header with plans, or a refusal with its answer.
-fn engine(octets: &[u8]) {
-    match Header::parse(octets, Version::Two) {
+/// Parses a message as the engine does before it knows the connection: a header with plans, or a
+/// rejection with its answer.
+fn engine(bytes: &[u8]) {
+    match Header::parse(bytes, Version::Two) {
         Ok(header) => {
-            if let header::Body::Message { chunks, payload, .. } = header.body {
+            if let header::Body::Message {
+                chunks, payload, ..
+            } = header.body
+            {
                 plans(&chunks, Some(payload.len()));
             } else if let header::Body::Long { chunks, .. } = header.body {
                 plans(&chunks, None);
             }
         }
         Err(refusal) => {
-            if let Outcome::Answer(error) = refusal.outcome(false, Version::One, Version::Two) {
+            if let RefusalAction::Answer(error) = refusal.action(false, Version::One, Version::Two)
+            {
                 let mut answer = [0; 28];
-                let used = refusal.answer(error, 1, &mut answer).expect("room for any answer");
+                let used = refusal
+                    .write_error(error, 1, &mut answer)
+                    .expect("room for any answer");
                 let again = Header::parse(&answer[..used], Version::Two);
-                assert!(again.is_ok() || refusal.vers > 2 || refusal.vers == 0, "{refusal} {again:?}");
+                assert!(
+                    again.is_ok() || refusal.vers > 2 || refusal.vers == 0,
+                    "{refusal} {again:?}"
+                );
             }
         }
     }
 }
 
-/// The pieces of a call follow each other to its end, and a filled chunk is what was offered.
+/// The pieces of a call are contiguous up to its end, and a filled chunk returns what was offered.
 fn plans(chunks: &Chunks<'_>, inline: Option<usize>) {
     let reads = match *chunks {
-        Chunks::V1 { reads, .. } => Reads::from(reads),
-        Chunks::V2 { reads, .. } => Reads::from(reads),
+        Chunks::V1 { reads, .. } => ReadList::from(reads),
+        Chunks::V2 { reads, .. } => ReadList::from(reads),
     };
     let plan = match inline {
         Some(length) => ReadPlan::inline(reads, length, &Limits::DEFAULT),
@@ -80,11 +95,11 @@ fn plans(chunks: &Chunks<'_>, inline: Option<usize>) {
     };
     if let Some(Ok(chunk)) = reply {
         let half = chunk.capacity() / 2;
-        assert_eq!(returned(chunk.segments(), chunk.fill(half)), Ok(half));
+        assert_eq!(check_returned(chunk.segments(), chunk.fill(half)), Ok(half));
     }
 }
 
-/// Every element, one by one and by its place.
+/// Visits every element by iteration and by index.
 fn walk(chunks: &v2::ChunkLists<'_>) {
     for (at, read) in chunks.reads.iter().enumerate().take(64) {
         assert_eq!(chunks.reads.get(at), Some(read));
@@ -92,9 +107,22 @@ fn walk(chunks: &v2::ChunkLists<'_>) {
     for chunk in chunks.writes.iter().chain(chunks.reply) {
         let segments: Vec<_> = chunk.target.iter().collect();
         assert_eq!(segments.len(), chunk.target.len());
-        let mut copies = vec![v2::Segment { handle: 0, length: 0, offset: 0 }; segments.len()];
-        assert_eq!((chunk.target.copy_to_slice(&mut copies), &copies), (segments.len(), &segments));
-        assert_eq!(chunk.target.get(segments.len().wrapping_sub(1)), segments.last().copied());
+        let mut copies = vec![
+            v2::Segment {
+                handle: 0,
+                length: 0,
+                offset: 0
+            };
+            segments.len()
+        ];
+        assert_eq!(
+            (chunk.target.copy_to_slice(&mut copies), &copies),
+            (segments.len(), &segments)
+        );
+        assert_eq!(
+            chunk.target.get(segments.len().wrapping_sub(1)),
+            segments.last().copied()
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! The schemas that the generated codecs come from.
+//! The schemas of the generated codecs.
 
 use std::sync::OnceLock;
 
@@ -7,18 +7,25 @@ use xdrgen_build::{Config, Schema};
 #[path = "../../tests/fixtures/src/config.rs"]
 mod config;
 
-/// Of the fixtures.
+/// Returns the schema of the fixtures.
 pub fn fixtures() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
-    SCHEMA.get_or_init(|| schema(&config::fixtures(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/spec"))))
+    SCHEMA.get_or_init(|| {
+        schema(&config::fixtures(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../tests/fixtures/spec"
+        )))
+    })
 }
 
-/// Of `rpcrdma-proto`.
+/// Returns the schema of `rpcrdma-proto`.
 pub fn published() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
-    SCHEMA.get_or_init(|| match Config::from_manifest(concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/xdrgen.toml")) {
-        Ok(config) => schema(&config),
-        Err(error) => panic!("{error}"),
+    SCHEMA.get_or_init(|| {
+        match Config::from_manifest(concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/xdrgen.toml")) {
+            Ok(config) => schema(&config),
+            Err(error) => panic!("{error}"),
+        }
     })
 }
 

@@ -1,10 +1,12 @@
-//! What stands beside the checkout on some machines, and is no part of the repository; and throw-away crates of what is
-//! generated from it.
+//! What stands beside the checkout on some machines, and is no part of the repository; and
+//! throw-away crates of what is generated from it.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,17 +15,30 @@ use xdrgen_build::GeneratedFile;
 /// The one place which says where: `../shared` from the root of the workspace.
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
 
-/// A folder in it; `None`, with a note, where there is none.
+/// Returns a folder in it. Where there is none, notes that the calling test is skipped and returns
+/// `None`.
 pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
     let path = Path::new(SHARED).join(folder);
     if path.is_dir() {
         return Some(path);
     }
-    eprintln!("skipped: there is no folder `shared/{folder}` beside the checkout");
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let note = format!("{test}: there is no folder `shared/{folder}` beside the checkout");
+    eprintln!("skipped: {note}");
+    // The summary of `.ci/run` counts these lines.
+    if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
+        let mut notes = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(notes)
+            .unwrap();
+        writeln!(notes, "{note}").unwrap();
+    }
     None
 }
 
-/// A crate of generated modules, in the target folder of the workspace, with a target folder of its own.
+/// A crate of generated modules, in the target folder of the workspace, with a target folder of its
+/// own.
 pub(crate) struct ThrowAway {
     folder: PathBuf,
     library: String,
@@ -32,15 +47,23 @@ pub(crate) struct ThrowAway {
 impl ThrowAway {
     pub(crate) fn new(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let library = "//! Generated.\n#![deny(warnings)]\n#![forbid(unsafe_code)]\n#![no_std]\n".to_owned();
+        let library =
+            "//! Generated.\n#![deny(warnings)]\n#![forbid(unsafe_code)]\n#![no_std]\n".to_owned();
         Self { folder, library }
     }
 
-    /// Adds the files of one compilation, whose modules have names that no other compilation's have.
+    /// Adds the files of one compilation, whose modules have names that no other compilation's
+    /// have.
     pub(crate) fn add(&mut self, tree: &str, files: Vec<GeneratedFile>) {
         for file in files {
-            let content = file.content.replace("concat!(env!(\"OUT_DIR\"), \"/", "concat!(\"");
-            let name = if file.name == xdrgen_build::TREE { format!("{tree}.tree.rs") } else { file.name };
+            let content = file
+                .content
+                .replace("concat!(env!(\"OUT_DIR\"), \"/", "concat!(\"");
+            let name = if file.name == xdrgen_build::ROOT_FILE {
+                format!("{tree}.tree.rs")
+            } else {
+                file.name
+            };
             self.write(&format!("src/{name}"), &content);
         }
         writeln!(self.library, "include!(\"{tree}.tree.rs\");").unwrap();
@@ -63,7 +86,11 @@ impl ThrowAway {
             .env_remove("RUSTFLAGS")
             .output()
             .unwrap();
-        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+        assert!(
+            check.status.success(),
+            "{}",
+            String::from_utf8_lossy(&check.stderr)
+        );
     }
 
     /// Leaves alone what would not change, so that nothing is built again for it.

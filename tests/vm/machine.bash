@@ -26,6 +26,7 @@ settings() {
     {
         printf 'export RPCRDMA_DEVICE=%q RPCRDMA_HOST=%q RPCRDMA_NETDEV=%q RPCRDMA_ADDRESS=%q\n' \
             "$device" "$setup" "${4:-dummy0}" "${5:-10.9.9.1}"
+        printf 'export RPCRDMA_LOAD_SECONDS=%q\n' "$load_seconds"
         printf 'RPCRDMA_RUN=%q RPCRDMA_JOBS=%q\n' "$2" "$3"
     } >"$1/tests/machine"
 }
@@ -109,16 +110,16 @@ kill_machine() {
     rm "$1/pid"
 }
 
-# All that are left: qemu removes the file when it ends by itself.
+# Ends all machines that are left in the folder $1: qemu removes the file when it ends by itself.
 kill_machines() {
     local pid
     while read -r pid; do
         kill_machine "$(dirname "$pid")"
-    done < <(find "$work" -name pid)
+    done < <(find "$1" -name pid)
     wait 2>/dev/null
 }
 
 clean_up() {
-    kill_machines
+    kill_machines "$work"
     rm -rf "$work"
 }

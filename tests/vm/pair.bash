@@ -49,7 +49,7 @@ pair() {
     echo "==== pair: Linux $(cat "$kernel/version")"
     mkdir -p "$work/pair"
     { server_is_killed && client_is_killed; } || check "the machines do what they are to do" false
-    kill_machines
+    kill_machines "$work/pair"
     echo "==== pair: ${sums[0]} passed, ${sums[1]} failed ($((SECONDS - start)) s)"
     passed=$((passed + sums[0]))
     failed=$((failed + sums[1]))
@@ -69,7 +69,7 @@ ping() {
 }
 
 # Answers that a client has got: each is a line.
-answer='octets from'
+answer='bytes from'
 
 server_is_killed() {
     local client

@@ -1,6 +1,12 @@
 # shellcheck shell=bash
 # The suite: what is built for it, the jobs that the guest runs, and what became of them.
 
+# How long `load` and `cuts` put the device under load, in seconds.
+load_seconds=${RPCRDMA_LOAD_SECONDS:-30}
+
+# In which set-ups the kernel mounts the NFS server: it takes minutes.
+mount_setups=${RPCRDMA_MOUNT_SETUPS:-rxe-6.1}
+
 # Names of scripts in guest/jobs, and how many seconds each may take.
 jobs=(
     "conformance 180"
@@ -8,40 +14,51 @@ jobs=(
     "groups 120"
     "demo 60"
     "windows 60"
-    "cuts 120"
+    "cuts $((100 + load_seconds))"
     "bench 180"
-    "load 240"
+    "load $((180 + 2 * load_seconds))"
     "nfs 60"
+    "mount 480"
     "linux 120"
 )
 
-# Builds the tests and the command into the folder $1, under their names.
+# The test programs that the jobs run, beside the command `rpcrdma`.
+test_programs=(conformance transport groups load linux)
+
+# Builds the test programs and the command into the folder $1, under their names.
 build() {
     local file name
     need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
     mkdir -p "$1"
-    built test -p rpcrdma-verbs --features ibverbs,tokio --no-run >"$work/built"
-    built build -p rpcrdma-cli --features ibverbs >>"$work/built"
+    ln -s "$("$here/image" fsx)/fsx" "$1/fsx"
+    # A tree of files to unpack.
+    tar -cf "$1/sources.tar" -C "$here/../.." nfs
+    built "${test_programs[@]/#/--test=}" >"$work/built"
     while read -r file; do
         name=$(basename "$file")
         ln -sf "$file" "$1/${name%-????????????????}"
     done <"$work/built"
+    for name in "${test_programs[@]}" rpcrdma; do
+        [ -e "$1/$name" ] || { echo "tests/vm: cargo has not built $name" >&2 && return 1; }
+    done
 }
 
-# Which programs cargo makes; examples are of no use here.
+# Builds, in the profile `ci`, and prints where the programs are.
 built() {
-    (cd "$here/../.." && cargo "$1" -q --release "${@:2}" --message-format=json-render-diagnostics) \
-        | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | { grep -v /examples/ || true; }
+    (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-cli --features rpcrdma-cli/ibverbs,rpcrdma-verbs/tokio \
+        --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # Runs the suite in one set-up; adds to passed and failed.
 suite() {
-    local folder=$work/$1 name sums start=$SECONDS limit=60
+    local folder=$work/$1 name sums start=$SECONDS limit=60 chosen=()
     prepare "$1"
     for name in "${jobs[@]}"; do
+        [[ $name != mount* || " $mount_setups " == *" $1 "* ]] || continue
+        chosen+=("$name")
         limit=$((limit + ${name##* } + 30))
     done
-    settings "$folder/guest" run_job "$(printf '%s\n' "${jobs[@]}")"
+    settings "$folder/guest" run_job "$(printf '%s\n' "${chosen[@]}")"
     add_files "$folder/guest" "$work"/tests/*
     echo "==== $setup: Linux $(cat "$kernel/version")"
     boot "$folder" "$limit" || true
@@ -54,7 +71,7 @@ suite() {
 
 # Sums of a report. A job without a line in it did not end, and failed.
 sum() {
-    printf '%s\n' "${jobs[@]}" | awk '
+    printf '%s\n' "${chosen[@]}" | awk '
         NR == FNR { if ($1 == "job") { done[$2] = 1; passed += $3; failed += $4 }; next }
         !($1 in done) { failed++ }
         END { print passed + 0, failed + 0 }' "$1" -

@@ -1,5 +1,5 @@
-//! Generates code from `headers.x` by each of the crates, and from NFSv4.1 by the one that can use it: the environment's
-//! `NFS` is its XDR (a file `*.x`) or the text of RFC 5662, if it is at hand.
+//! Generates code from `headers.x` by each of the crates, and from NFSv4.1 by the one that can use
+//! it: the environment's `NFS` is its XDR (a file `*.x`) or the text of RFC 5662, if it is at hand.
 
 use std::error::Error;
 use std::fs;
@@ -13,26 +13,35 @@ type Change = (&'static str, &'static str);
 /// What fastxdr can use of `headers.x`, with the same octets on the wire:
 ///
 /// - an array that is an arm of a union makes it panic, so such an array is in a structure;
-/// - the code that it generates for an array of numbers does not compile, so these have a type of its own making (this
-///   is what its documentation advises).
+/// - the code that it generates for an array of numbers does not compile, so these have a type of
+///   its own making (this is what its documentation advises).
 const FOR_FASTXDR: [Change; 6] = [
     (
         "union xmdp_loc switch",
         "typedef unsigned int number; struct xmdp_segments { rpcrdma2_segment ex<>; }; union xmdp_loc switch",
     ),
     ("rpcrdma2_segment xmdl_ex<>;", "xmdp_segments xmdl_ex;"),
-    ("rpcrdma2_segment   xmdrsdl_ex<>;", "xmdp_segments xmdrsdl_ex;"),
+    (
+        "rpcrdma2_segment   xmdrsdl_ex<>;",
+        "xmdp_segments xmdrsdl_ex;",
+    ),
     ("unsigned int xmdl_bsnum<>;", "number xmdl_bsnum<>;"),
-    ("unsigned int opticonnpr_nochg<>;", "number opticonnpr_nochg<>;"),
+    (
+        "unsigned int opticonnpr_nochg<>;",
+        "number opticonnpr_nochg<>;",
+    ),
     ("unsigned int values<>;", "number values<>;"),
 ];
 
-/// What xdrgen 0.4 can use of RFC 5662: a number of 64 bits that is negative in `i64` makes it panic, and the
-/// discriminant of a union with named cases must have their enumeration as its type.
+/// What xdrgen 0.4 can use of RFC 5662: a number of 64 bits that is negative in `i64` makes it
+/// panic, and the discriminant of a union with named cases must have their enumeration as its type.
 const FOR_XDRGEN: [Change; 4] = [
     ("= 0xffffffffffffffff;", "= 0;"),
     ("= 0xfffffffffffffffe;", "= 0;"),
-    ("switch (uint32_t cb_secflavor)", "switch (auth_flavor cb_secflavor)"),
+    (
+        "switch (uint32_t cb_secflavor)",
+        "switch (auth_flavor cb_secflavor)",
+    ),
     ("switch (uint32_t flavor)", "switch (auth_flavor flavor)"),
 ];
 
@@ -64,16 +73,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     let headers = fs::read_to_string(HEADERS)?;
     fs::write(out.join("xdr_codec.rs"), xdrgen(&headers)?)?;
     let headers = changed(headers, &FOR_FASTXDR)?;
-    let code = fastxdr::Generator::default().generate(&headers).map_err(|error| error.to_string())?;
+    let code = fastxdr::Generator::default()
+        .generate(&headers)
+        .map_err(|error| error.to_string())?;
     fs::write(out.join("fastxdr.rs"), code)?;
 
     if let Some(path) = std::env::var_os("NFS").filter(|path| !path.is_empty()) {
         println!("cargo::rerun-if-changed={}", Path::new(&path).display());
         println!("cargo::rustc-cfg=nfs");
         let text = fs::read_to_string(&path)?;
-        let xdr = if Path::new(&path).extension().is_some_and(|found| found == "x") { text } else { extracted(&text) };
+        let xdr = if Path::new(&path)
+            .extension()
+            .is_some_and(|found| found == "x")
+        {
+            text
+        } else {
+            extracted(&text)
+        };
         // Programs, of which xdrgen knows nothing, and then callbacks, of which nothing is needed.
-        let (types, _) = xdr.split_once("program NFS4_PROGRAM").ok_or("NFS: not the XDR of NFSv4.1")?;
+        let (types, _) = xdr
+            .split_once("program NFS4_PROGRAM")
+            .ok_or("NFS: not the XDR of NFSv4.1")?;
         let types = changed(types.to_owned(), &FOR_XDRGEN)?;
         fs::write(out.join("nfs.rs"), xdrgen(&format!("{FOR_NFS}{types}"))?)?;
     }
@@ -98,6 +118,10 @@ fn changed(mut xdr: String, changes: &[Change]) -> Result<String, String> {
 
 /// The lines that RFC 5662 marks as XDR.
 fn extracted(text: &str) -> String {
-    let marked = text.lines().filter_map(|line| line.trim_start().strip_prefix("///"));
-    marked.flat_map(|line| [line.strip_prefix(' ').unwrap_or(line), "\n"]).collect()
+    let marked = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("///"));
+    marked
+        .flat_map(|line| [line.strip_prefix(' ').unwrap_or(line), "\n"])
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! The header of an RPC call with credentials of AUTH_SYS and a verifier of AUTH_NONE (RFC 5531, sections 9 and A).
+//! The header of an RPC call with credentials of AUTH_SYS and a verifier of AUTH_NONE (RFC 5531,
+//! sections 9 and A).
 
 use super::{In, Out, put, word};
 
@@ -8,7 +9,11 @@ pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
     let words = [0, 8, 12, 16, 20].map(|at| u64::from(word(fixed, at)));
     let mut sum = words.iter().sum::<u64>() + u64::from(word(verifier, 0));
     sum += u64::from(credentials.u32()?);
-    sum += credentials.opaque(255)?.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+    sum += credentials
+        .opaque(255)?
+        .iter()
+        .map(|octet| u64::from(*octet))
+        .sum::<u64>();
     let ids = credentials.words::<12>()?;
     let count = word(ids, 8);
     if count > 16 {
@@ -58,7 +63,17 @@ pub(crate) fn encode(call: &Call<'_>, buffer: &mut [u8]) -> Option<usize> {
     let mut out = Out(buffer.get_mut(..length)?);
     let head = out.next::<36>()?;
     let [program, version, procedure] = call.procedure;
-    let words = [call.xid, 0, 2, program, version, procedure, 1, u32::try_from(credentials).ok()?, call.stamp];
+    let words = [
+        call.xid,
+        0,
+        2,
+        program,
+        version,
+        procedure,
+        1,
+        u32::try_from(credentials).ok()?,
+        call.stamp,
+    ];
     for (at, word) in words.into_iter().enumerate() {
         put(head, 4 * at, word.to_be_bytes());
     }

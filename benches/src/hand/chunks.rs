@@ -1,4 +1,5 @@
-//! The transport header with its chunk lists. Versions One and Two differ in the direction, which One has not.
+//! The transport header with its chunk lists. Versions One and Two differ in the direction, which
+//! One has not.
 
 use std::hint::black_box;
 
@@ -7,7 +8,10 @@ use rpcrdma_proto::v2::{ReadSegment, Segment};
 use super::{In, Out, put, word};
 
 /// A header that was validated, and where its lists are.
-#[expect(dead_code, reason = "what a decoder returns need not be read to be timed")]
+#[expect(
+    dead_code,
+    reason = "what a decoder returns need not be read to be timed"
+)]
 pub(crate) struct Located<'a> {
     pub(crate) xid: u32,
     pub(crate) vers: u32,
@@ -62,8 +66,11 @@ pub(crate) fn segments(input: &mut In<'_>) -> Option<u64> {
     Some(sum)
 }
 
-/// The same, without a look at the elements; with or without counting them against a limit, as generated code does.
-pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(octets: &[u8]) -> Option<Located<'_>> {
+/// The same, without a look at the elements; with or without counting them against a limit, as
+/// generated code does.
+pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(
+    octets: &[u8],
+) -> Option<Located<'_>> {
     let mut input = In(octets);
     let mut budget = Budget::<LIMITED>(black_box(1 << 24));
     let fixed = input.words::<16>()?;
@@ -86,13 +93,29 @@ pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(octets: &[u8]) -> 
         count += 1;
     }
     let writes = (input.since(before), count);
-    let reply = if present(&mut input)? { Some(chunk(&mut input, &mut budget)?) } else { None };
+    let reply = if present(&mut input)? {
+        Some(chunk(&mut input, &mut budget)?)
+    } else {
+        None
+    };
     let (xid, vers, credit) = (word(fixed, 0), word(fixed, 4), word(fixed, 8));
-    input.0.is_empty().then_some(Located { xid, vers, credit, procedure, direction, reads, writes, reply })
+    input.0.is_empty().then_some(Located {
+        xid,
+        vers,
+        credit,
+        procedure,
+        direction,
+        reads,
+        writes,
+        reply,
+    })
 }
 
 #[inline(always)]
-fn chunk<'a, const LIMITED: bool>(input: &mut In<'a>, budget: &mut Budget<LIMITED>) -> Option<&'a [u8]> {
+fn chunk<'a, const LIMITED: bool>(
+    input: &mut In<'a>,
+    budget: &mut Budget<LIMITED>,
+) -> Option<&'a [u8]> {
     let count = input.u32()?;
     budget.charge(count)?;
     input.take((count as usize).checked_mul(16)?)
@@ -122,7 +145,11 @@ pub(crate) struct Header<'a> {
 
 /// The header in `buffer`; the octets it took.
 pub(crate) fn encode<const VERSION: u32>(header: &Header<'_>, buffer: &mut [u8]) -> Option<usize> {
-    let writes: usize = header.writes.iter().map(|target| 8 + 16 * target.len()).sum();
+    let writes: usize = header
+        .writes
+        .iter()
+        .map(|target| 8 + 16 * target.len())
+        .sum();
     let reply = header.reply.map_or(4, |target| 8 + 16 * target.len());
     let direction = if VERSION == 2 { 4 } else { 0 };
     let length = 16 + direction + 24 * header.reads.len() + 4 + writes + 4 + reply;

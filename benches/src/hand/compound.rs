@@ -1,4 +1,5 @@
-//! An NFSv4.1 COMPOUND reply of SEQUENCE, PUTFH, READ and GETATTR, the operations of reading a file (RFC 5662).
+//! An NFSv4.1 COMPOUND reply of SEQUENCE, PUTFH, READ and GETATTR, the operations of reading a file
+//! (RFC 5662).
 
 use super::{In, Out, put, word};
 
@@ -31,15 +32,24 @@ pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
 
 #[inline(always)]
 fn sequence(octets: &[u8; 36]) -> u64 {
-    octets[..16].iter().map(|octet| u64::from(*octet)).sum::<u64>()
-        + [16, 20, 24, 28, 32].map(|at| u64::from(word(octets, at))).iter().sum::<u64>()
+    octets[..16]
+        .iter()
+        .map(|octet| u64::from(*octet))
+        .sum::<u64>()
+        + [16, 20, 24, 28, 32]
+            .map(|at| u64::from(word(octets, at)))
+            .iter()
+            .sum::<u64>()
 }
 
 #[inline(always)]
 fn attributes(input: &mut In<'_>) -> Option<u64> {
     let count = input.u32()? as usize;
     let mask = input.take(count.checked_mul(4)?)?.as_chunks::<4>().0;
-    let sum = mask.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum::<u64>();
+    let sum = mask
+        .iter()
+        .map(|word| u64::from(u32::from_be_bytes(*word)))
+        .sum::<u64>();
     Some(sum + input.opaque(u32::MAX)?.len() as u64)
 }
 
@@ -68,7 +78,10 @@ pub(crate) fn locate(octets: &[u8]) -> Option<(u32, &[u8], &[u8])> {
             _ => return None,
         }
     }
-    input.0.is_empty().then_some((status, tag, input.since(before)))
+    input
+        .0
+        .is_empty()
+        .then_some((status, tag, input.since(before)))
 }
 
 /// What the reply holds, in slices.
@@ -97,7 +110,12 @@ pub(crate) fn encode(reply: &Reply<'_>, buffer: &mut [u8]) -> Option<usize> {
     put(head, 4, 53u32.to_be_bytes());
     put(head, 8, 0u32.to_be_bytes());
     put(head, 12, reply.session);
-    for (at, word) in reply.sequence.into_iter().chain([22, 0, 25, 0, u32::from(reply.eof)]).enumerate() {
+    for (at, word) in reply
+        .sequence
+        .into_iter()
+        .chain([22, 0, 25, 0, u32::from(reply.eof)])
+        .enumerate()
+    {
         put(head, 28 + 4 * at, word.to_be_bytes());
     }
     out.opaque(reply.data)?;

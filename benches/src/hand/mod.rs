@@ -1,8 +1,10 @@
-//! Codecs as an expert writes them, for these messages alone: the limit that generated code is held against.
+//! Codecs as an expert writes them, for these messages alone: the limit that generated code is held
+//! against.
 //!
-//! `visit` validates a message and reads every element; it returns a sum over all of them, so that no read can be left
-//! out. `locate` validates the framing only and keeps where the lists are. `encode` writes from slices, its length
-//! computed first. None has limits, offsets or names in its errors.
+//! `visit` validates a message and reads every element; it returns a sum over all of them, so that
+//! no read can be left out. `locate` validates the framing only and keeps where the lists are.
+//! `encode` writes from slices, its length computed first. None has limits, offsets or names in its
+//! errors.
 
 pub(crate) mod call;
 pub(crate) mod chunks;
@@ -91,7 +93,11 @@ impl<'b> Out<'b> {
 }
 
 #[inline(always)]
-pub(crate) fn put<const N: usize, const LEN: usize>(out: &mut [u8; N], at: usize, value: [u8; LEN]) {
+pub(crate) fn put<const N: usize, const LEN: usize>(
+    out: &mut [u8; N],
+    at: usize,
+    value: [u8; LEN],
+) {
     out[at..at + LEN].copy_from_slice(&value);
 }
 

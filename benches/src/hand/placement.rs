@@ -73,11 +73,16 @@ fn item_place(kind: u32, info: &mut In<'_>) -> Option<u64> {
         1 => segments(info),
         2 => {
             let fixed = info.words::<8>()?;
-            let numbers = info.take((word(fixed, 4) as usize).checked_mul(4)?)?.as_chunks::<4>().0;
+            let numbers = info
+                .take((word(fixed, 4) as usize).checked_mul(4)?)?
+                .as_chunks::<4>()
+                .0;
             Some(
                 numbers
                     .iter()
-                    .fold(u64::from(word(fixed, 0)), |sum, number| sum + u64::from(u32::from_be_bytes(*number))),
+                    .fold(u64::from(word(fixed, 0)), |sum, number| {
+                        sum + u64::from(u32::from_be_bytes(*number))
+                    }),
             )
         }
         5 | 6 => Some(0),
@@ -99,7 +104,10 @@ fn result_place(kind: u32, info: &mut In<'_>) -> Option<u64> {
 }
 
 /// Where the parts of a request are.
-#[expect(dead_code, reason = "what a decoder returns need not be read to be timed")]
+#[expect(
+    dead_code,
+    reason = "what a decoder returns need not be read to be timed"
+)]
 pub(crate) struct Located<'a> {
     fixed: &'a [u8; 24],
     items: &'a [u8],
@@ -126,7 +134,12 @@ pub(crate) fn locate(octets: &[u8]) -> Option<Located<'_>> {
     }
     let sets = info.since(before);
     let tail = info.words::<12>()?;
-    info.0.is_empty().then_some(Located { fixed, items, sets, tail })
+    info.0.is_empty().then_some(Located {
+        fixed,
+        items,
+        sets,
+        tail,
+    })
 }
 
 #[inline(always)]
@@ -172,9 +185,22 @@ fn place_len(place: &Place<'_>) -> usize {
 
 /// The message in `buffer`; the octets it took.
 pub(crate) fn encode(request: &Request<'_>, buffer: &mut [u8]) -> Option<usize> {
-    let items: usize = request.items.iter().map(|(_, _, place)| 12 + place_len(place)).sum();
-    let results = |results: &[Result<'_>]| results.iter().map(|(_, place)| 8 + place_len(place)).sum::<usize>();
-    let sets: usize = request.sets.iter().map(|(_, _, set)| 12 + results(set)).sum();
+    let items: usize = request
+        .items
+        .iter()
+        .map(|(_, _, place)| 12 + place_len(place))
+        .sum();
+    let results = |results: &[Result<'_>]| {
+        results
+            .iter()
+            .map(|(_, place)| 8 + place_len(place))
+            .sum::<usize>()
+    };
+    let sets: usize = request
+        .sets
+        .iter()
+        .map(|(_, _, set)| 12 + results(set))
+        .sum();
     let info = 4 + items + 4 + sets + 12;
     let length = 24 + opaque_len(info);
     let mut out = Out(buffer.get_mut(..length)?);
@@ -183,7 +209,11 @@ pub(crate) fn encode(request: &Request<'_>, buffer: &mut [u8]) -> Option<usize> 
         put(head, 4 * at, word.to_be_bytes());
     }
     put(head, 24, u32::try_from(info).ok()?.to_be_bytes());
-    put(head, 28, u32::try_from(request.items.len()).ok()?.to_be_bytes());
+    put(
+        head,
+        28,
+        u32::try_from(request.items.len()).ok()?.to_be_bytes(),
+    );
     for (displacement, length, place) in request.items {
         let octets = out.next::<8>()?;
         put(octets, 0, displacement.to_be_bytes());

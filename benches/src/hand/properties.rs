@@ -1,4 +1,5 @@
-//! `CONNPROP` in an `RDMA2_OPTIONAL`: the three properties of this message, in any order and number.
+//! `CONNPROP` in an `RDMA2_OPTIONAL`: the three properties of this message, in any order and
+//! number.
 
 use super::{In, Out, opaque_len, put, word};
 
@@ -62,7 +63,12 @@ pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
 }
 
 /// The message in `buffer`; the octets it took.
-pub(crate) fn encode(fixed: [u32; 3], properties: &[Property], nochg: &[u32], buffer: &mut [u8]) -> Option<usize> {
+pub(crate) fn encode(
+    fixed: [u32; 3],
+    properties: &[Property],
+    nochg: &[u32],
+    buffer: &mut [u8],
+) -> Option<usize> {
     let info = 4 + properties.len() * 12 + 4 + nochg.len() * 4;
     let length = 24 + opaque_len(info);
     let mut out = Out(buffer.get_mut(..length)?);
@@ -71,7 +77,11 @@ pub(crate) fn encode(fixed: [u32; 3], properties: &[Property], nochg: &[u32], bu
         put(head, 4 * at, word.to_be_bytes());
     }
     put(head, 24, u32::try_from(info).ok()?.to_be_bytes());
-    put(head, 28, u32::try_from(properties.len()).ok()?.to_be_bytes());
+    put(
+        head,
+        28,
+        u32::try_from(properties.len()).ok()?.to_be_bytes(),
+    );
     for property in properties {
         let (which, value) = match *property {
             Property::BufferSize(size) => (1u32, size),

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use xdrgen_runtime::{Array, Decode, Encode, Kept};
+use xdrgen_runtime::{Array, Decode, Encode, GatherEntry};
 
 use super::encoded;
 use crate::by::By;
@@ -12,7 +12,11 @@ use crate::message::Message;
 const READ: usize = (1 << 20) - 3;
 
 pub(super) fn all() -> Vec<Message> {
-    vec![opaque(), integers("integers-64K", 1 << 14), integers("integers-1M", 1 << 18)]
+    vec![
+        opaque(),
+        integers("integers-64K", 1 << 14),
+        integers("integers-1M", 1 << 18),
+    ]
 }
 
 fn opaque() -> Message {
@@ -25,19 +29,27 @@ fn opaque() -> Message {
         .decode(By::Generated, <(bool, &[u8])>::from_bytes)
         .decode(By::Memcpy, |octets| Some(octets.to_vec()))
         .gather(By::Generated, move || {
-            let (mut buf, mut kept) = ([0; 64], [Kept::default(); 4]);
-            black_box(&value).gather(&mut buf, &mut kept).ok().map(|gathered| gathered.len())
+            let (mut buf, mut entries) = ([0; 64], [GatherEntry::default(); 4]);
+            black_box(&value)
+                .gather(&mut buf, &mut entries)
+                .ok()
+                .map(|list| list.len())
         })
 }
 
 fn copy(octets: &[u8], buffer: &mut [u8]) -> Option<usize> {
-    buffer.get_mut(..octets.len())?.copy_from_slice(black_box(octets));
+    buffer
+        .get_mut(..octets.len())?
+        .copy_from_slice(black_box(octets));
     Some(octets.len())
 }
 
 /// An array of so many integers.
 fn integers(name: &'static str, count: u32) -> Message {
-    let integers: &'static [u32] = (0..count).map(|at| at.wrapping_mul(0x9e37_79b9)).collect::<Vec<_>>().leak();
+    let integers: &'static [u32] = (0..count)
+        .map(|at| at.wrapping_mul(0x9e37_79b9))
+        .collect::<Vec<_>>()
+        .leak();
     let value = Array::<u32>::from(integers);
     let message = Message::new(name, move |buffer| encoded(&value, buffer));
     let octets = message.octets;
@@ -51,9 +63,16 @@ fn integers(name: &'static str, count: u32) -> Message {
         })
         .decode(By::Owned, Vec::<u32>::from_bytes)
         .decode(By::Memcpy, |octets| Some(octets.to_vec()))
-        .visit(By::Generated, move |octets| Some(sum(Array::from_bytes(octets).ok()?)))
+        .visit(By::Generated, move |octets| {
+            Some(sum(Array::from_bytes(octets).ok()?))
+        })
         .visit(By::Hand, |octets| {
             let words = octets.get(4..)?.as_chunks::<4>().0;
-            Some(words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum())
+            Some(
+                words
+                    .iter()
+                    .map(|word| u64::from(u32::from_be_bytes(*word)))
+                    .sum(),
+            )
         })
 }

@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use rpcrdma_proto::rpc::{AuthFlavor, AuthsysParms, CallBody, OpaqueAuth, RPC_VERSION, RpcMsg, RpcMsgBody};
+use rpcrdma_proto::rpc::{
+    AuthFlavor, AuthsysParms, CallBody, OpaqueAuth, RPC_VERSION, RpcMsg, RpcMsgBody,
+};
 use xdrgen_runtime::{Decode, Encode, Opaque, Text};
 
 use super::encoded;
@@ -32,10 +34,22 @@ pub(super) fn call() -> Message {
             prog,
             vers,
             proc,
-            cred: OpaqueAuth { flavor: AuthFlavor::AuthSys.value().cast_unsigned(), body },
-            verf: OpaqueAuth { flavor: 0, body: Opaque::default() },
+            cred: OpaqueAuth {
+                flavor: AuthFlavor::AuthSys.value().cast_unsigned(),
+                body,
+            },
+            verf: OpaqueAuth {
+                flavor: 0,
+                body: Opaque::default(),
+            },
         };
-        encoded(&RpcMsg { xid: 256, body: RpcMsgBody::Call(call) }, buffer)
+        encoded(
+            &RpcMsg {
+                xid: 256,
+                body: RpcMsgBody::Call(call),
+            },
+            buffer,
+        )
     };
     let by_hand = call::Call {
         xid: 256,
@@ -47,7 +61,9 @@ pub(super) fn call() -> Message {
         gids: &GIDS,
     };
     Message::new("rpc-call", encode)
-        .encode(By::Hand, move |buffer| call::encode(black_box(&by_hand), buffer))
+        .encode(By::Hand, move |buffer| {
+            call::encode(black_box(&by_hand), buffer)
+        })
         .decode(By::Generated, RpcMsg::from_bytes)
         .decode(By::Hand, call::visit)
         .decode(By::Locating, call::locate)
@@ -57,10 +73,31 @@ pub(super) fn call() -> Message {
 
 fn sum(octets: &[u8]) -> Option<u64> {
     let message = RpcMsg::from_bytes(octets).ok()?;
-    let RpcMsgBody::Call(call) = message.body else { return None };
+    let RpcMsgBody::Call(call) = message.body else {
+        return None;
+    };
     let credentials = AuthsysParms::from_bytes(call.cred.body.as_bytes()).ok()?;
-    let words = [message.xid, call.rpcvers, call.prog, call.vers, call.proc, call.verf.flavor];
+    let words = [
+        message.xid,
+        call.rpcvers,
+        call.prog,
+        call.vers,
+        call.proc,
+        call.verf.flavor,
+    ];
     let ids = [credentials.stamp, credentials.uid, credentials.gid];
-    let name = credentials.machinename.as_bytes().iter().map(|octet| u64::from(*octet));
-    Some(words.into_iter().chain(ids).chain(credentials.gids.iter()).map(u64::from).chain(name).sum())
+    let name = credentials
+        .machinename
+        .as_bytes()
+        .iter()
+        .map(|octet| u64::from(*octet));
+    Some(
+        words
+            .into_iter()
+            .chain(ids)
+            .chain(credentials.gids.iter())
+            .map(u64::from)
+            .chain(name)
+            .sum(),
+    )
 }

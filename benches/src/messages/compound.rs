@@ -9,8 +9,8 @@ use crate::by::By;
 use crate::hand::compound;
 use crate::message::Message;
 use crate::nfs::{
-    Compound4res, Fattr4, Getattr4res, Getattr4resok, NfsResop4, Nfsstat4, Putfh4res, Read4res, Read4resok,
-    Sequence4res, Sequence4resok, owned,
+    Compound4res, Fattr4, Getattr4res, Getattr4resok, NfsResop4, Nfsstat4, Putfh4res, Read4res,
+    Read4resok, Sequence4res, Sequence4resok, owned,
 };
 
 const TAG: &[u8] = b"read";
@@ -29,14 +29,29 @@ pub(super) fn reply() -> Message {
             sr_target_highest_slotid: 63,
             sr_status_flags: 0,
         });
-        let obj_attributes = black_box(Fattr4 { attrmask: (&MASK).into(), attr_vals: &ATTRIBUTES });
+        let obj_attributes = black_box(Fattr4 {
+            attrmask: (&MASK).into(),
+            attr_vals: &ATTRIBUTES,
+        });
         let results = [
             NfsResop4::Sequence(Sequence4res::Nfs4Ok(sequence)),
-            NfsResop4::Putfh(Putfh4res { status: Nfsstat4::Nfs4Ok }),
-            NfsResop4::Read(Read4res::Nfs4Ok(Read4resok { eof: true, data: black_box(&DATA) })),
+            NfsResop4::Putfh(Putfh4res {
+                status: Nfsstat4::Nfs4Ok,
+            }),
+            NfsResop4::Read(Read4res::Nfs4Ok(Read4resok {
+                eof: true,
+                data: black_box(&DATA),
+            })),
             NfsResop4::Getattr(Getattr4res::Nfs4Ok(Getattr4resok { obj_attributes })),
         ];
-        encoded(&Compound4res { status: Nfsstat4::Nfs4Ok, tag: TAG, resarray: (&results).into() }, buffer)
+        encoded(
+            &Compound4res {
+                status: Nfsstat4::Nfs4Ok,
+                tag: TAG,
+                resarray: (&results).into(),
+            },
+            buffer,
+        )
     };
     let by_hand = compound::Reply {
         tag: TAG,
@@ -48,7 +63,9 @@ pub(super) fn reply() -> Message {
         attributes: &ATTRIBUTES,
     };
     Message::new("nfs-compound", encode)
-        .encode(By::Hand, move |buffer| compound::encode(black_box(&by_hand), buffer))
+        .encode(By::Hand, move |buffer| {
+            compound::encode(black_box(&by_hand), buffer)
+        })
         .decode(By::Generated, Compound4res::from_bytes)
         .decode(By::Owned, owned::Compound4res::from_bytes)
         .decode(By::Hand, compound::visit)
@@ -64,14 +81,28 @@ fn sum(octets: &'static [u8]) -> Option<u64> {
         sum += u64::from(result.resop().value().cast_unsigned());
         sum += match result {
             NfsResop4::Sequence(Sequence4res::Nfs4Ok(ok)) => {
-                let slots = [ok.sr_sequenceid, ok.sr_slotid, ok.sr_highest_slotid, ok.sr_target_highest_slotid];
-                let session = ok.sr_sessionid.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+                let slots = [
+                    ok.sr_sequenceid,
+                    ok.sr_slotid,
+                    ok.sr_highest_slotid,
+                    ok.sr_target_highest_slotid,
+                ];
+                let session = ok
+                    .sr_sessionid
+                    .iter()
+                    .map(|octet| u64::from(*octet))
+                    .sum::<u64>();
                 session + slots.map(u64::from).iter().sum::<u64>() + u64::from(ok.sr_status_flags)
             }
             NfsResop4::Putfh(result) => u64::from(result.status.value().cast_unsigned()),
             NfsResop4::Read(Read4res::Nfs4Ok(ok)) => u64::from(ok.eof) + ok.data.len() as u64,
             NfsResop4::Getattr(Getattr4res::Nfs4Ok(ok)) => {
-                let mask = ok.obj_attributes.attrmask.iter().map(u64::from).sum::<u64>();
+                let mask = ok
+                    .obj_attributes
+                    .attrmask
+                    .iter()
+                    .map(u64::from)
+                    .sum::<u64>();
                 mask + ok.obj_attributes.attr_vals.len() as u64
             }
             _ => return None,

@@ -14,14 +14,34 @@ const XID: u32 = 0x5ca1_ab1e;
 const CREDITS: u32 = 32;
 
 const fn segment(from: v2::Segment) -> Segment {
-    Segment { handle: from.handle, length: from.length, offset: from.offset }
+    Segment {
+        handle: from.handle,
+        length: from.length,
+        offset: from.offset,
+    }
 }
 
 /// Version Two's, in Version One's type.
-static TARGET: [Segment; 4] = [segment(SEGMENTS[0]), segment(SEGMENTS[1]), segment(SEGMENTS[2]), segment(SEGMENTS[3])];
-static READ: [v2::ReadSegment; 1] = [v2::ReadSegment { position: 40, target: SEGMENTS[3] }];
-static CALL: [v2::ReadSegment; 2] =
-    [v2::ReadSegment { position: 0, target: SEGMENTS[0] }, v2::ReadSegment { position: 0, target: SEGMENTS[1] }];
+static TARGET: [Segment; 4] = [
+    segment(SEGMENTS[0]),
+    segment(SEGMENTS[1]),
+    segment(SEGMENTS[2]),
+    segment(SEGMENTS[3]),
+];
+static READ: [v2::ReadSegment; 1] = [v2::ReadSegment {
+    position: 40,
+    target: SEGMENTS[3],
+}];
+static CALL: [v2::ReadSegment; 2] = [
+    v2::ReadSegment {
+        position: 0,
+        target: SEGMENTS[0],
+    },
+    v2::ReadSegment {
+        position: 0,
+        target: SEGMENTS[1],
+    },
+];
 
 pub(super) fn all() -> Vec<Message> {
     vec![
@@ -38,20 +58,48 @@ fn message(
     writes: &'static [&'static [v2::Segment]],
     reply: Option<&'static [v2::Segment]>,
 ) -> Message {
-    let chunk = || WriteChunk { target: (&TARGET).into() };
-    let own: Vec<_> =
-        reads.iter().map(|read| ReadChunk { position: read.position, target: segment(read.target) }).collect();
+    let chunk = || WriteChunk {
+        target: (&TARGET).into(),
+    };
+    let own: Vec<_> = reads
+        .iter()
+        .map(|read| ReadChunk {
+            position: read.position,
+            target: segment(read.target),
+        })
+        .collect();
     let chunks: Vec<_> = writes.iter().map(|_| chunk()).collect();
     let (own, chunks) = (List::from(&*own.leak()), List::from(&*chunks.leak()));
     let reply_chunk = reply.map(|_| chunk());
     let body = match procedure {
-        0 => Body::Msg(Header { reads: own, writes: chunks, reply: reply_chunk }),
-        _ => Body::Nomsg(HeaderNomsg { reads: own, writes: chunks, reply: reply_chunk }),
+        0 => Body::Msg(Header {
+            reads: own,
+            writes: chunks,
+            reply: reply_chunk,
+        }),
+        _ => Body::Nomsg(HeaderNomsg {
+            reads: own,
+            writes: chunks,
+            reply: reply_chunk,
+        }),
     };
-    let value = Msg { xid: XID, vers: 1, credit: CREDITS, body };
-    let by_hand = chunks::Header { fixed: [XID, 1, CREDITS, procedure], direction: 0, reads, writes, reply };
+    let value = Msg {
+        xid: XID,
+        vers: 1,
+        credit: CREDITS,
+        body,
+    };
+    let by_hand = chunks::Header {
+        fixed: [XID, 1, CREDITS, procedure],
+        direction: 0,
+        reads,
+        writes,
+        reply,
+    };
     let message = Message::new(name, move |buffer| encoded(&value, buffer))
-        .encode(By::Hand, move |buffer| chunks::encode::<1>(&by_hand, buffer))
+        .encode(By::Hand, move |buffer| {
+            chunks::encode::<1>(&by_hand, buffer)
+        })
         .decode(By::Generated, Msg::from_bytes)
         .decode(By::Owned, owned::Msg::from_bytes)
         .decode(By::Hand, chunks::visit::<1>)
@@ -70,9 +118,19 @@ fn sum(message: &Msg<'_>) -> Option<u64> {
         Body::Nomsg(header) => (header.reads, header.writes, header.reply),
         _ => return None,
     };
-    let sum_of =
-        |segment: &Segment| (u64::from(segment.handle) + u64::from(segment.length)).wrapping_add(segment.offset);
-    let reads = reads.iter().map(|read| u64::from(read.position).wrapping_add(sum_of(&read.target)));
-    let writes = writes.iter().chain(reply).flat_map(|chunk| chunk.target.iter());
-    Some(reads.chain(writes.map(|segment| sum_of(&segment))).fold(fixed, u64::wrapping_add))
+    let sum_of = |segment: &Segment| {
+        (u64::from(segment.handle) + u64::from(segment.length)).wrapping_add(segment.offset)
+    };
+    let reads = reads
+        .iter()
+        .map(|read| u64::from(read.position).wrapping_add(sum_of(&read.target)));
+    let writes = writes
+        .iter()
+        .chain(reply)
+        .flat_map(|chunk| chunk.target.iter());
+    Some(
+        reads
+            .chain(writes.map(|segment| sum_of(&segment)))
+            .fold(fixed, u64::wrapping_add),
+    )
 }

@@ -19,7 +19,8 @@ mod nfs {
 }
 
 use headers::{
-    bkreqsup, integers, onc_msg, optinfo_connprop, optxmt_req, rdma_msg, read_data, rpcrdma2_body, rpcrdma2_xprt_hdr,
+    bkreqsup, integers, onc_msg, optinfo_connprop, optxmt_req, rdma_msg, read_data, rpcrdma2_body,
+    rpcrdma2_xprt_hdr,
 };
 
 pub(crate) fn prepare(name: &str, octets: Vec<u8>) -> Result<Jobs, String> {
@@ -46,7 +47,11 @@ impl<T: for<'a> Unpack<&'a [u8]> + for<'a> Pack<&'a mut [u8]> + 'static> Codec f
 /// All of the octets as a `T`.
 fn read<T: Codec>(mut octets: &[u8]) -> Outcome<T> {
     let (value, _) = T::unpack(&mut octets)?;
-    if octets.is_empty() { Ok(value) } else { Err(Error::from("octets are left")) }
+    if octets.is_empty() {
+        Ok(value)
+    } else {
+        Err(Error::from("octets are left"))
+    }
 }
 
 fn write<T: Codec>(value: &T, mut room: &mut [u8]) -> Outcome<usize> {
@@ -61,11 +66,17 @@ fn whole<T: Codec>(octets: Vec<u8>) -> Outcome<Jobs> {
     let room = RefCell::new(room);
     Ok(Jobs::default()
         .with("decode", move || read::<T>(black_box(&octets)))
-        .with("encode", move || write(black_box(&value), black_box(&mut room.borrow_mut()))))
+        .with("encode", move || {
+            write(black_box(&value), black_box(&mut room.borrow_mut()))
+        }))
 }
 
 fn check(octets: &[u8], written: &[u8]) -> Outcome<()> {
-    if octets == written { Ok(()) } else { Err(Error::from("what was decoded encodes otherwise")) }
+    if octets == written {
+        Ok(())
+    } else {
+        Err(Error::from("what was decoded encodes otherwise"))
+    }
 }
 
 /// What the opaque of `RDMA2_OPTIONAL` holds, as it is made before it is written.
@@ -107,7 +118,11 @@ impl Inner for Connprop {
             headers::PROP_BRS => read(&property.pv_data).map(Value::Support),
             _ => Err(Error::from("an unknown property")),
         };
-        let values = octets.opticonnpr_start.iter().map(value).collect::<Outcome<_>>()?;
+        let values = octets
+            .opticonnpr_start
+            .iter()
+            .map(value)
+            .collect::<Outcome<_>>()?;
         Ok(Self(octets, values))
     }
 
@@ -126,13 +141,19 @@ impl Inner for Connprop {
 /// A header, and what its opaque holds.
 fn read_both<T: Codec>(octets: &[u8]) -> Outcome<(rpcrdma2_xprt_hdr, T)> {
     let header: rpcrdma2_xprt_hdr = read(octets)?;
-    let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &header.body else { return Err(Error::from("not optional")) };
+    let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &header.body else {
+        return Err(Error::from("not optional"));
+    };
     let inner = read(&optional.rdma_optinfo)?;
     Ok((header, inner))
 }
 
 /// The opaque is made again each time, in the vector that the header has for it.
-fn write_both<T: Inner>(header: &mut rpcrdma2_xprt_hdr, inner: &mut T, room: &mut [u8]) -> Outcome<usize> {
+fn write_both<T: Inner>(
+    header: &mut rpcrdma2_xprt_hdr,
+    inner: &mut T,
+    room: &mut [u8],
+) -> Outcome<usize> {
     if let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &mut header.body {
         let used = write(inner.octets()?, room)?;
         optional.rdma_optinfo.clear();
@@ -152,5 +173,7 @@ fn optional<T: Inner>(octets: Vec<u8>) -> Outcome<Jobs> {
         let (header, inner, room) = &mut *state.borrow_mut();
         write_both(black_box(header), black_box(inner), black_box(room))
     };
-    Ok(Jobs::default().with("decode", move || read_both::<T::Octets>(black_box(&octets))).with("encode", encode))
+    Ok(Jobs::default()
+        .with("decode", move || read_both::<T::Octets>(black_box(&octets)))
+        .with("encode", encode))
 }

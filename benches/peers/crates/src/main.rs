@@ -1,9 +1,11 @@
-//! Codecs of other crates, for the benchmark: a question a line on the input, an answer a line on the output.
+//! Codecs of other crates, for the benchmark: a question a line on the input, an answer a line on
+//! the output.
 //!
 //! - `message NAME HEX`: the tasks that it can do, or `-` and why not;
 //! - `run NAME TASK COUNT`: the nanoseconds that so many executions took.
 //!
-//! The argument says whose: `fastxdr` or `xdr-codec`. What xdrgen 0.4 generates for NFSv4.1 has unsafe code in it.
+//! The argument says whose: `fastxdr` or `xdr-codec`. What xdrgen 0.4 generates for NFSv4.1 has
+//! unsafe code in it.
 
 mod by_fastxdr;
 mod by_xdr_codec;
@@ -64,7 +66,8 @@ fn main() -> ExitCode {
 fn answer_all(prepare: Prepare) -> io::Result<()> {
     let mut known = HashMap::new();
     for line in io::stdin().lock().lines() {
-        let answer = answer(&line?, prepare, &mut known).unwrap_or_else(|reason| format!("- {reason}"));
+        let answer =
+            answer(&line?, prepare, &mut known).unwrap_or_else(|reason| format!("- {reason}"));
         let mut out = io::stdout().lock();
         writeln!(out, "{answer}")?;
         out.flush()?;
@@ -72,7 +75,11 @@ fn answer_all(prepare: Prepare) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(question: &str, prepare: Prepare, known: &mut HashMap<String, Jobs>) -> Result<String, String> {
+fn answer(
+    question: &str,
+    prepare: Prepare,
+    known: &mut HashMap<String, Jobs>,
+) -> Result<String, String> {
     match question.split(' ').collect::<Vec<_>>()[..] {
         ["message", name, hex] => {
             let jobs = prepare(name, octets(hex).ok_or("not hexadecimal")?)?;
@@ -84,7 +91,11 @@ fn answer(question: &str, prepare: Prepare, known: &mut HashMap<String, Jobs>) -
         ["run", name, task, count] => {
             let count = count.parse().map_err(|_| "not a count")?;
             let jobs = known.get(name).ok_or("no such message")?;
-            let (_, run) = jobs.0.iter().find(|(found, _)| *found == task).ok_or("no such task")?;
+            let (_, run) = jobs
+                .0
+                .iter()
+                .find(|(found, _)| *found == task)
+                .ok_or("no such task")?;
             let start = Instant::now();
             run(count);
             Ok(start.elapsed().as_nanos().to_string())
@@ -96,6 +107,12 @@ fn answer(question: &str, prepare: Prepare, known: &mut HashMap<String, Jobs>) -
 fn octets(hex: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u32>> = hex.chars().map(|digit| digit.to_digit(16)).collect();
     let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
-    let octets = pairs.iter().map(|[high, low]| u8::try_from(16 * high + low));
-    if rest.is_empty() { octets.collect::<Result<_, _>>().ok() } else { None }
+    let octets = pairs
+        .iter()
+        .map(|[high, low]| u8::try_from(16 * high + low));
+    if rest.is_empty() {
+        octets.collect::<Result<_, _>>().ok()
+    } else {
+        None
+    }
 }

@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# Shared by the scripts of this folder: steps, their summary, and Debian packages.
+
+# Backtraces need the lines and nothing more: writing the rest of the debug information takes a minute.
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+
+# Runs a command as the step $1. The script ends where one fails.
+step() {
+    local name=$1 start=$SECONDS counts
+    shift
+    printf '\n== %s: %s\n' "$name" "$*"
+    (set -e && "$@") 2>&1 | tee "$logs/step"
+    counts=$(counted "$logs/step")
+    ran+=("$(printf '%5d s  %-22s %s' $((SECONDS - start)) "$name" "$counts")")
+    totals+=("$counts")
+}
+
+# How many tests a log tells of: its closing line `N passed, N failed`, or else the sum of libtest's results.
+counted() {
+    awk '/^[0-9]+ passed, [0-9]+ failed$/ { closing = $0; next }
+        /^test result:/ { passed += $4; failed += $6; closing = "" }
+        END { print closing != "" ? closing : passed + 0 " passed, " failed + 0 " failed" }' "$1"
+}
+
+# Prints the steps with their times, and how many tests passed, failed and were skipped.
+summary() {
+    local skipped
+    skipped=$(sort -u "$RPCRDMA_SKIPPED")
+    printf '\n== What ran, in %d s\n' "$SECONDS"
+    printf '%s\n' "${ran[@]}"
+    [ -z "$skipped" ] || printf 'Skipped:\n%s\n' "$skipped"
+    printf '%s\n' "${totals[@]}" | awk -v skipped="$(grep -c . <<<"$skipped")" '
+        { passed += $1; failed += $3 }
+        END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }'
+}
+
+# Notes that something is skipped, and why.
+skip() {
+    echo "skipped: $1"
+    [ -z "${RPCRDMA_SKIPPED-}" ] || echo "$1" >>"$RPCRDMA_SKIPPED"
+}
+
+# Installs the Debian packages that are missing.
+need() {
+    local package missing=()
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} != 0 ] || return 0
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >/dev/null
+}

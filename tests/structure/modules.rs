@@ -1,0 +1,272 @@
+//! The modules of a crate, and what each names of the others.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, UseTree};
+
+/// The path of a module from the crate's root.
+type ModulePath = Vec<String>;
+
+/// For each module, the modules that it depends on, with one of the names that it takes from each.
+pub(crate) type Dependencies = BTreeMap<String, BTreeMap<String, String>>;
+
+pub(crate) struct Crate {
+    modules: HashMap<ModulePath, Module>,
+}
+
+#[derive(Default)]
+struct Module {
+    /// What the module defines, macros included.
+    defines: HashSet<String>,
+    /// What it imports or re-exports: the name there, and the path that it stands for.
+    imports: HashMap<String, Vec<String>>,
+    globs: Vec<Vec<String>>,
+    /// Every path that its code mentions.
+    mentions: BTreeSet<Vec<String>>,
+}
+
+impl Crate {
+    /// Reads a crate from the file that it begins with.
+    pub(crate) fn read(root: &Path) -> Self {
+        let mut modules = HashMap::new();
+        read_file(root, root.parent().unwrap(), Vec::new(), &mut modules);
+        Self { modules }
+    }
+
+    /// Returns what modules depend on, apart for each level: a module beside its siblings, each
+    /// with all that is inside it. A module and those inside it are one: they may name each other.
+    pub(crate) fn levels(&self) -> Vec<Dependencies> {
+        let mut levels: BTreeMap<ModulePath, Dependencies> = BTreeMap::new();
+        for (from, module) in &self.modules {
+            let imports = module.imports.values().chain(&module.globs);
+            for mention in imports.chain(&module.mentions) {
+                let Some(to) = self.definer(from, mention, 0) else {
+                    continue;
+                };
+                let common = from
+                    .iter()
+                    .zip(&to)
+                    .take_while(|(from, to)| from == to)
+                    .count();
+                if common < from.len() && common < to.len() {
+                    let level = levels.entry(from[..common].to_vec()).or_default();
+                    level.entry(to[..=common].join("::")).or_default();
+                    let targets = level.entry(from[..=common].join("::")).or_default();
+                    let name = || format!("{} (in {})", mention.join("::"), from.join("::"));
+                    targets.entry(to[..=common].join("::")).or_insert_with(name);
+                }
+            }
+        }
+        levels.into_values().collect()
+    }
+
+    /// Returns the module that defines what a path stands for in another; `None` if it is another
+    /// crate's, or a local name.
+    fn definer(&self, from: &[String], path: &[String], depth: usize) -> Option<ModulePath> {
+        // A re-export of a re-export, and so on: deeper than any crate of ours.
+        if depth > 16 {
+            return None;
+        }
+        let (mut at, rest) = self.begin(from, path)?;
+        for (number, name) in rest.iter().enumerate() {
+            let module = self.modules.get(&at)?;
+            let child = [at.as_slice(), std::slice::from_ref(name)].concat();
+            if self.modules.contains_key(&child) {
+                at = child;
+            } else if module.defines.contains(name) {
+                return Some(at);
+            } else if let Some(import) = module.imports.get(name) {
+                // Its own module looks up the import; what follows the name comes after it.
+                let path = [import.as_slice(), &rest[number + 1..]].concat();
+                return (path != rest)
+                    .then(|| self.definer(&at, &path, depth + 1))
+                    .flatten();
+            } else {
+                let after = &rest[number..];
+                let glob = |glob: &Vec<String>| {
+                    self.definer(&at, &[glob.as_slice(), after].concat(), depth + 1)
+                };
+                return module.globs.iter().find_map(glob);
+            }
+        }
+        self.modules.contains_key(&at).then_some(at)
+    }
+
+    /// Returns the module in which a path begins, and what is left of the path.
+    fn begin<'p>(&self, from: &[String], path: &'p [String]) -> Option<(ModulePath, &'p [String])> {
+        let (first, rest) = path.split_first()?;
+        let mut at = from.to_vec();
+        match first.as_str() {
+            "crate" => Some((Vec::new(), rest)),
+            "self" => self.begin_after_super(at, rest),
+            "super" => {
+                at.pop()?;
+                self.begin_after_super(at, rest)
+            }
+            _ => Some((at, path)),
+        }
+    }
+
+    fn begin_after_super<'p>(
+        &self,
+        at: ModulePath,
+        rest: &'p [String],
+    ) -> Option<(ModulePath, &'p [String])> {
+        if rest.first().is_some_and(|name| name == "super") {
+            self.begin(&at, rest)
+        } else {
+            Some((at, rest))
+        }
+    }
+}
+
+/// Reads the file of a module. The files of its children stand in `folder`.
+fn read_file(
+    file: &Path,
+    folder: &Path,
+    path: ModulePath,
+    modules: &mut HashMap<ModulePath, Module>,
+) {
+    let parsed = syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap();
+    read_items(&parsed.items, folder, path, modules);
+}
+
+fn read_items(
+    items: &[Item],
+    folder: &Path,
+    path: ModulePath,
+    modules: &mut HashMap<ModulePath, Module>,
+) {
+    let mut module = Module::default();
+    for item in items.iter().filter(|item| !is_test(attributes(item))) {
+        if let Item::Mod(child) = item {
+            let name = child.ident.to_string();
+            let path = [path.as_slice(), std::slice::from_ref(&name)].concat();
+            let inner = folder.join(&name);
+            match &child.content {
+                Some((_, items)) => read_items(items, &inner, path, modules),
+                None => read_file(&child_file(folder, &name), &inner, path, modules),
+            }
+            continue;
+        }
+        if let Item::Use(item) = item {
+            flatten(&item.tree, &mut Vec::new(), &mut module);
+            continue;
+        }
+        module.defines.extend(defined(item));
+        Mentions(&mut module.mentions).visit_item(item);
+    }
+    modules.insert(path, module);
+}
+
+fn child_file(folder: &Path, name: &str) -> PathBuf {
+    let flat = folder.join(format!("{name}.rs"));
+    if flat.is_file() {
+        flat
+    } else {
+        folder.join(name).join("mod.rs")
+    }
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Mod(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn is_test(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        meta => meta.path().is_ident("test"),
+    })
+}
+
+fn defined(item: &Item) -> Option<String> {
+    let name = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Macro(item) => item.ident.as_ref()?,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string())
+}
+
+/// Adds what a `use` brings in.
+fn flatten(tree: &UseTree, prefix: &mut Vec<String>, module: &mut Module) {
+    let import = |name: &str, module: &mut Module, prefix: &[String], last: Option<&str>| {
+        let path = prefix
+            .iter()
+            .cloned()
+            .chain(last.map(str::to_owned))
+            .collect();
+        module.imports.insert(name.to_owned(), path);
+    };
+    match tree {
+        UseTree::Path(path) => {
+            prefix.push(path.ident.to_string());
+            flatten(&path.tree, prefix, module);
+            prefix.pop();
+        }
+        UseTree::Name(name) if name.ident == "self" => {
+            let last = prefix.last().cloned().unwrap_or_default();
+            import(&last, module, prefix, None);
+        }
+        UseTree::Name(name) => {
+            let name = name.ident.to_string();
+            import(&name, module, prefix, Some(&name));
+        }
+        UseTree::Rename(rename) if rename.ident == "self" => {
+            import(&rename.rename.to_string(), module, prefix, None)
+        }
+        UseTree::Rename(rename) => {
+            import(
+                &rename.rename.to_string(),
+                module,
+                prefix,
+                Some(&rename.ident.to_string()),
+            );
+        }
+        UseTree::Glob(_) => module.globs.push(prefix.clone()),
+        UseTree::Group(group) => group
+            .items
+            .iter()
+            .for_each(|tree| flatten(tree, prefix, module)),
+    }
+}
+
+/// Collects the paths of code: `link::establish`, `super::Link`.
+struct Mentions<'m>(&'m mut BTreeSet<Vec<String>>);
+
+impl<'ast> Visit<'ast> for Mentions<'_> {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        // One name alone is the module's own, or one that it imports.
+        if path.leading_colon.is_none() && path.segments.len() > 1 {
+            self.0.insert(
+                path.segments
+                    .iter()
+                    .map(|segment| segment.ident.to_string())
+                    .collect(),
+            );
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+}
