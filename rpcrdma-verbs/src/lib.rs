@@ -8,6 +8,7 @@
 pub mod blocking;
 mod calls;
 pub mod client;
+#[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod conformance;
 pub mod driver;
@@ -15,6 +16,7 @@ pub mod dump;
 mod fifo;
 pub mod handlers;
 pub mod local;
+#[cfg(feature = "testing")]
 pub mod measure;
 pub mod memory;
 mod peers;

@@ -180,20 +180,17 @@ impl<D: Device> BenchEnd<D> {
         let Some(BenchConnection { endpoint, .. }) = self.connections.first_mut() else {
             return Err(DriverError::ConnectionGone);
         };
-        let mut count = 0;
+        let before = endpoint.in_flight();
         for completion in &self.taken {
             match endpoint.complete(completion) {
-                CompletionKind::Requests(done, Status::Success) => {
-                    count += done;
-                    while endpoint.retire().is_some() {}
-                }
+                CompletionKind::Requests(Status::Success) => while endpoint.retire().is_some() {},
                 CompletionKind::Unknown => {}
                 CompletionKind::Requests(..) | CompletionKind::Receive(..) => {
                     return Err(DriverError::ConnectionGone);
                 }
             }
         }
-        Ok(count)
+        Ok((before - endpoint.in_flight()) as u32)
     }
 
     /// Posts the batches.
@@ -290,7 +287,7 @@ pub fn transfer_rate<D: Device>(
         ))
     });
     let exposed: Vec<_> = exposed.collect::<Result<_, DriverError>>()?;
-    let (mut started, mut done) = (0u32, 0u32);
+    let (mut started, mut done) = (0, 0);
     let began = Instant::now();
     while done < count {
         while started < count && started - done < depth {

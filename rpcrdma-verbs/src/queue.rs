@@ -136,9 +136,9 @@ const fn distance(from: u32, to: u32) -> u32 {
 /// What a completion belongs to.
 #[derive(Debug)]
 pub(crate) enum CompletionKind {
-    /// This many requests, from the oldest on. The last of them has this status, and the others
-    /// have succeeded. [`Endpoint::retire`] returns their contexts.
-    Requests(u32, Status),
+    /// The oldest request, or several. The last of them has this status, and the others have
+    /// succeeded. [`Endpoint::retire`] returns their contexts.
+    Requests(Status),
     /// A receive, with its buffer.
     Receive(ReceiveBuffer, Status),
     /// An unknown request.
@@ -476,8 +476,7 @@ impl<D: Device, T> Endpoint<D, T> {
             return CompletionKind::Receive(buffer, completion.status);
         }
         // Requests complete in order: this one completes all before it.
-        let count = distance(self.oldest, number);
-        if count >= distance(self.oldest, self.next) {
+        if distance(self.oldest, number) >= distance(self.oldest, self.next) {
             return CompletionKind::Unknown;
         }
         self.oldest = advance(number, 1);
@@ -486,7 +485,7 @@ impl<D: Device, T> Endpoint<D, T> {
         } else {
             Status::LocalProtection
         };
-        CompletionKind::Requests(count + 1, status)
+        CompletionKind::Requests(status)
     }
 
     /// Ends the sinks of the Reads that have completed, before the completion is reported. Returns
@@ -503,6 +502,7 @@ impl<D: Device, T> Endpoint<D, T> {
     }
 
     /// Returns the key of the sink that was registered last, which the peer learns.
+    #[cfg(feature = "testing")]
     pub(crate) fn last_sink_key(&self) -> Option<u32> {
         self.sinks.as_ref()?.last_key()
     }

@@ -275,7 +275,7 @@ impl<D: Device> TestEnd<D> {
                 status,
                 completion.invalidated,
             )),
-            CompletionKind::Requests(_, status) => {
+            CompletionKind::Requests(status) => {
                 while let Some((what, is_last)) = self.endpoint.retire() {
                     let status = if is_last { status } else { Status::Success };
                     self.events.push_back(TestEvent::Request(what, status));

@@ -58,10 +58,8 @@ impl<D: Device> QueuePairs<D> {
         match endpoint.complete(completion) {
             CompletionKind::Receive(buf, Status::Success) => Some((pair, Ok(buf.first.to_vec()))),
             CompletionKind::Receive(_, status) => Some((pair, Err(status))),
-            CompletionKind::Requests(count, status) => {
-                for _ in 0..count {
-                    endpoint.retire();
-                }
+            CompletionKind::Requests(status) => {
+                while endpoint.retire().is_some() {}
                 (status != Status::Success).then_some((pair, Err(status)))
             }
             CompletionKind::Unknown => panic!("{completion:?} is of nothing that is posted"),

@@ -448,7 +448,7 @@ impl<D: Device> Connection<D> {
                 true
             }
             CompletionKind::Receive(..) => false,
-            CompletionKind::Requests(_, status) => {
+            CompletionKind::Requests(status) => {
                 while let Some((work, is_last)) = self.endpoint.as_mut().and_then(Endpoint::retire)
                 {
                     self.request_completed(work, !is_last || status == Status::Success);

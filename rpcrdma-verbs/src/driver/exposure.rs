@@ -21,6 +21,7 @@ impl<D: Device> KeyedWindow<D> {
         self.window.number()
     }
 
+    #[cfg(feature = "testing")]
     pub(crate) fn key(&self) -> u32 {
         self.key
     }

@@ -63,6 +63,7 @@ impl<D: Device> ReadSinks<D> {
     }
 
     /// Returns the key of the sink that was registered last.
+    #[cfg(feature = "testing")]
     pub(super) fn last_key(&self) -> Option<u32> {
         self.posted.last().map(|(_, sink)| sink.local_key())
     }
