@@ -34,7 +34,7 @@ use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 use clock::Clock;
 use connection::Connection;
 pub use error::{ConnectError, DriverError};
-pub use events::{BeginError, CallBuffers, Counters, Payload, PlacedItem};
+pub use events::{BeginError, CallBuffers, ConnectionCounters, Payload, PlacedItem};
 pub(crate) use events::{CallParams, Event, OutgoingCallError, OutgoingReplyError};
 pub use handle::Handle;
 use keepalive::KeepAlive;
@@ -364,7 +364,7 @@ impl<D: Device> Driver<D> {
 
     /// Returns what the transport of a connection has done.
     #[must_use]
-    pub fn counters(&self, id: ConnectionId) -> Option<Counters> {
+    pub fn counters(&self, id: ConnectionId) -> Option<ConnectionCounters> {
         self.get(id).map(|connection| connection.counters)
     }
 

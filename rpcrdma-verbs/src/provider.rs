@@ -329,7 +329,7 @@ pub struct QueuePairConfig {
 #[expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
 pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// Registered memory.
-    type Region: Region + fmt::Debug + Send + Sync + 'static;
+    type Region: MemoryRegion + fmt::Debug + Send + Sync + 'static;
     /// A memory window.
     type Window: Window + fmt::Debug + Send + 'static;
     /// A completion queue.
@@ -351,7 +351,7 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// Registers memory.
     ///
     /// # Safety
-    /// The memory must stay valid until [`Region::deregister`] has returned true. Meanwhile all
+    /// The memory must stay valid until [`MemoryRegion::deregister`] has returned true. Meanwhile all
     /// accesses must respect what is posted and exposed.
     ///
     /// # Errors
@@ -405,7 +405,7 @@ impl ProtectionDomainId {
 ///
 /// The owner of the memory deregisters it before the memory is freed or reused. Dropping the region
 /// also deregisters it, but does not report a refusal of the device.
-pub trait Region {
+pub trait MemoryRegion {
     /// Returns the key for our work requests.
     fn local_key(&self) -> u32;
     /// Returns the key for the peer, if the memory was registered with remote access.

@@ -13,7 +13,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::client::{CallId, ClientEvent};
-use rpcrdma_verbs::driver::Counters;
+use rpcrdma_verbs::driver::ConnectionCounters;
 use rpcrdma_verbs::memory::Buf;
 
 /// The number of RPCs until all allocations have grown, and the number that are counted.
@@ -111,7 +111,7 @@ fn read(bytes: u32) -> impl Fn(&mut World) {
 }
 
 /// Returns the counters of both ends.
-fn counters(world: &World) -> [Counters; 2] {
+fn counters(world: &World) -> [ConnectionCounters; 2] {
     let far = world.server.connections()[0];
     [
         world.near.counters(world.client.id()).unwrap(),
@@ -120,7 +120,7 @@ fn counters(world: &World) -> [Counters; 2] {
 }
 
 /// Returns the allocations of RPCs in the steady state, and their counters.
-fn steady(world: &mut World, rpc: impl Fn(&mut World)) -> (u64, [Counters; 2]) {
+fn steady(world: &mut World, rpc: impl Fn(&mut World)) -> (u64, [ConnectionCounters; 2]) {
     (0..WARM).for_each(|_| rpc(world));
     let before = counters(world);
     let counted = allocation_counter::measure(|| (0..COUNTED).for_each(|_| rpc(world)));

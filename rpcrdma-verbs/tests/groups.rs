@@ -20,7 +20,7 @@ use rpcrdma_proto::transfer::{MAX_RESULTS, MethodPreference, ResultPlacement};
 use rpcrdma_proto::xdr::Decode;
 use rpcrdma_verbs::client::{Call, Client, ClientEvent};
 use rpcrdma_verbs::driver::{
-    CallBuffers, ConnectionId, Counters, Driver, DriverError, PlacedItem, Writer,
+    CallBuffers, ConnectionCounters, ConnectionId, Driver, DriverError, PlacedItem, Writer,
 };
 use rpcrdma_verbs::memory::{Budget, Buf, Frozen};
 use rpcrdma_verbs::provider::Device;
@@ -315,7 +315,7 @@ impl<D: Device> World<D> {
         )
     }
 
-    fn counters(&self) -> [Counters; 2] {
+    fn counters(&self) -> [ConnectionCounters; 2] {
         let far = self.server.connections()[0];
         [
             self.near.counters(self.client.id()).unwrap(),
@@ -325,8 +325,8 @@ impl<D: Device> World<D> {
 
     /// Returns the differences of the counters of both ends: Sends, RDMA Reads and Writes, exposed
     /// regions, and copied bytes.
-    fn since(&self, before: &[Counters; 2]) -> (u64, u64, u64, u64) {
-        let all = |f: fn(&Counters) -> u64| {
+    fn since(&self, before: &[ConnectionCounters; 2]) -> (u64, u64, u64, u64) {
+        let all = |f: fn(&ConnectionCounters) -> u64| {
             self.counters()
                 .iter()
                 .zip(before)

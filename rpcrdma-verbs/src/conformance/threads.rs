@@ -18,7 +18,7 @@ use super::fixture::{
 use crate::memory::{Budget, Pool, PostedBuf};
 use crate::provider::{
     Access, Completion, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device,
-    Operation, QueuePair as _, Queues, Receive, Region as _, RemoteMemory, Sge,
+    MemoryRegion as _, Operation, QueuePair as _, Queues, Receive, RemoteMemory, Sge,
     SharedReceives as _, Status, Window as _, WorkRequest,
 };
 

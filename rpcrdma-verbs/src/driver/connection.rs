@@ -18,7 +18,7 @@ use tracing::{Span, debug, debug_span, warn};
 
 use super::Scratch;
 use super::events::{
-    BeginError, CallBuffers, CallParams, Counters, Event, Items, OutgoingCallError,
+    BeginError, CallBuffers, CallParams, ConnectionCounters, Event, Items, OutgoingCallError,
     OutgoingReplyError,
 };
 use super::exposure::{ExposedRegion, KeyedWindow};
@@ -82,7 +82,7 @@ pub(crate) struct Connection<D: Device> {
     /// True while it waits for room in the send queue.
     pub(crate) is_stalled: bool,
     pub(crate) events: Fifo<Event>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ConnectionCounters,
     pub(crate) connect_error: Option<ConnectError>,
     idle: IdleTracker,
 }
@@ -192,7 +192,7 @@ impl<D: Device> Connection<D> {
             reads: Vec::new(),
             is_stalled: false,
             events: Fifo::new(),
-            counters: Counters::default(),
+            counters: ConnectionCounters::default(),
             connect_error: None,
             idle: IdleTracker::default(),
         }

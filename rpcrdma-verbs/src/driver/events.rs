@@ -15,7 +15,7 @@ use crate::provider::Device;
 
 /// What the transport of a connection has done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counters {
+pub struct ConnectionCounters {
     /// Messages sent.
     pub sends: u64,
     /// RDMA Reads.
@@ -41,7 +41,7 @@ pub struct Counters {
     pub copied: u64,
 }
 
-impl Add for Counters {
+impl Add for ConnectionCounters {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{MemoryError, block_access};
-use crate::provider::{Device, ProtectionDomainId, Region};
+use crate::provider::{Device, MemoryRegion, ProtectionDomainId};
 
 /// A limit on the memory that is registered at once by all pools and buffers that share the budget.
 ///
@@ -143,7 +143,7 @@ impl Drop for BudgetShare {
 /// peer no right.
 pub(super) struct Block {
     /// The device's region. It ends before the memory is freed.
-    region: ManuallyDrop<Box<dyn Region + Send + Sync>>,
+    region: ManuallyDrop<Box<dyn MemoryRegion + Send + Sync>>,
     key: u32,
     domain: ProtectionDomainId,
     memory: NonNull<u8>,
@@ -220,7 +220,7 @@ impl Block {
             }
         };
         let key = region.local_key();
-        let region = ManuallyDrop::new(Box::new(region) as Box<dyn Region + Send + Sync>);
+        let region = ManuallyDrop::new(Box::new(region) as Box<dyn MemoryRegion + Send + Sync>);
         let share = ManuallyDrop::new(share);
         Ok(Arc::new(Self {
             region,

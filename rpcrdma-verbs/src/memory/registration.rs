@@ -8,7 +8,7 @@
 use std::ptr::NonNull;
 
 use super::PostedBuf;
-use crate::provider::{Access, Cause, Device, Region, Result, VerbError};
+use crate::provider::{Access, Cause, Device, MemoryRegion, Result, VerbError};
 
 /// A registration of a part of a buffer, in addition to that of its block, for temporary access by
 /// a peer.

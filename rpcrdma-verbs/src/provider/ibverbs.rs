@@ -312,7 +312,7 @@ impl Device for IbvDevice {
     }
 }
 
-impl super::Region for IbvRegion {
+impl super::MemoryRegion for IbvRegion {
     fn local_key(&self) -> u32 {
         self.region.local_key()
     }
@@ -339,7 +339,7 @@ impl fmt::Debug for IbvRegion {
 
 impl Drop for IbvRegion {
     fn drop(&mut self) {
-        super::Region::deregister(self);
+        super::MemoryRegion::deregister(self);
     }
 }
 

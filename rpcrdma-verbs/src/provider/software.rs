@@ -508,7 +508,7 @@ impl Device for SoftwareDevice {
     }
 }
 
-impl super::Region for SoftwareRegion {
+impl super::MemoryRegion for SoftwareRegion {
     fn local_key(&self) -> u32 {
         self.key
     }
@@ -527,7 +527,7 @@ impl super::Region for SoftwareRegion {
 
 impl Drop for SoftwareRegion {
     fn drop(&mut self) {
-        super::Region::deregister(self);
+        super::MemoryRegion::deregister(self);
     }
 }
 

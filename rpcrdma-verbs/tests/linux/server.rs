@@ -81,7 +81,7 @@ impl Caller {
         self.client.session(&self.driver).unwrap()
     }
 
-    fn counters(&self) -> driver::Counters {
+    fn counters(&self) -> driver::ConnectionCounters {
         self.driver.counters(self.client.id()).unwrap()
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_verbs::provider::ibverbs::{IbvCompletionQueue, IbvDevice, IbvQueuePair};
 use rpcrdma_verbs::provider::{
     Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device, Operation,
-    QueuePair as _, QueuePairConfig, Queues, Receive, Region as _, Sge, Status, Window as _,
+    QueuePair as _, QueuePairConfig, Queues, Receive, MemoryRegion as _, Sge, Status, Window as _,
     WorkRequest,
 };
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
-use rpcrdma_verbs::driver::{ConnectionId, Counters, Driver, WriteError, Writer};
+use rpcrdma_verbs::driver::{ConnectionCounters, ConnectionId, Driver, WriteError, Writer};
 use rpcrdma_verbs::memory::{Budget, Buf};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::rpc::Credentials;
@@ -160,7 +160,8 @@ impl<D: Device> Clients<D> {
         let Some(after) = self.counters() else {
             return Ok(None);
         };
-        let each = |of: fn(&Counters) -> u64| (of(&after) - of(&before)) as f64 / done as f64;
+        let each =
+            |of: fn(&ConnectionCounters) -> u64| (of(&after) - of(&before)) as f64 / done as f64;
         Ok(Some(Costs {
             round_trips: each(|all| all.round_trips),
             messages: each(|all| all.sends),
@@ -173,7 +174,7 @@ impl<D: Device> Clients<D> {
     }
 
     /// Returns the counters of all connections at both ends, or `None` if the server is elsewhere.
-    fn counters(&self) -> Option<Counters> {
+    fn counters(&self) -> Option<ConnectionCounters> {
         let (far, server) = self.server.as_ref()?;
         let clients = self
             .clients
@@ -186,7 +187,7 @@ impl<D: Device> Clients<D> {
         Some(
             clients
                 .chain(served)
-                .fold(Counters::default(), |sum, one| sum + one),
+                .fold(ConnectionCounters::default(), |sum, one| sum + one),
         )
     }
 
