@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # Shared by the scripts of this folder: steps, their summary, and Debian packages.
 
+# shellcheck source=../tests/packages.bash
+. tests/packages.bash
+
 # Backtraces need the lines and nothing more: writing the rest of the debug information takes a minute.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
@@ -38,14 +41,4 @@ summary() {
 skip() {
     echo "skipped: $1"
     [ -z "${RPCRDMA_SKIPPED-}" ] || echo "$1" >>"$RPCRDMA_SKIPPED"
-}
-
-# Installs the Debian packages that are missing.
-need() {
-    local package missing=()
-    for package in "$@"; do
-        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-    done
-    [ ${#missing[@]} != 0 ] || return 0
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >/dev/null
 }
