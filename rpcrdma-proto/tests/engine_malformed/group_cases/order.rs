@@ -1,0 +1,172 @@
+//! Transmissions that make no group, or come where they must not.
+
+use super::{BADCONT, group, interrupted, one};
+use crate::cases::{CONNPROP, Case, NONE, SEGMENT, UPDPROP, case};
+use crate::raw::{
+    CALL, ERROR, REPLY, Raw, Transmission, XMTREQ, XMTRESP, call, fixed, operation, reply, report,
+    request, response,
+};
+
+/// Transmissions that make no group, and groups that are no calls.
+pub(super) fn groups() -> Vec<Case> {
+    vec![
+        case("a continuation of no call", |_| one(&request(NONE).more(1))),
+        case("a continuation of no reply", |to| {
+            one(&response(to.plain).more(1))
+        }),
+        case("a continuation of a call that is whole", |_| {
+            Some(vec![request(NONE).octets(), request(NONE).more(1).octets()])
+        }),
+        case("a continuation with another number", |_| {
+            Some(vec![
+                request(NONE).of(3).octets(),
+                request(NONE).more(2).octets(),
+            ])
+        }),
+        case("a continuation that comes twice", |_| {
+            let first = request(NONE).of(3);
+            Some(vec![
+                first.octets(),
+                first.more(1).octets(),
+                first.more(1).octets(),
+                first.more(2).octets(),
+            ])
+        }),
+        case("a continuation of another operation", |_| {
+            let first = request(NONE).of(2);
+            Some(vec![
+                first.octets(),
+                Transmission {
+                    opener: XMTRESP,
+                    ..first.more(1)
+                }
+                .octets(),
+            ])
+        }),
+        case("a continuation of the other direction", |_| {
+            let first = request(NONE).of(2);
+            Some(vec![
+                first.octets(),
+                Transmission {
+                    direction: REPLY,
+                    ..first.more(1)
+                }
+                .octets(),
+            ])
+        }),
+        case("a continuation of another XID", |_| {
+            Some(vec![
+                request(NONE).of(2).octets(),
+                request(NONE + 1).more(1).octets(),
+            ])
+        }),
+        case("more transmissions than were granted", |_| {
+            Some(
+                (0..40)
+                    .flat_map(|at| group(&request(NONE + at), 2))
+                    .collect(),
+            )
+        }),
+        case(
+            "a call in transmissions with the XID of one that is being served",
+            |to| Some(group(&request(to.given), 2)),
+        ),
+    ]
+}
+
+/// Messages between the transmissions of a group. A call among them is not taken.
+pub(super) fn between() -> Vec<Case> {
+    vec![
+        case("between the transmissions of a call: a call", |to| {
+            interrupted(&[call(to, NONE + 1).octets()])
+        }),
+        case("between them: a long call", |to| {
+            interrupted(&[Raw {
+                reads: vec![(0, SEGMENT)],
+                ..call(to, NONE + 1)
+            }
+            .long()
+            .octets()])
+        }),
+        case("between them: a call in one transmission", |_| {
+            interrupted(&[request(NONE + 1).octets()])
+        }),
+        case("between them: the beginning of another group", |_| {
+            let first = request(NONE + 1).of(2);
+            interrupted(&[first.octets(), first.more(1).octets()])
+        }),
+        case("between them: a reply", |to| {
+            interrupted(&[reply(to, to.plain).octets()])
+        }),
+        case("between them: a reply in one transmission", |to| {
+            interrupted(&[response(to.plain).octets()])
+        }),
+        case("between them: an error", |to| {
+            interrupted(&[fixed(to, NONE, ERROR, &[2])])
+        }),
+        case("between them: `ROPT_CONNPROP`", |to| {
+            interrupted(&[operation(to, NONE + 1, CALL, CONNPROP, &[0, 0])])
+        }),
+        case("between them: `ROPT_UPDPROP`", |to| {
+            interrupted(&[operation(to, NONE + 1, CALL, UPDPROP, &[0])])
+        }),
+        case("between them: `ROPT_REPTERR`", |_| {
+            interrupted(&[report(REPLY, [NONE, CALL, 0], None, &[BADCONT])])
+        }),
+        case("between them: an unknown operation", |to| {
+            interrupted(&[operation(to, NONE + 1, CALL, 77, &[])])
+        }),
+        case("between them: what can't be read", |to| {
+            interrupted(&[fixed(to, NONE + 1, 99, &[0, 0])])
+        }),
+        case("between the transmissions of a reply: a call", |to| {
+            let mut messages = group(&response(to.long), 2);
+            messages.insert(1, call(to, NONE).octets());
+            Some(messages)
+        }),
+        case("between them: the reply to another call", |to| {
+            let mut messages = group(&response(to.long), 2);
+            messages.insert(1, response(to.plain).octets());
+            Some(messages)
+        }),
+    ]
+}
+
+/// Replies that are in the wrong transmissions.
+pub(super) fn replies() -> Vec<Case> {
+    vec![
+        case("a reply in a transmission, to no call", |_| {
+            one(&response(NONE))
+        }),
+        case(
+            "a reply in a transmission, to the call of the other direction",
+            |to| one(&response(to.given)),
+        ),
+        case("a reply in two transmissions, to no call", |_| {
+            Some(group(&response(NONE), 2))
+        }),
+        case(
+            "a reply in two transmissions, where one is expected",
+            |to| Some(group(&response(to.plain), 2)),
+        ),
+        case("a reply in more transmissions than were reserved", |to| {
+            Some(group(&response(to.long), 8))
+        }),
+        case("a reply of which a transmission is missing", |to| {
+            let mut messages = group(&response(to.long), 2);
+            messages[1] = response(to.long).more(2).octets();
+            Some(messages)
+        }),
+        case("a reply that goes on as a call", |to| {
+            let first = response(to.long).of(2);
+            Some(vec![
+                first.octets(),
+                Transmission {
+                    opener: XMTREQ,
+                    ..first.more(1)
+                }
+                .octets(),
+            ])
+        }),
+    ]
+}
