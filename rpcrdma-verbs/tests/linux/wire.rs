@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_verbs::provider::ibverbs::{IbvCompletionQueue, IbvDevice, IbvQueuePair};
 use rpcrdma_verbs::provider::{
-    Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device, Operation,
-    QueuePair as _, QueuePairConfig, Queues, Receive, MemoryRegion as _, Sge, Status, Window as _,
-    WorkRequest,
+    Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device,
+    MemoryRegion as _, Operation, QueuePair as _, QueuePairConfig, Queues, Receive, Sge, Status,
+    Window as _, WorkRequest,
 };
 
 type Region = <IbvDevice as Device>::Region;
