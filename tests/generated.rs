@@ -52,7 +52,7 @@ fn no_snapshot_outlives_its_module() {
     assert_eq!(kept, expected);
 }
 
-/// Two runs give the same octets, although the files are formatted on several threads.
+/// Two runs give the same bytes, although the files are formatted on several threads.
 #[test]
 fn generation_is_deterministic() {
     assert_eq!(generated(), generated());

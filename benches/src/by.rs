@@ -15,7 +15,7 @@ pub(crate) enum By {
     Locating,
     /// The same, with the elements counted against a limit.
     Limited,
-    /// `memcpy` of as many octets, to memory of the same kind.
+    /// `memcpy` of as many bytes, to memory of the same kind.
     Memcpy,
     /// The C of `rpcgen`, by way of libtirpc.
     Rpcgen,

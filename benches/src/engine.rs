@@ -1,7 +1,7 @@
 //! Null RPCs through two sessions that are joined in memory: what the engine costs both ends
 //! together.
 //!
-//! Each message is written where the peer receives it; of an RPC message its first eight octets
+//! Each message is written where the peer receives it; of an RPC message its first eight bytes
 //! alone, which the engine reads.
 
 use std::cell::RefCell;

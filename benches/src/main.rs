@@ -138,7 +138,7 @@ fn row(message: &Message, task: Task, peers: &[Peer]) -> Option<Row> {
         .chain(peers.iter().map(|peer| peer.by));
     Some(Row {
         message: message.name,
-        octets: message.octets.len(),
+        bytes: message.bytes.len(),
         task,
         times: names.zip(found).collect(),
     })

@@ -8,15 +8,15 @@ use crate::by::By;
 /// What a job does with its message, again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// Octets to a value, or to where its parts are.
+    /// Bytes to a value, or to where its parts are.
     Decode,
-    /// Octets to a sum over every field.
+    /// Bytes to a sum over every field.
     Visit,
-    /// A value to octets.
+    /// A value to bytes.
     Encode,
     /// A value to a gather list.
     Gather,
-    /// A value to the number of its octets.
+    /// A value to the number of its bytes.
     Length,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Job {
 /// A message as it travels, and its jobs.
 pub(crate) struct Message {
     pub(crate) name: &'static str,
-    pub(crate) octets: &'static [u8],
+    pub(crate) bytes: &'static [u8],
     pub(crate) jobs: Vec<Job>,
     /// What each visitor must find.
     sum: Option<u64>,
@@ -85,7 +85,7 @@ impl Message {
         buffer.truncate(used);
         let message = Self {
             name,
-            octets: buffer.leak(),
+            bytes: buffer.leak(),
             jobs: Vec::new(),
             sum: None,
         };
@@ -99,13 +99,13 @@ impl Message {
         decode: impl Fn(&'static [u8]) -> R + 'static,
     ) -> Self {
         assert!(
-            decode(self.octets).accepts(),
+            decode(self.bytes).accepts(),
             "{}: {} refuses it",
             self.name,
             by.name()
         );
-        let octets = self.octets;
-        self.job(Task::Decode, by, move || decode(black_box(octets)))
+        let bytes = self.bytes;
+        self.job(Task::Decode, by, move || decode(black_box(bytes)))
     }
 
     /// A decoder which reads every field; all must find the same sum.
@@ -114,7 +114,7 @@ impl Message {
         by: By,
         visit: impl Fn(&'static [u8]) -> Option<u64> + 'static,
     ) -> Self {
-        let found = visit(self.octets);
+        let found = visit(self.bytes);
         let sum = *self.sum.get_or_insert(found.unwrap_or_default());
         assert_eq!(
             found,
@@ -123,36 +123,36 @@ impl Message {
             self.name,
             by.name()
         );
-        let octets = self.octets;
-        self.job(Task::Visit, by, move || visit(black_box(octets)))
+        let bytes = self.bytes;
+        self.job(Task::Visit, by, move || visit(black_box(bytes)))
     }
 
-    /// An encoder; all must write the same octets.
+    /// An encoder; all must write the same bytes.
     pub(crate) fn encode(
         self,
         by: By,
         encode: impl Fn(&mut [u8]) -> Option<usize> + 'static,
     ) -> Self {
-        let mut buffer = vec![0xee; self.octets.len()];
+        let mut buffer = vec![0xee; self.bytes.len()];
         let used = encode(&mut buffer).unwrap_or_default();
         assert_eq!(
             buffer[..used],
-            *self.octets,
+            *self.bytes,
             "{}: {} writes something else",
             self.name,
             by.name()
         );
         // A buffer for each job, as a connection has one.
-        let mut buffer = vec![0; self.octets.len() + 4096];
+        let mut buffer = vec![0; self.bytes.len() + 4096];
         self.job(Task::Encode, by, move || encode(black_box(&mut buffer)))
     }
 
-    /// An encoder to a list of pieces, which says how many octets they are together.
+    /// An encoder to a list of pieces, which says how many bytes they are together.
     pub(crate) fn gather(self, by: By, gather: impl Fn() -> Option<usize> + 'static) -> Self {
         self.counting(Task::Gather, by, gather)
     }
 
-    /// A counter of octets.
+    /// A counter of bytes.
     pub(crate) fn length(self, by: By, length: impl Fn() -> Option<usize> + 'static) -> Self {
         self.counting(Task::Length, by, length)
     }
@@ -160,7 +160,7 @@ impl Message {
     fn counting(self, task: Task, by: By, count: impl Fn() -> Option<usize> + 'static) -> Self {
         assert_eq!(
             count(),
-            Some(self.octets.len()),
+            Some(self.bytes.len()),
             "{}: {} counts otherwise",
             self.name,
             by.name()

@@ -2,7 +2,7 @@
 //!
 //! A peer answers each line with a line:
 //!
-//! - `message NAME HEX`: the tasks that it can do with these octets, after it has tried them; or
+//! - `message NAME HEX`: the tasks that it can do with these bytes, after it has tried them; or
 //!   `-` and why there are none;
 //! - `run NAME TASK COUNT`: the nanoseconds that so many executions took, by its own clock, so that
 //!   the way to it costs nothing.
@@ -68,12 +68,12 @@ pub(crate) fn start(messages: &[Message], target: &Path) -> Peers {
 
 impl Peers {
     fn add(&mut self, by: By, command: Result<Command, String>, messages: &[Message]) {
-        let octets: Vec<_> = messages
+        let bytes: Vec<_> = messages
             .iter()
-            .map(|message| (message.name, message.octets))
+            .map(|message| (message.name, message.bytes))
             .collect();
         let started = command.and_then(|command| {
-            Peer::start(by, command, &octets).map_err(|error| format!("does not run: {error}"))
+            Peer::start(by, command, &bytes).map_err(|error| format!("does not run: {error}"))
         });
         match started {
             Ok((peer, notes)) => {
@@ -187,8 +187,8 @@ impl Peer {
             pipes: RefCell::new(pipes),
         };
         let mut notes = Vec::new();
-        for (name, octets) in messages {
-            match parse_tasks(&peer.ask(&format!("message {name} {}", hex(octets)))?) {
+        for (name, bytes) in messages {
+            match parse_tasks(&peer.ask(&format!("message {name} {}", hex(bytes)))?) {
                 Ok(tasks) => drop(peer.tasks.insert(name, tasks)),
                 Err(reason) => notes.push(Note {
                     by,
@@ -243,10 +243,10 @@ impl Drop for Peer {
     }
 }
 
-fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::new(), |mut hex, octet| {
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
         // A string takes whatever is written to it.
-        let _ = write!(hex, "{octet:02x}");
+        let _ = write!(hex, "{byte:02x}");
         hex
     })
 }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_in_hexadecimal() {
+    fn bytes_in_hexadecimal() {
         assert_eq!(hex(&[0, 0x0a, 0xff]), "000aff");
         assert_eq!(hex(&[]), "");
     }

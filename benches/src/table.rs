@@ -9,7 +9,7 @@ use crate::message::Task;
 /// What was measured of one task with one message.
 pub(crate) struct Row {
     pub(crate) message: &'static str,
-    pub(crate) octets: usize,
+    pub(crate) bytes: usize,
     pub(crate) task: Task,
     pub(crate) times: Vec<(By, Times)>,
 }
@@ -30,7 +30,7 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = By::LIMITS.map(|by| format!("of {}", by.name()));
         let others = By::OTHERS.map(By::name);
-        let heads = ["message", "octets", "task", "generated, ns", "quartiles"];
+        let heads = ["message", "bytes", "task", "generated, ns", "quartiles"];
         let heads = heads
             .into_iter()
             .chain(limits.iter().map(String::as_str))
@@ -51,7 +51,7 @@ fn line(row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f,
         "| {} | {} | {} ",
         row.message,
-        row.octets,
+        row.bytes,
         row.task.name()
     )?;
     write!(
@@ -103,7 +103,7 @@ mod tests {
         ];
         let table = Table(vec![Row {
             message: "m",
-            octets: 128,
+            bytes: 128,
             task: Task::Decode,
             times,
         }])

@@ -137,7 +137,7 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             reads_stay_within_bounds,
             writes_stay_within_bounds,
             rights_are_kept,
-            no_octets_ask_for_no_key,
+            no_bytes_ask_for_no_key,
             wrong_keys_are_refused,
             keys_of_other_devices_are_refused,
             keys_end_with_their_registration,

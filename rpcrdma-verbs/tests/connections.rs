@@ -38,7 +38,7 @@ fn resident() -> Option<usize> {
 
 /// The memory of one end of a connection.
 #[derive(Debug)]
-struct Octets {
+struct Bytes {
     /// Registered memory of the larger end.
     registered: usize,
     /// Allocated memory, including registered memory: half of that of both ends.
@@ -53,7 +53,7 @@ fn bytes_per_end(
     client: &Config,
     server: Config,
     shared: Option<u32>,
-) -> Octets {
+) -> Bytes {
     let fabric = Fabric::new();
     let budgets = [Budget::new(1 << 30), Budget::new(1 << 30)];
     let mut near = Driver::new(&fabric.device(), &budgets[0], 1 << 17).unwrap();
@@ -97,7 +97,7 @@ fn bytes_per_end(
         .max()
         .unwrap()
         / connections;
-    Octets {
+    Bytes {
         registered,
         allocated: usize::try_from(allocated.bytes_current).unwrap() / (2 * connections),
         resident,
@@ -164,10 +164,10 @@ fn settings() -> (Config, Config) {
 }
 
 /// Measures one end of each of a thousand connections after several calls at once on each.
-fn thousand(what: &str, calls: u16, shared: Option<u32>) -> Octets {
+fn thousand(what: &str, calls: u16, shared: Option<u32>) -> Bytes {
     let (client, server) = settings();
     let bytes = bytes_per_end((1000, calls), &client, server, shared);
-    let Octets {
+    let Bytes {
         registered,
         allocated,
         resident,

@@ -10,7 +10,7 @@ const HEADERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../headers.x");
 /// What is printed, and what is meant or can be used.
 type Change = (&'static str, &'static str);
 
-/// What fastxdr can use of `headers.x`, with the same octets on the wire:
+/// What fastxdr can use of `headers.x`, with the same bytes on the wire:
 ///
 /// - an array that is an arm of a union makes it panic, so such an array is in a structure;
 /// - the code that it generates for an array of numbers does not compile, so these have a type of

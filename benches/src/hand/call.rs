@@ -3,16 +3,16 @@
 
 use super::{In, Out, put, word};
 
-/// A sum over all fields; the octets of the machine's name count each.
-pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
-    let (fixed, mut credentials, verifier) = parts(octets)?;
+/// A sum over all fields; the bytes of the machine's name count each.
+pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
+    let (fixed, mut credentials, verifier) = parts(bytes)?;
     let words = [0, 8, 12, 16, 20].map(|at| u64::from(word(fixed, at)));
     let mut sum = words.iter().sum::<u64>() + u64::from(word(verifier, 0));
     sum += u64::from(credentials.u32()?);
     sum += credentials
         .opaque(255)?
         .iter()
-        .map(|octet| u64::from(*octet))
+        .map(|byte| u64::from(*byte))
         .sum::<u64>();
     let ids = credentials.words::<12>()?;
     let count = word(ids, 8);
@@ -27,13 +27,13 @@ pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
 }
 
 /// The fixed part, the credentials and the verifier, unread.
-pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 28], &[u8], &[u8; 8])> {
-    parts(octets).map(|(fixed, credentials, verifier)| (fixed, credentials.0, verifier))
+pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 28], &[u8], &[u8; 8])> {
+    parts(bytes).map(|(fixed, credentials, verifier)| (fixed, credentials.0, verifier))
 }
 
 #[inline(always)]
-fn parts(octets: &[u8]) -> Option<(&[u8; 28], In<'_>, &[u8; 8])> {
-    let mut input = In(octets);
+fn parts(bytes: &[u8]) -> Option<(&[u8; 28], In<'_>, &[u8; 8])> {
+    let mut input = In(bytes);
     let fixed = input.words::<28>()?;
     if word(fixed, 4) != 0 || word(fixed, 24) != 1 {
         return None;
@@ -56,7 +56,7 @@ pub(crate) struct Call<'a> {
     pub(crate) gids: &'a [u32],
 }
 
-/// The header in `buffer`; the octets it took.
+/// The header in `buffer`; the bytes it took.
 pub(crate) fn encode(call: &Call<'_>, buffer: &mut [u8]) -> Option<usize> {
     let credentials = 4 + super::opaque_len(call.machine.len()) + 12 + 4 * call.gids.len();
     let length = 28 + 4 + credentials + 8;

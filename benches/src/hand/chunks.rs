@@ -24,8 +24,8 @@ pub(crate) struct Located<'a> {
 }
 
 /// `RDMA2_MSG` or `RDMA2_NOMSG`: a sum over all fields.
-pub(crate) fn visit<const VERSION: u32>(octets: &[u8]) -> Option<u64> {
-    let mut input = In(octets);
+pub(crate) fn visit<const VERSION: u32>(bytes: &[u8]) -> Option<u64> {
+    let mut input = In(bytes);
     let fixed = input.words::<16>()?;
     if word(fixed, 12) > 1 || (VERSION == 2 && input.u32()? > 1) {
         return None;
@@ -68,10 +68,8 @@ pub(crate) fn segments(input: &mut In<'_>) -> Option<u64> {
 
 /// The same, without a look at the elements; with or without counting them against a limit, as
 /// generated code does.
-pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(
-    octets: &[u8],
-) -> Option<Located<'_>> {
-    let mut input = In(octets);
+pub(crate) fn locate<const VERSION: u32, const LIMITED: bool>(bytes: &[u8]) -> Option<Located<'_>> {
+    let mut input = In(bytes);
     let mut budget = Budget::<LIMITED>(black_box(1 << 24));
     let fixed = input.words::<16>()?;
     let procedure = word(fixed, 12);
@@ -143,7 +141,7 @@ pub(crate) struct Header<'a> {
     pub(crate) reply: Option<&'a [Segment]>,
 }
 
-/// The header in `buffer`; the octets it took.
+/// The header in `buffer`; the bytes it took.
 pub(crate) fn encode<const VERSION: u32>(header: &Header<'_>, buffer: &mut [u8]) -> Option<usize> {
     let writes: usize = header
         .writes
@@ -162,12 +160,12 @@ pub(crate) fn encode<const VERSION: u32>(header: &Header<'_>, buffer: &mut [u8])
         out.u32(header.direction)?;
     }
     for read in header.reads {
-        let octets = out.next::<24>()?;
-        put(octets, 0, 1u32.to_be_bytes());
-        put(octets, 4, read.position.to_be_bytes());
-        put(octets, 8, read.target.handle.to_be_bytes());
-        put(octets, 12, read.target.length.to_be_bytes());
-        put(octets, 16, read.target.offset.to_be_bytes());
+        let bytes = out.next::<24>()?;
+        put(bytes, 0, 1u32.to_be_bytes());
+        put(bytes, 4, read.position.to_be_bytes());
+        put(bytes, 8, read.target.handle.to_be_bytes());
+        put(bytes, 12, read.target.length.to_be_bytes());
+        put(bytes, 16, read.target.offset.to_be_bytes());
     }
     out.u32(0)?;
     for target in header.writes {
@@ -188,12 +186,12 @@ pub(crate) fn encode<const VERSION: u32>(header: &Header<'_>, buffer: &mut [u8])
 #[inline(always)]
 pub(crate) fn put_segments(out: &mut Out<'_>, segments: &[Segment]) -> Option<()> {
     out.u32(u32::try_from(segments.len()).ok()?)?;
-    let (octets, rest) = std::mem::take(&mut out.0).split_at_mut_checked(16 * segments.len())?;
+    let (bytes, rest) = std::mem::take(&mut out.0).split_at_mut_checked(16 * segments.len())?;
     out.0 = rest;
-    for (segment, octets) in segments.iter().zip(octets.as_chunks_mut::<16>().0) {
-        put(octets, 0, segment.handle.to_be_bytes());
-        put(octets, 4, segment.length.to_be_bytes());
-        put(octets, 8, segment.offset.to_be_bytes());
+    for (segment, bytes) in segments.iter().zip(bytes.as_chunks_mut::<16>().0) {
+        put(bytes, 0, segment.handle.to_be_bytes());
+        put(bytes, 4, segment.length.to_be_bytes());
+        put(bytes, 8, segment.offset.to_be_bytes());
     }
     Some(())
 }

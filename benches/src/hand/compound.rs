@@ -4,8 +4,8 @@
 use super::{In, Out, put, word};
 
 /// A sum over all fields, and over the words of the attributes; of the data its length.
-pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
-    let mut input = In(octets);
+pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
+    let mut input = In(bytes);
     let status = input.u32()?;
     let tag = input.opaque(u32::MAX)?;
     let mut sum = u64::from(status) + tag.len() as u64;
@@ -31,13 +31,10 @@ pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
 }
 
 #[inline(always)]
-fn sequence(octets: &[u8; 36]) -> u64 {
-    octets[..16]
-        .iter()
-        .map(|octet| u64::from(*octet))
-        .sum::<u64>()
+fn sequence(bytes: &[u8; 36]) -> u64 {
+    bytes[..16].iter().map(|byte| u64::from(*byte)).sum::<u64>()
         + [16, 20, 24, 28, 32]
-            .map(|at| u64::from(word(octets, at)))
+            .map(|at| u64::from(word(bytes, at)))
             .iter()
             .sum::<u64>()
 }
@@ -54,8 +51,8 @@ fn attributes(input: &mut In<'_>) -> Option<u64> {
 }
 
 /// Status, tag, and where the results are.
-pub(crate) fn locate(octets: &[u8]) -> Option<(u32, &[u8], &[u8])> {
-    let mut input = In(octets);
+pub(crate) fn locate(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+    let mut input = In(bytes);
     let status = input.u32()?;
     let tag = input.opaque(u32::MAX)?;
     let before = input;
@@ -96,7 +93,7 @@ pub(crate) struct Reply<'a> {
     pub(crate) attributes: &'a [u8],
 }
 
-/// The reply in `buffer`; the octets it took.
+/// The reply in `buffer`; the bytes it took.
 pub(crate) fn encode(reply: &Reply<'_>, buffer: &mut [u8]) -> Option<usize> {
     use super::opaque_len;
     let read = 12 + opaque_len(reply.data.len());

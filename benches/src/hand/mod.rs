@@ -31,22 +31,22 @@ impl<'a> In<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self, octets: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(octets)?;
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
         Some(head)
     }
 
-    /// A length, that many octets, and their padding.
+    /// A length, that many bytes, and their padding.
     #[inline(always)]
     pub(crate) fn opaque(&mut self, most: u32) -> Option<&'a [u8]> {
         let length = self.u32()?;
         if length > most {
             return None;
         }
-        let octets = self.take(length as usize)?;
+        let bytes = self.take(length as usize)?;
         let padding = self.take(length.wrapping_neg() as usize & 3)?;
-        padding.iter().all(|octet| *octet == 0).then_some(octets)
+        padding.iter().all(|byte| *byte == 0).then_some(bytes)
     }
 
     /// What was passed since the input was `before`.
@@ -58,15 +58,15 @@ impl<'a> In<'a> {
 
 /// The word at `at` of a fixed part.
 #[inline(always)]
-pub(crate) fn word<const N: usize>(octets: &[u8; N], at: usize) -> u32 {
-    u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
+pub(crate) fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// What is left of the output.
 pub(crate) struct Out<'b>(pub(crate) &'b mut [u8]);
 
 impl<'b> Out<'b> {
-    /// The next `N` octets. The caller has computed the length of all, so that there is room.
+    /// The next `N` bytes. The caller has computed the length of all, so that there is room.
     #[inline(always)]
     pub(crate) fn next<const N: usize>(&mut self) -> Option<&'b mut [u8; N]> {
         let (head, rest) = std::mem::take(&mut self.0).split_first_chunk_mut()?;
@@ -81,11 +81,11 @@ impl<'b> Out<'b> {
     }
 
     #[inline(always)]
-    pub(crate) fn opaque(&mut self, octets: &[u8]) -> Option<()> {
-        self.u32(u32::try_from(octets.len()).ok()?)?;
-        let (body, rest) = std::mem::take(&mut self.0).split_at_mut_checked(octets.len())?;
-        body.copy_from_slice(octets);
-        let (padding, rest) = rest.split_at_mut_checked(octets.len().wrapping_neg() & 3)?;
+    pub(crate) fn opaque(&mut self, bytes: &[u8]) -> Option<()> {
+        self.u32(u32::try_from(bytes.len()).ok()?)?;
+        let (body, rest) = std::mem::take(&mut self.0).split_at_mut_checked(bytes.len())?;
+        body.copy_from_slice(bytes);
+        let (padding, rest) = rest.split_at_mut_checked(bytes.len().wrapping_neg() & 3)?;
         padding.fill(0);
         self.0 = rest;
         Some(())
@@ -101,7 +101,7 @@ pub(crate) fn put<const N: usize, const LEN: usize>(
     out[at..at + LEN].copy_from_slice(&value);
 }
 
-/// Octets of an opaque of this length, with its count and padding.
+/// Bytes of an opaque of this length, with its count and padding.
 pub(crate) fn opaque_len(length: usize) -> usize {
     4 + length.next_multiple_of(4)
 }

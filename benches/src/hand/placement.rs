@@ -34,8 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) tail: [u32; 3],
 }
 
-fn info(octets: &[u8]) -> Option<(&[u8; 24], In<'_>)> {
-    let mut input = In(octets);
+fn info(bytes: &[u8]) -> Option<(&[u8; 24], In<'_>)> {
+    let mut input = In(bytes);
     let fixed = input.words::<24>()?;
     if word(fixed, 12) != 5 || word(fixed, 16) > 1 || word(fixed, 20) != 5 {
         return None;
@@ -45,8 +45,8 @@ fn info(octets: &[u8]) -> Option<(&[u8; 24], In<'_>)> {
 }
 
 /// A sum over all fields.
-pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
-    let (fixed, mut info) = info(octets)?;
+pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
+    let (fixed, mut info) = info(bytes)?;
     let mut sum = u64::from(word(fixed, 0)) + u64::from(word(fixed, 4)) + u64::from(word(fixed, 8));
     for _ in 0..info.u32()? {
         let item = info.words::<12>()?;
@@ -116,8 +116,8 @@ pub(crate) struct Located<'a> {
 }
 
 /// The same, without a look at the parts.
-pub(crate) fn locate(octets: &[u8]) -> Option<Located<'_>> {
-    let (fixed, mut info) = info(octets)?;
+pub(crate) fn locate(bytes: &[u8]) -> Option<Located<'_>> {
+    let (fixed, mut info) = info(bytes)?;
     let before = info;
     for _ in 0..info.u32()? {
         let item = info.words::<12>()?;
@@ -183,7 +183,7 @@ fn place_len(place: &Place<'_>) -> usize {
     }
 }
 
-/// The message in `buffer`; the octets it took.
+/// The message in `buffer`; the bytes it took.
 pub(crate) fn encode(request: &Request<'_>, buffer: &mut [u8]) -> Option<usize> {
     let items: usize = request
         .items
@@ -215,17 +215,17 @@ pub(crate) fn encode(request: &Request<'_>, buffer: &mut [u8]) -> Option<usize> 
         u32::try_from(request.items.len()).ok()?.to_be_bytes(),
     );
     for (displacement, length, place) in request.items {
-        let octets = out.next::<8>()?;
-        put(octets, 0, displacement.to_be_bytes());
-        put(octets, 4, length.to_be_bytes());
+        let bytes = out.next::<8>()?;
+        put(bytes, 0, displacement.to_be_bytes());
+        put(bytes, 4, length.to_be_bytes());
         put_place(&mut out, place)?;
     }
     out.u32(u32::try_from(request.sets.len()).ok()?)?;
     for (begin, end, results) in request.sets {
-        let octets = out.next::<12>()?;
-        put(octets, 0, begin.to_be_bytes());
-        put(octets, 4, end.to_be_bytes());
-        put(octets, 8, u32::try_from(results.len()).ok()?.to_be_bytes());
+        let bytes = out.next::<12>()?;
+        put(bytes, 0, begin.to_be_bytes());
+        put(bytes, 4, end.to_be_bytes());
+        put(bytes, 8, u32::try_from(results.len()).ok()?.to_be_bytes());
         for (least, place) in *results {
             out.u32(*least)?;
             put_place(&mut out, place)?;
@@ -246,17 +246,17 @@ fn put_place(out: &mut Out<'_>, place: &Place<'_>) -> Option<()> {
             put_segments(out, segments)
         }
         Place::Buffers(offset, numbers) => {
-            let octets = out.next::<12>()?;
-            put(octets, 0, 2u32.to_be_bytes());
-            put(octets, 4, offset.to_be_bytes());
-            put(octets, 8, u32::try_from(numbers.len()).ok()?.to_be_bytes());
+            let bytes = out.next::<12>()?;
+            put(bytes, 0, 2u32.to_be_bytes());
+            put(bytes, 4, offset.to_be_bytes());
+            put(bytes, 8, u32::try_from(numbers.len()).ok()?.to_be_bytes());
             numbers.iter().try_for_each(|number| out.u32(*number))
         }
         Place::AnyBuffer => out.u32(2),
         Place::BySize(limit, segments) => {
-            let octets = out.next::<8>()?;
-            put(octets, 0, 4u32.to_be_bytes());
-            put(octets, 4, limit.to_be_bytes());
+            let bytes = out.next::<8>()?;
+            put(bytes, 0, 4u32.to_be_bytes());
+            put(bytes, 4, limit.to_be_bytes());
             put_segments(out, segments)
         }
         Place::TooShort => out.u32(5),

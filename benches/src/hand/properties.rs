@@ -12,8 +12,8 @@ pub(crate) enum Property {
 }
 
 /// A sum over all fields.
-pub(crate) fn visit(octets: &[u8]) -> Option<u64> {
-    let mut input = In(octets);
+pub(crate) fn visit(bytes: &[u8]) -> Option<u64> {
+    let mut input = In(bytes);
     let fixed = input.words::<24>()?;
     if word(fixed, 12) != 5 || word(fixed, 16) > 1 || word(fixed, 20) != 1 {
         return None;
@@ -44,8 +44,8 @@ fn value(which: u32, mut data: In<'_>) -> Option<u64> {
 }
 
 /// Where the properties and the unchanged ones are.
-pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
-    let mut input = In(octets);
+pub(crate) fn locate(bytes: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
+    let mut input = In(bytes);
     let fixed = input.words::<24>()?;
     if word(fixed, 12) != 5 || word(fixed, 16) > 1 || word(fixed, 20) != 1 {
         return None;
@@ -62,7 +62,7 @@ pub(crate) fn locate(octets: &[u8]) -> Option<(&[u8; 24], &[u8], &[u8])> {
     (input.0.is_empty() && info.0.is_empty()).then_some((fixed, start, nochg))
 }
 
-/// The message in `buffer`; the octets it took.
+/// The message in `buffer`; the bytes it took.
 pub(crate) fn encode(
     fixed: [u32; 3],
     properties: &[Property],
@@ -88,10 +88,10 @@ pub(crate) fn encode(
             Property::RemoteInvalidation(on) => (2, u32::from(on)),
             Property::BackwardSupport(support) => (3, support),
         };
-        let octets = out.next::<12>()?;
-        put(octets, 0, which.to_be_bytes());
-        put(octets, 4, 4u32.to_be_bytes());
-        put(octets, 8, value.to_be_bytes());
+        let bytes = out.next::<12>()?;
+        put(bytes, 0, which.to_be_bytes());
+        put(bytes, 4, 4u32.to_be_bytes());
+        put(bytes, 8, value.to_be_bytes());
     }
     out.u32(u32::try_from(nochg.len()).ok()?)?;
     for which in nochg {

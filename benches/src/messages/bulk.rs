@@ -8,7 +8,7 @@ use super::encoded;
 use crate::by::By;
 use crate::message::Message;
 
-/// `eof` and data of a READ of so many octets, so that there is padding.
+/// `eof` and data of a READ of so many bytes, so that there is padding.
 const READ: usize = (1 << 20) - 3;
 
 pub(super) fn all() -> Vec<Message> {
@@ -23,11 +23,11 @@ fn opaque() -> Message {
     let data: &'static [u8] = vec![0x5a; READ].leak();
     let value = (true, data);
     let message = Message::new("opaque-1M", move |buffer| encoded(&value, buffer));
-    let octets = message.octets;
+    let bytes = message.bytes;
     message
-        .encode(By::Memcpy, move |buffer| copy(octets, buffer))
+        .encode(By::Memcpy, move |buffer| copy(bytes, buffer))
         .decode(By::Generated, <(bool, &[u8])>::from_bytes)
-        .decode(By::Memcpy, |octets| Some(octets.to_vec()))
+        .decode(By::Memcpy, |bytes| Some(bytes.to_vec()))
         .gather(By::Generated, move || {
             let (mut buf, mut entries) = ([0; 64], [GatherEntry::default(); 4]);
             black_box(&value)
@@ -37,11 +37,11 @@ fn opaque() -> Message {
         })
 }
 
-fn copy(octets: &[u8], buffer: &mut [u8]) -> Option<usize> {
+fn copy(bytes: &[u8], buffer: &mut [u8]) -> Option<usize> {
     buffer
-        .get_mut(..octets.len())?
-        .copy_from_slice(black_box(octets));
-    Some(octets.len())
+        .get_mut(..bytes.len())?
+        .copy_from_slice(black_box(bytes));
+    Some(bytes.len())
 }
 
 /// An array of so many integers.
@@ -52,22 +52,22 @@ fn integers(name: &'static str, count: u32) -> Message {
         .leak();
     let value = Array::<u32>::from(integers);
     let message = Message::new(name, move |buffer| encoded(&value, buffer));
-    let octets = message.octets;
+    let bytes = message.bytes;
     let place = std::cell::RefCell::new(vec![0; integers.len()]);
     let sum = |array: Array<'_, u32>| array.iter().map(u64::from).sum::<u64>();
     message
-        .encode(By::Memcpy, move |buffer| copy(octets, buffer))
-        .decode(By::Generated, move |octets| {
-            let array = Array::<u32>::from_bytes(octets)?;
+        .encode(By::Memcpy, move |buffer| copy(bytes, buffer))
+        .decode(By::Generated, move |bytes| {
+            let array = Array::<u32>::from_bytes(bytes)?;
             Ok::<_, xdrgen_runtime::Error>(array.copy_to_slice(black_box(&mut place.borrow_mut())))
         })
         .decode(By::Owned, Vec::<u32>::from_bytes)
-        .decode(By::Memcpy, |octets| Some(octets.to_vec()))
-        .visit(By::Generated, move |octets| {
-            Some(sum(Array::from_bytes(octets).ok()?))
+        .decode(By::Memcpy, |bytes| Some(bytes.to_vec()))
+        .visit(By::Generated, move |bytes| {
+            Some(sum(Array::from_bytes(bytes).ok()?))
         })
-        .visit(By::Hand, |octets| {
-            let words = octets.get(4..)?.as_chunks::<4>().0;
+        .visit(By::Hand, |bytes| {
+            let words = bytes.get(4..)?.as_chunks::<4>().0;
             Some(
                 words
                     .iter()

@@ -71,8 +71,8 @@ pub(super) fn call() -> Message {
         .visit(By::Hand, call::visit)
 }
 
-fn sum(octets: &[u8]) -> Option<u64> {
-    let message = RpcMsg::from_bytes(octets).ok()?;
+fn sum(bytes: &[u8]) -> Option<u64> {
+    let message = RpcMsg::from_bytes(bytes).ok()?;
     let RpcMsgBody::Call(call) = message.body else {
         return None;
     };
@@ -90,7 +90,7 @@ fn sum(octets: &[u8]) -> Option<u64> {
         .machinename
         .as_bytes()
         .iter()
-        .map(|octet| u64::from(*octet));
+        .map(|byte| u64::from(*byte));
     Some(
         words
             .into_iter()

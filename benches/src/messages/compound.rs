@@ -74,8 +74,8 @@ pub(super) fn reply() -> Message {
         .visit(By::Hand, compound::visit)
 }
 
-fn sum(octets: &'static [u8]) -> Option<u64> {
-    let reply = Compound4res::from_bytes(octets).ok()?;
+fn sum(bytes: &'static [u8]) -> Option<u64> {
+    let reply = Compound4res::from_bytes(bytes).ok()?;
     let mut sum = u64::from(reply.status.value().cast_unsigned()) + reply.tag.len() as u64;
     for result in &reply.resarray {
         sum += u64::from(result.resop().value().cast_unsigned());
@@ -90,7 +90,7 @@ fn sum(octets: &'static [u8]) -> Option<u64> {
                 let session = ok
                     .sr_sessionid
                     .iter()
-                    .map(|octet| u64::from(*octet))
+                    .map(|byte| u64::from(*byte))
                     .sum::<u64>();
                 session + slots.map(u64::from).iter().sum::<u64>() + u64::from(ok.sr_status_flags)
             }

@@ -22,7 +22,7 @@ pub(crate) fn all() -> Vec<Message> {
     all
 }
 
-/// The octets that a value takes in `buffer`; none if it does not fit, which no other encoder
+/// The bytes that a value takes in `buffer`; none if it does not fit, which no other encoder
 /// agrees with.
 fn encoded(value: &impl Encode, buffer: &mut [u8]) -> usize {
     value.encode_to_slice(buffer).unwrap_or_default()

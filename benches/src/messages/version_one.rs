@@ -105,7 +105,7 @@ fn message(
         .decode(By::Hand, chunks::visit::<1>)
         .decode(By::Locating, chunks::locate::<1, false>)
         .decode(By::Limited, chunks::locate::<1, true>)
-        .visit(By::Generated, |octets| sum(&Msg::from_bytes(octets).ok()?))
+        .visit(By::Generated, |bytes| sum(&Msg::from_bytes(bytes).ok()?))
         .visit(By::Hand, chunks::visit::<1>)
         .length(By::Generated, move || value.encoded_len().ok());
     again::<Msg<'static>>(message)

@@ -111,8 +111,8 @@ fn header(
         .decode(By::Hand, chunks::visit::<2>)
         .decode(By::Locating, chunks::locate::<2, false>)
         .decode(By::Limited, chunks::locate::<2, true>)
-        .visit(By::Generated, |octets| {
-            Some(sum(&XprtHdr::from_bytes(octets).ok()?))
+        .visit(By::Generated, |bytes| {
+            Some(sum(&XprtHdr::from_bytes(bytes).ok()?))
         })
         .visit(By::Hand, chunks::visit::<2>)
         .length(By::Generated, move || value.encoded_len().ok());
@@ -121,7 +121,7 @@ fn header(
 
 /// Adds the job of encoding what was decoded.
 pub(super) fn again<T: Decode<'static> + Encode + 'static>(message: Message) -> Message {
-    let Ok(decoded) = T::from_bytes(message.octets) else {
+    let Ok(decoded) = T::from_bytes(message.bytes) else {
         return message;
     };
     message.encode(By::Again, move |buffer| {
@@ -152,7 +152,7 @@ pub(super) fn segment_sum(segment: &Segment) -> u64 {
     (u64::from(segment.handle) + u64::from(segment.length)).wrapping_add(segment.offset)
 }
 
-/// A header of `RDMA2_OPTIONAL`, and its octets.
+/// A header of `RDMA2_OPTIONAL`, and its bytes.
 fn optional(opttype: u32, optinfo: &[u8], buffer: &mut [u8]) -> usize {
     let body = Body::Optional(Optional {
         optdir: MsgType::Call,
@@ -176,8 +176,8 @@ struct Operation<'a> {
     info: OptInfo<'a>,
 }
 
-fn operation(octets: &'static [u8]) -> Result<Operation<'static>, Error> {
-    let header = XprtHdr::from_bytes(octets)?;
+fn operation(bytes: &'static [u8]) -> Result<Operation<'static>, Error> {
+    let header = XprtHdr::from_bytes(bytes)?;
     let Body::Optional(optional) = header.body else {
         return Err(Error::new(ErrorKind::InvalidDiscriminant, 12));
     };
@@ -249,8 +249,8 @@ fn connprop() -> Message {
         .visit(By::Hand, hand::properties::visit)
 }
 
-fn connprop_sum(octets: &'static [u8]) -> Option<u64> {
-    let operation = operation(octets).ok()?;
+fn connprop_sum(bytes: &'static [u8]) -> Option<u64> {
+    let operation = operation(bytes).ok()?;
     let OptInfo::Connprop(connprop) = operation.info else {
         return None;
     };
@@ -353,8 +353,8 @@ fn xmtreq() -> Message {
         .visit(By::Hand, placement::visit)
 }
 
-fn xmtreq_sum(octets: &'static [u8]) -> Option<u64> {
-    let operation = operation(octets).ok()?;
+fn xmtreq_sum(bytes: &'static [u8]) -> Option<u64> {
+    let operation = operation(bytes).ok()?;
     let OptInfo::Xmtreq(request) = operation.info else {
         return None;
     };

@@ -216,7 +216,7 @@ pub(super) fn rights_are_kept<D: Device>(bed: &TestBed<D>) {
 
 /// A Write or Read of no bytes needs neither address nor key (InfiniBand's C9-88), so it can be
 /// used as a probe.
-pub(super) fn no_octets_ask_for_no_key<D: Device>(bed: &TestBed<D>) {
+pub(super) fn no_bytes_ask_for_no_key<D: Device>(bed: &TestBed<D>) {
     let mut both = connected(bed);
     for key in [0, 1, u32::MAX] {
         let at = RemoteMemory { address: 0, key };

@@ -34,7 +34,7 @@ pub struct Open {
 
 pub enum Expected {
     Nothing,
-    Octets(Vec<u8>),
+    Bytes(Vec<u8>),
     Block(u32),
     Sum(Vec<u8>),
 }
@@ -43,7 +43,7 @@ impl std::fmt::Display for Expected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Nothing => f.write_str("nothing"),
-            Self::Octets(bytes) => write!(f, "{} bytes, back", bytes.len()),
+            Self::Bytes(bytes) => write!(f, "{} bytes, back", bytes.len()),
             Self::Block(count) => write!(f, "{count} bytes of the block"),
             Self::Sum(bytes) => write!(f, "the sum of {} bytes", bytes.len()),
         }
@@ -161,7 +161,7 @@ impl<D: Device> Caller<D> {
                     .get(self.random.below(4) as usize)
                     .unwrap();
                 let bytes = self.bytes(most);
-                (call(ECHO, bytes.len() as u32), Expected::Octets(bytes))
+                (call(ECHO, bytes.len() as u32), Expected::Bytes(bytes))
             }
             5 | 6 => {
                 let most = if self.random.one_in(4) {
@@ -194,7 +194,7 @@ impl<D: Device> Caller<D> {
             .client
             .call(&mut self.driver, call_, |writer| match &expected {
                 Expected::Nothing => Ok(()),
-                Expected::Octets(bytes) => {
+                Expected::Bytes(bytes) => {
                     writer.bytes(bytes);
                     Ok(())
                 }
@@ -265,7 +265,7 @@ impl<D: Device> Caller<D> {
         let memory = self.client.take_memory(&mut self.driver, id);
         match open.expected {
             Expected::Nothing => assert!(answer.results().is_empty()),
-            Expected::Octets(bytes) => assert!(
+            Expected::Bytes(bytes) => assert!(
                 answer.results() == bytes,
                 "an echo of {} bytes",
                 bytes.len()

@@ -20,18 +20,18 @@ use headers::{
 
 type Header = rpcrdma2_xprt_hdr<Bytes>;
 
-pub(crate) fn prepare(name: &str, octets: Vec<u8>) -> Result<Jobs, String> {
-    let octets = Bytes::from(octets);
+pub(crate) fn prepare(name: &str, bytes: Vec<u8>) -> Result<Jobs, String> {
+    let bytes = Bytes::from(bytes);
     match name {
-        "v2-msg" | "v2-msg-chunks" | "v2-long-call" => decoder(octets, read::<Header>),
-        // Refused: of an opaque it counts the octets without their length, by which it passes the
+        "v2-msg" | "v2-msg-chunks" | "v2-long-call" => decoder(bytes, read::<Header>),
+        // Refused: of an opaque it counts the bytes without their length, by which it passes the
         // elements of an array.
-        "connprop" => decoder(octets, read_both::<optinfo_connprop<Bytes>>),
-        "xmtreq" => decoder(octets, read_both::<optxmt_req>),
-        "v1-msg" | "v1-msg-chunks" | "v1-long-call" => decoder(octets, read::<rdma_msg>),
-        "rpc-call" => decoder(octets, read::<onc_msg<Bytes>>),
-        "opaque-1M" => decoder(octets, read::<read_data<Bytes>>),
-        "integers-64K" | "integers-1M" => decoder(octets, read::<integers>),
+        "connprop" => decoder(bytes, read_both::<optinfo_connprop<Bytes>>),
+        "xmtreq" => decoder(bytes, read_both::<optxmt_req>),
+        "v1-msg" | "v1-msg-chunks" | "v1-long-call" => decoder(bytes, read::<rdma_msg>),
+        "rpc-call" => decoder(bytes, read::<onc_msg<Bytes>>),
+        "opaque-1M" => decoder(bytes, read::<read_data<Bytes>>),
+        "integers-64K" | "integers-1M" => decoder(bytes, read::<integers>),
         "nfs-compound" => {
             Err("an array of elements with opaques in them, which it does not decode".to_owned())
         }
@@ -40,21 +40,21 @@ pub(crate) fn prepare(name: &str, octets: Vec<u8>) -> Result<Jobs, String> {
 }
 
 /// It writes nothing that could be compared with what it read. What it reads, it reads to the last
-/// octet.
+/// byte.
 fn decoder<T: 'static>(
-    octets: Bytes,
+    bytes: Bytes,
     decode: impl Fn(&Bytes) -> Result<T, Error> + 'static,
 ) -> Result<Jobs, String> {
-    decode(&octets).map_err(|error| format!("does not decode: {error}"))?;
-    Ok(Jobs::default().with("decode", move || decode(black_box(&octets))))
+    decode(&bytes).map_err(|error| format!("does not decode: {error}"))?;
+    Ok(Jobs::default().with("decode", move || decode(black_box(&bytes))))
 }
 
-/// All of the octets as a `T`.
-fn read<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(octets: &Bytes) -> Result<T, Error> {
+/// All of the bytes as a `T`.
+fn read<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(bytes: &Bytes) -> Result<T, Error> {
     // One that counts its users, as of what was received: a decoder eats it.
-    let mut octets = octets.clone();
-    let value = T::try_from(&mut octets)?;
-    if octets.is_empty() {
+    let mut bytes = bytes.clone();
+    let value = T::try_from(&mut bytes)?;
+    if bytes.is_empty() {
         Ok(value)
     } else {
         Err(Error::InvalidLength)
@@ -63,9 +63,9 @@ fn read<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(octets: &Bytes) -> Res
 
 /// A header, and what its opaque holds.
 fn read_both<T: for<'a> TryFrom<&'a mut Bytes, Error = Error>>(
-    octets: &Bytes,
+    bytes: &Bytes,
 ) -> Result<(Header, T), Error> {
-    let header: Header = read(octets)?;
+    let header: Header = read(bytes)?;
     let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &header.body else {
         return Err(Error::InvalidLength);
     };

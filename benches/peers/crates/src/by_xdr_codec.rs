@@ -23,17 +23,17 @@ use headers::{
     rpcrdma2_xprt_hdr,
 };
 
-pub(crate) fn prepare(name: &str, octets: Vec<u8>) -> Result<Jobs, String> {
+pub(crate) fn prepare(name: &str, bytes: Vec<u8>) -> Result<Jobs, String> {
     let jobs = match name {
-        "v2-msg" | "v2-msg-chunks" | "v2-long-call" => whole::<rpcrdma2_xprt_hdr>(octets),
-        "connprop" => optional::<Connprop>(octets),
-        "xmtreq" => optional::<optxmt_req>(octets),
-        "v1-msg" | "v1-msg-chunks" | "v1-long-call" => whole::<rdma_msg>(octets),
-        "opaque-1M" => whole::<read_data>(octets),
-        "integers-64K" | "integers-1M" => whole::<integers>(octets),
-        "rpc-call" => whole::<onc_msg>(octets),
+        "v2-msg" | "v2-msg-chunks" | "v2-long-call" => whole::<rpcrdma2_xprt_hdr>(bytes),
+        "connprop" => optional::<Connprop>(bytes),
+        "xmtreq" => optional::<optxmt_req>(bytes),
+        "v1-msg" | "v1-msg-chunks" | "v1-long-call" => whole::<rdma_msg>(bytes),
+        "opaque-1M" => whole::<read_data>(bytes),
+        "integers-64K" | "integers-1M" => whole::<integers>(bytes),
+        "rpc-call" => whole::<onc_msg>(bytes),
         #[cfg(nfs)]
-        "nfs-compound" => whole::<nfs::COMPOUND4res>(octets),
+        "nfs-compound" => whole::<nfs::COMPOUND4res>(bytes),
         _ => return Err("its type is not compiled".to_owned()),
     };
     jobs.map_err(|error| error.to_string().replace('\n', " "))
@@ -44,13 +44,13 @@ trait Codec: for<'a> Unpack<&'a [u8]> + for<'a> Pack<&'a mut [u8]> + 'static {}
 
 impl<T: for<'a> Unpack<&'a [u8]> + for<'a> Pack<&'a mut [u8]> + 'static> Codec for T {}
 
-/// All of the octets as a `T`.
-fn read<T: Codec>(mut octets: &[u8]) -> Outcome<T> {
-    let (value, _) = T::unpack(&mut octets)?;
-    if octets.is_empty() {
+/// All of the bytes as a `T`.
+fn read<T: Codec>(mut bytes: &[u8]) -> Outcome<T> {
+    let (value, _) = T::unpack(&mut bytes)?;
+    if bytes.is_empty() {
         Ok(value)
     } else {
-        Err(Error::from("octets are left"))
+        Err(Error::from("bytes are left"))
     }
 }
 
@@ -58,21 +58,21 @@ fn write<T: Codec>(value: &T, mut room: &mut [u8]) -> Outcome<usize> {
     value.pack(&mut room)
 }
 
-fn whole<T: Codec>(octets: Vec<u8>) -> Outcome<Jobs> {
-    let value = read::<T>(&octets)?;
-    let mut room = vec![0; octets.len()];
+fn whole<T: Codec>(bytes: Vec<u8>) -> Outcome<Jobs> {
+    let value = read::<T>(&bytes)?;
+    let mut room = vec![0; bytes.len()];
     let used = write(&value, &mut room)?;
-    check(&octets, &room[..used])?;
+    check(&bytes, &room[..used])?;
     let room = RefCell::new(room);
     Ok(Jobs::default()
-        .with("decode", move || read::<T>(black_box(&octets)))
+        .with("decode", move || read::<T>(black_box(&bytes)))
         .with("encode", move || {
             write(black_box(&value), black_box(&mut room.borrow_mut()))
         }))
 }
 
-fn check(octets: &[u8], written: &[u8]) -> Outcome<()> {
-    if octets == written {
+fn check(bytes: &[u8], written: &[u8]) -> Outcome<()> {
+    if bytes == written {
         Ok(())
     } else {
         Err(Error::from("what was decoded encodes otherwise"))
@@ -81,19 +81,19 @@ fn check(octets: &[u8], written: &[u8]) -> Outcome<()> {
 
 /// What the opaque of `RDMA2_OPTIONAL` holds, as it is made before it is written.
 trait Inner: Sized + 'static {
-    type Octets: Codec;
-    fn new(octets: Self::Octets) -> Outcome<Self>;
-    fn octets(&mut self) -> Outcome<&Self::Octets>;
+    type Bytes: Codec;
+    fn new(bytes: Self::Bytes) -> Outcome<Self>;
+    fn bytes(&mut self) -> Outcome<&Self::Bytes>;
 }
 
 impl Inner for optxmt_req {
-    type Octets = Self;
+    type Bytes = Self;
 
-    fn new(octets: Self) -> Outcome<Self> {
-        Ok(octets)
+    fn new(bytes: Self) -> Outcome<Self> {
+        Ok(bytes)
     }
 
-    fn octets(&mut self) -> Outcome<&Self> {
+    fn bytes(&mut self) -> Outcome<&Self> {
         Ok(self)
     }
 }
@@ -109,24 +109,24 @@ enum Value {
 struct Connprop(optinfo_connprop, Vec<Value>);
 
 impl Inner for Connprop {
-    type Octets = optinfo_connprop;
+    type Bytes = optinfo_connprop;
 
-    fn new(octets: optinfo_connprop) -> Outcome<Self> {
+    fn new(bytes: optinfo_connprop) -> Outcome<Self> {
         let value = |property: &headers::propval| match i64::from(property.pv_which) {
             headers::PROP_RBSIZ => read(&property.pv_data).map(Value::Size),
             headers::PROP_REQREMINV => read(&property.pv_data).map(Value::On),
             headers::PROP_BRS => read(&property.pv_data).map(Value::Support),
             _ => Err(Error::from("an unknown property")),
         };
-        let values = octets
+        let values = bytes
             .opticonnpr_start
             .iter()
             .map(value)
             .collect::<Outcome<_>>()?;
-        Ok(Self(octets, values))
+        Ok(Self(bytes, values))
     }
 
-    fn octets(&mut self) -> Outcome<&optinfo_connprop> {
+    fn bytes(&mut self) -> Outcome<&optinfo_connprop> {
         for (property, value) in self.0.opticonnpr_start.iter_mut().zip(&self.1) {
             match value {
                 Value::Size(size) => write(size, &mut property.pv_data)?,
@@ -139,8 +139,8 @@ impl Inner for Connprop {
 }
 
 /// A header, and what its opaque holds.
-fn read_both<T: Codec>(octets: &[u8]) -> Outcome<(rpcrdma2_xprt_hdr, T)> {
-    let header: rpcrdma2_xprt_hdr = read(octets)?;
+fn read_both<T: Codec>(bytes: &[u8]) -> Outcome<(rpcrdma2_xprt_hdr, T)> {
+    let header: rpcrdma2_xprt_hdr = read(bytes)?;
     let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &header.body else {
         return Err(Error::from("not optional"));
     };
@@ -155,25 +155,25 @@ fn write_both<T: Inner>(
     room: &mut [u8],
 ) -> Outcome<usize> {
     if let rpcrdma2_body::RDMA2_OPTIONAL(optional) = &mut header.body {
-        let used = write(inner.octets()?, room)?;
+        let used = write(inner.bytes()?, room)?;
         optional.rdma_optinfo.clear();
         optional.rdma_optinfo.extend_from_slice(&room[..used]);
     }
     write(header, room)
 }
 
-fn optional<T: Inner>(octets: Vec<u8>) -> Outcome<Jobs> {
-    let (mut header, inner) = read_both(&octets)?;
+fn optional<T: Inner>(bytes: Vec<u8>) -> Outcome<Jobs> {
+    let (mut header, inner) = read_both(&bytes)?;
     let mut inner = T::new(inner)?;
-    let mut room = vec![0; octets.len()];
+    let mut room = vec![0; bytes.len()];
     let used = write_both(&mut header, &mut inner, &mut room)?;
-    check(&octets, &room[..used])?;
+    check(&bytes, &room[..used])?;
     let state = RefCell::new((header, inner, room));
     let encode = move || {
         let (header, inner, room) = &mut *state.borrow_mut();
         write_both(black_box(header), black_box(inner), black_box(room))
     };
     Ok(Jobs::default()
-        .with("decode", move || read_both::<T::Octets>(black_box(&octets)))
+        .with("decode", move || read_both::<T::Bytes>(black_box(&bytes)))
         .with("encode", encode))
 }

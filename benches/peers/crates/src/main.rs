@@ -82,7 +82,7 @@ fn answer(
 ) -> Result<String, String> {
     match question.split(' ').collect::<Vec<_>>()[..] {
         ["message", name, hex] => {
-            let jobs = prepare(name, octets(hex).ok_or("not hexadecimal")?)?;
+            let jobs = prepare(name, bytes(hex).ok_or("not hexadecimal")?)?;
             let tasks: Vec<&str> = jobs.0.iter().map(|(task, _)| *task).collect();
             let answer = tasks.join(" ");
             known.insert(name.to_owned(), jobs);
@@ -104,14 +104,14 @@ fn answer(
     }
 }
 
-fn octets(hex: &str) -> Option<Vec<u8>> {
+fn bytes(hex: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u32>> = hex.chars().map(|digit| digit.to_digit(16)).collect();
     let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
-    let octets = pairs
+    let bytes = pairs
         .iter()
         .map(|[high, low]| u8::try_from(16 * high + low));
     if rest.is_empty() {
-        octets.collect::<Result<_, _>>().ok()
+        bytes.collect::<Result<_, _>>().ok()
     } else {
         None
     }
