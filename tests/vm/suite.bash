@@ -19,6 +19,7 @@ jobs=(
     "load $((180 + 2 * load_seconds))"
     "nfs 60"
     "mount 480"
+    "mount_dir 480"
     "linux 120"
 )
 
