@@ -119,7 +119,7 @@ pub const ABI: u32 = 1;
 /// const _: () = ::xdrgen_runtime::assert_abi(1);
 /// ```
 ///
-/// ```compile_fail
+/// ```compile_fail,E0080
 /// const _: () = ::xdrgen_runtime::assert_abi(0);
 /// ```
 ///
@@ -145,6 +145,17 @@ pub mod heap {
 /// public API.
 #[doc(hidden)]
 pub use core::option::Option;
+
+#[cfg(test)]
+mod tests {
+    /// That it does not compile in a constant is a doctest. (The compiler's report there has lines
+    /// of the standard library, if they are installed.)
+    #[test]
+    #[should_panic = "this code was generated for another xdrgen-runtime"]
+    fn code_of_another_runtime_is_told_so() {
+        super::assert_abi(0);
+    }
+}
 
 /// Compiles the examples of the README.
 #[cfg(all(doctest, feature = "alloc"))]
