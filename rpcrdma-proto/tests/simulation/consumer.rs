@@ -113,7 +113,8 @@ impl World {
                 this.timer = u64::MAX;
                 self.stats.fault(fault);
             }
-            Fault::PeerReplaced => self.pairs[pair].replaced = Some(how),
+            Fault::ServerReplaced => self.pairs[pair].replaced[SERVER] = Some(how),
+            Fault::ClientReplaced => self.pairs[pair].replaced[CLIENT] = Some(how),
             Fault::Unanswered => this.unanswered = how % 12 + 1,
             Fault::Corrupted => this.corrupt = Some(how),
             Fault::Truncated => this.truncate = Some(how),

@@ -24,7 +24,9 @@ pub(crate) enum Fault {
     /// The clock of an end jumps ahead.
     ClockJumps,
     /// The server of the next connection is another, with other settings.
-    PeerReplaced,
+    ServerReplaced,
+    /// So is the client.
+    ClientReplaced,
     /// Octets of a header change on their way.
     Corrupted,
     /// A message loses its end.
@@ -44,7 +46,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Disconnect,
         Self::ConnectFails,
         Self::Delay,
@@ -55,7 +57,8 @@ impl Fault {
         Self::LateCompletions,
         Self::Unanswered,
         Self::ClockJumps,
-        Self::PeerReplaced,
+        Self::ServerReplaced,
+        Self::ClientReplaced,
         Self::Corrupted,
         Self::Truncated,
         Self::Credits,
@@ -65,7 +68,7 @@ impl Fault {
         Self::PartsInterleaved,
         Self::PartField,
     ];
-    pub(crate) const ROUGH: [Self; 13] = [
+    pub(crate) const ROUGH: [Self; 14] = [
         Self::Disconnect,
         Self::Disconnect,
         Self::Disconnect,
@@ -78,7 +81,8 @@ impl Fault {
         Self::LateCompletions,
         Self::Unanswered,
         Self::ClockJumps,
-        Self::PeerReplaced,
+        Self::ServerReplaced,
+        Self::ClientReplaced,
     ];
     pub(crate) const TEARING: [Self; 12] = [
         Self::Disconnect,
@@ -200,6 +204,11 @@ pub(crate) enum Seen {
     /// A call in transmissions of rtrext-02.
     GroupRequest,
     GroupReply,
+    /// An end was replaced while calls of its peer waited, which go to its successor.
+    CallsOutlivePeer,
+    /// A call or a reply in such transmissions, while a call of the other direction has its XID.
+    GroupRequestXidMeets,
+    GroupReplyXidMeets,
     PlacedItem,
     PlacedResult,
     /// Items of one message that are placed, and others that are read or written.
@@ -229,7 +238,7 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    pub(crate) const ALL: [Self; 47] = [
+    pub(crate) const ALL: [Self; 50] = [
         Self::Call,
         Self::BackwardCall,
         Self::Reply,
@@ -258,6 +267,9 @@ impl Seen {
         Self::VersionTwo,
         Self::GroupRequest,
         Self::GroupReply,
+        Self::CallsOutlivePeer,
+        Self::GroupRequestXidMeets,
+        Self::GroupReplyXidMeets,
         Self::PlacedItem,
         Self::PlacedResult,
         Self::MixedExplicit,

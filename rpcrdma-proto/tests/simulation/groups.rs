@@ -10,6 +10,7 @@ use rpcrdma_proto::continuation::{
     RtrExtConfig, Source,
 };
 use rpcrdma_proto::header::{Body, Header};
+use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::v2::rtr::{Loc, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp};
 use rpcrdma_proto::version::Version;
 use rpcrdma_proto::xdr::Decode;
@@ -175,7 +176,21 @@ impl World {
             } else {
                 Seen::GroupReply
             });
+            self.see_xid(pair, end, at, call);
             self.see_items(at, call);
+        }
+    }
+
+    /// Looks whether the XID of a group is that of a call of the other direction, too.
+    fn see_xid(&mut self, pair: usize, end: usize, at: usize, call: bool) {
+        let caller = if call { other(end) } else { end };
+        let xid = self.messages.get(at).word(0);
+        if self.pairs[pair].ends[caller].call(xid).is_some() {
+            self.seen(if call {
+                Seen::GroupRequestXidMeets
+            } else {
+                Seen::GroupReplyXidMeets
+            });
         }
     }
 
@@ -414,7 +429,9 @@ impl World {
             self.fail(format!("a group was broken: {report:?}"));
         }
         if ours {
-            for part in [Some(report.bad), report.lead].into_iter().flatten() {
+            // A call of the other direction may have the XID of a reply.
+            let parts = [Some(report.bad), report.lead].into_iter().flatten();
+            for part in parts.filter(|part| part.direction == MsgType::Call) {
                 self.pairs[pair].ends[end]
                     .call(part.xid)
                     .into_iter()

@@ -28,13 +28,14 @@ pub(crate) fn pair(random: &mut Random) -> [Config; 2] {
     if random.one_in(3) {
         return with_near_xids(ends, random);
     }
-    ends.map(|config| {
+    let ends = ends.map(|config| {
         if random.one_in(8) {
             config
         } else {
             extended(config, random)
         }
-    })
+    });
+    with_near_xids(ends, random)
 }
 
 /// XIDs of both ends that meet, of calls and of other messages, or that wrap.
@@ -113,60 +114,64 @@ pub(crate) fn groups(random: &mut Random) -> [Config; 2] {
         Properties::Properties,
         Properties::Characteristics,
     ]);
-    [Role::Client, Role::Server].map(|role| {
-        let config = Config {
-            max_version: Version::Two,
-            properties: draft,
-            ..config(role, draft, random)
-        };
-        let calls = random.pick(&[3u16, 8, 16, 64]);
-        let config = Config {
-            max_calls: calls,
-            credits: calls.into(),
-            max_served: random.pick(&[3, 4, 16, 32]),
-            max_segments: 64,
-            limits: if random.one_in(4) {
-                config.limits
-            } else {
-                Limits {
-                    max_segments: 64,
-                    max_bytes: 1 << 24,
-                }
-            },
-            ..extended(
-                Config {
-                    send_size: 16_384,
-                    ..config
-                },
-                random,
-            )
-        };
-        let Some(rtr) = config.rtr.filter(|_| !random.one_in(4)) else {
-            return config;
-        };
-        let (request_limit, response_limit) = (rtr.request_limit.max(3), rtr.response_limit.max(3));
-        let rtr = RtrExtConfig {
-            operations: OperationSet::ALL,
-            preference: MethodPreference::Groups,
-            request_limit,
-            response_limit,
-            ..rtr
-        };
-        let grows = if rtr.structure.is_none() {
-            random.pick(&[0, 4096, 12_288])
+    let ends = [Role::Client, Role::Server].map(|role| group_end(role, draft, random));
+    with_near_xids(ends, random)
+}
+
+/// The settings of one of them.
+fn group_end(role: Role, draft: Properties, random: &mut Random) -> Config {
+    let config = Config {
+        max_version: Version::Two,
+        properties: draft,
+        ..config(role, draft, random)
+    };
+    let calls = random.pick(&[3u16, 8, 16, 64]);
+    let config = Config {
+        max_calls: calls,
+        credits: calls.into(),
+        max_served: random.pick(&[3, 4, 16, 32]),
+        max_segments: 64,
+        limits: if random.one_in(4) {
+            config.limits
         } else {
-            0
-        };
-        let max_receive_size = config.largest_receive() + grows;
-        Config {
-            rtr: Some(RtrExtConfig {
-                reply_receives: rtr.reply_receives.max(3),
-                ..rtr
-            }),
-            max_receive_size,
-            ..config
-        }
-    })
+            Limits {
+                max_segments: 64,
+                max_bytes: 1 << 24,
+            }
+        },
+        ..extended(
+            Config {
+                send_size: 16_384,
+                ..config
+            },
+            random,
+        )
+    };
+    let Some(rtr) = config.rtr.filter(|_| !random.one_in(4)) else {
+        return config;
+    };
+    let (request_limit, response_limit) = (rtr.request_limit.max(3), rtr.response_limit.max(3));
+    let rtr = RtrExtConfig {
+        operations: OperationSet::ALL,
+        preference: MethodPreference::Groups,
+        request_limit,
+        response_limit,
+        ..rtr
+    };
+    let grows = if rtr.structure.is_none() {
+        random.pick(&[0, 4096, 12_288])
+    } else {
+        0
+    };
+    let max_receive_size = config.largest_receive() + grows;
+    Config {
+        rtr: Some(RtrExtConfig {
+            reply_receives: rtr.reply_receives.max(3),
+            ..rtr
+        }),
+        max_receive_size,
+        ..config
+    }
 }
 
 fn rtr(highest: Version, random: &mut Random) -> RtrExtConfig {

@@ -44,6 +44,7 @@ impl World {
         }
         self.check_polled(pair, end);
         self.set_timer(pair, end);
+        self.replace_client(pair);
     }
 
     /// Whether something is to be done because there was no message.
@@ -208,7 +209,7 @@ impl World {
             std::mem::take(&mut self.pairs[pair].deaf_next),
         );
         self.forget_held(pair);
-        self.replace_server(pair);
+        self.replace(pair, SERVER);
         self.pairs[pair].link = Link::new(number, deaf);
         let private = self.pairs[pair].ends[CLIENT]
             .session

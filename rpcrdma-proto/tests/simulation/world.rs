@@ -8,7 +8,7 @@ use rpcrdma_proto::connection::{Exposure, SendOwner, ServedCallId, Session};
 use super::chart::Chart;
 use super::end::End;
 use super::fault::{Fault, Seen, Stats};
-use super::link::Link;
+use super::link::{Link, other};
 use super::memory::Exposed;
 use super::message::Messages;
 use super::random::{Random, mix};
@@ -30,10 +30,10 @@ pub(crate) struct Pair {
     pub(crate) refusal: Refusal,
     /// Until when the client is to remember that it did.
     pub(crate) remembered: u64,
-    /// The next connection is to another server: a number that says to which.
-    pub(crate) replaced: Option<u32>,
-    /// Whether a server that was replaced spoke another draft than its client, which has dropped
-    /// what it could not read then.
+    /// The next connection is of another client, or to another server: a number that says which.
+    pub(crate) replaced: [Option<u32>; 2],
+    /// Whether an end that was replaced spoke another draft than its peer, which has dropped what it
+    /// could not read then.
     pub(crate) was_mixed: bool,
 }
 
@@ -121,6 +121,22 @@ pub(crate) enum What {
     Done,
 }
 
+impl What {
+    /// The end to whose session it happens, if that is one of its own doing.
+    const fn of(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Released { pair, end, .. }
+            | Self::Exposed { pair, end, .. }
+            | Self::Fenced { pair, end, .. }
+            | Self::Moved { pair, end, .. }
+            | Self::Timer { pair, end, .. }
+            | Self::Answer { pair, end, .. }
+            | Self::Wake { pair, end } => Some((*pair, *end)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: u64,
@@ -201,7 +217,7 @@ impl World {
                     Refusal::Chunk,
                 ][(mix(plan.seed ^ number as u64) % 4) as usize],
                 remembered: 0,
-                replaced: None,
+                replaced: [None; 2],
                 was_mixed: false,
             }
         });
@@ -298,41 +314,59 @@ impl World {
         f(&mut self.pairs[pair].ends[end].session)
     }
 
-    /// Lets another server take the place of the last, which has nothing left of its own.
-    pub(crate) fn replace_server(&mut self, pair: usize) {
-        let server = &self.pairs[pair].ends[SERVER];
-        let is_quiet = server.calls.is_empty()
-            && server.serving.is_empty()
-            && server.kept.is_empty()
-            && server.memory.live == 0
-            && server.wishes == 0
-            && server.untold == 0
-            && server.session.outstanding() == (0, 0);
-        let Some(how) = self.pairs[pair].replaced.filter(|_| is_quiet) else {
+    /// Lets another client take the place of one that has no connection. Its server has none either:
+    /// what it sends on the last one is for the last client.
+    pub(crate) fn replace_client(&mut self, pair: usize) {
+        let [client, server] = &self.pairs[pair].ends;
+        let apart = client.link == 0 && !client.connecting && server.link == 0;
+        if apart && !self.healed {
+            self.replace(pair, CLIENT);
+        }
+    }
+
+    /// Lets another end take the place of one that is to be replaced and has nothing left of its
+    /// own.
+    pub(crate) fn replace(&mut self, pair: usize, end: usize) {
+        let last = &self.pairs[pair].ends[end];
+        let is_quiet = last.calls.is_empty()
+            && last.serving.is_empty()
+            && last.kept.is_empty()
+            && last.memory.live == 0
+            && last.wishes == 0
+            && last.untold == 0
+            && last.session.outstanding() == (0, 0);
+        let Some(how) = self.pairs[pair].replaced[end].filter(|_| is_quiet) else {
             return;
         };
-        self.pairs[pair].replaced = None;
+        let (attempt, connections) = (last.attempt, last.session.counters().connections);
+        self.pairs[pair].replaced[end] = None;
         self.pairs[pair].was_mixed |= self.is_mixed(pair);
         let mut random = Random::new(how.into());
-        let [_, config] = if how & 1 == 0 {
+        let configs = if how & 1 == 0 {
             settings::pair(&mut random)
         } else {
             settings::groups(&mut random)
         };
-        let tag = (2 * pair + SERVER + 1) as u32;
-        self.pairs[pair].ends[SERVER] = End::new(&config, tag, mix(how.into()));
-        // What was still to happen at the last one happens to nobody.
-        let is_its = |what: &What| match what {
-            What::Released { pair: of, end, .. }
-            | What::Moved { pair: of, end, .. }
-            | What::Timer { pair: of, end, .. }
-            | What::Answer { pair: of, end, .. }
-            | What::Wake { pair: of, end } => (*of, *end) == (pair, SERVER),
-            _ => false,
+        let tag = (2 * pair + end + 1) as u32;
+        // Attempts to connect are counted on: those of the last one are over.
+        self.pairs[pair].ends[end] = End {
+            attempt,
+            ..End::new(&configs[end], tag, mix(how.into()))
         };
-        self.queue.retain(|entry| !is_its(&entry.what));
-        self.note(pair, SERVER, || "another server".to_owned());
-        self.stats.fault(Fault::PeerReplaced);
+        // What was still to happen at the last one happens to nobody.
+        self.queue
+            .retain(|entry| entry.what.of() != Some((pair, end)));
+        self.note(pair, end, || "another one".to_owned());
+        if !self.pairs[pair].ends[other(end)].calls.is_empty() {
+            self.seen(Seen::CallsOutlivePeer);
+        }
+        if end == CLIENT {
+            self.pairs[pair].remembered = 0;
+            self.stats.connections += connections;
+            self.stats.fault(Fault::ClientReplaced);
+        } else {
+            self.stats.fault(Fault::ServerReplaced);
+        }
     }
 
     fn happen(&mut self, what: What) {
