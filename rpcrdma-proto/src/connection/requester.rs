@@ -271,6 +271,16 @@ impl Requester {
                     &with_room
                 }
             };
+            let shorter;
+            let link = if request.segment_len < link.max_segment_len {
+                shorter = PathLimits {
+                    max_segment_len: request.segment_len,
+                    ..*link
+                };
+                &shorter
+            } else {
+                link
+            };
             request.plan = match transfer::plan_call(&request.as_call(), link) {
                 Ok(plan) => plan,
                 Err(_)
@@ -362,13 +372,15 @@ impl Requester {
                 .saturating_add(transfer::inline_rest(&request.as_call(), &request.plan));
             octets <= link.call_threshold && reply <= link.reply_threshold
         };
-        if !are_few || request.exposures().count() != request.chunks.segment_counts().len() || !fits
-        {
-            return self.end(
-                xid,
-                CallOutcome::Failed(CallFailure::Transfer(TransferError::TooManySegments)),
-                out,
-            );
+        let is_whole = request.exposures().count() == request.chunks.segment_counts().len();
+        if !are_few || !is_whole || !fits {
+            // With fewer regions or shorter messages as many segments may fit.
+            let replan = are_few && is_whole && request.learn_segment_len(link.max_segment_len);
+            let outcome = match replan {
+                true => CallOutcome::Again,
+                false => CallOutcome::Failed(CallFailure::Transfer(TransferError::TooManySegments)),
+            };
+            return self.end(xid, outcome, out);
         }
         request.advance(RequestEvent::Prepared);
         self.ready.push(xid);

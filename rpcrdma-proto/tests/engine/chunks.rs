@@ -1,10 +1,10 @@
 //! The chunk lists of Version One, word by word (RFC 8166): what a requester offers, and what a
 //! responder makes of it.
 
-use rpcrdma_proto::chunk::ChunkError;
-use rpcrdma_proto::connection::{Action, CallFailure, Config, RdmaWrite, ServedCallId};
+use rpcrdma_proto::chunk::{ChunkError, Segment};
+use rpcrdma_proto::connection::{Action, CallFailure, Config, RdmaWrite, Region, ServedCallId};
 use rpcrdma_proto::error::PeerError;
-use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec};
+use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec, TransferError};
 
 use crate::pair::{End, NULL, exchange, key, one, settled, word, words, works};
 
@@ -141,6 +141,100 @@ fn offers_are_as_long_as_results_may_be() {
         let call = CallSpec { max_reply, ..NULL };
         client.session.call(&call, None).unwrap();
         assert_eq!(client.send().unwrap().word(6), u32::from(offers));
+    }
+}
+
+/// Exposes the memory of a call, its result in so many segments.
+fn expose_in(client: &mut End, xid: u32, count: u32) {
+    let exposures: Vec<_> = client.session.exposures(xid).collect();
+    let regions: Vec<Vec<Segment>> = exposures
+        .iter()
+        .map(|one| {
+            let count = if let Region::Result(_) = one.region {
+                count
+            } else {
+                1
+            };
+            let segment = |number| Segment {
+                handle: key(xid, number),
+                length: one.length / count,
+                offset: 4096,
+            };
+            (1..=count).map(segment).collect()
+        })
+        .collect();
+    client
+        .session
+        .exposed(xid, regions.iter().map(Vec::as_slice));
+}
+
+/// A reply that was to have its rest inline gets a Reply chunk where its Write chunk has taken more
+/// segments than its length lets expect: its header returns them all. It is exposed a second time,
+/// and not a third.
+// spec: rfc8166-4.3.3-a, v2-2.2-b
+#[test]
+fn a_result_in_more_segments_than_expected_takes_a_reply_chunk() {
+    // A header with a Write chunk of one segment, and what is left of 4096 bytes.
+    let rest_of_reply = 4096 - 28 - 8 - 16;
+    let call = CallSpec {
+        max_reply: 10_000 + rest_of_reply,
+        results: &[ResultSpec::whole_call(10_000)],
+        ..NULL
+    };
+    for (second, is_sent) in [(1, true), (4, true), (200, false)] {
+        let (mut client, mut server) = ends();
+        client.holds.exposing = true;
+        let xid = client.session.call(&call, None).unwrap();
+        client.act();
+        client.actions.clear();
+        expose_in(&mut client, xid, 4);
+        let next = client.session.poll_action();
+        assert!(
+            matches!(next, Some(Action::Fence { xid: of, .. }) if of == xid),
+            "{next:?}"
+        );
+        assert_eq!(client.session.exposures(xid).count(), 1);
+        client.session.fenced(xid);
+        assert!(client.send().is_none());
+        assert_eq!(client.actions, [Action::Expose { xid }]);
+        let exposed: Vec<_> = client.session.exposures(xid).collect();
+        let lengths: Vec<_> = exposed.iter().map(|one| (one.region, one.length)).collect();
+        assert_eq!(
+            lengths,
+            [(Region::Result(0), 10_000), (Region::Reply, rest_of_reply)]
+        );
+        expose_in(&mut client, xid, second);
+        let Some(packet) = client.send() else {
+            assert!(!is_sent, "{second} segments");
+            assert_eq!(
+                client.failures(xid),
+                [CallFailure::Transfer(TransferError::TooManySegments)]
+            );
+            continue;
+        };
+        assert!(is_sent, "{second} segments");
+        let reply_chunk = 7 + 4 * second as usize + 1;
+        assert_eq!(rest(&packet.octets, 4, 3), [0, 1, second]);
+        assert_eq!(
+            rest(&packet.octets, reply_chunk, 4),
+            [1, 1, key(xid, 1), rest_of_reply]
+        );
+        server.receive(&packet.octets);
+        let served = server.arrived()[0];
+        let result = ResultItem::from(DataItem {
+            position: 100,
+            length: 10_000,
+        });
+        server
+            .session
+            .reply(served, call.max_reply, &[result])
+            .unwrap();
+        exchange(&mut server, &mut client);
+        let reply = &client.replies(xid)[0];
+        assert_eq!(
+            (reply.results.as_slice(), reply.long),
+            (&[10_000][..], Some(rest_of_reply))
+        );
     }
 }
 

@@ -35,6 +35,9 @@ pub(super) struct Request {
     pub(super) without_groups: bool,
     /// The number of errors that its first transmissions may still cause.
     pub(super) stale_errors: u32,
+    /// The length of segment to plan with: that of the path, unless memory of the call was exposed
+    /// in more segments than that led to expect.
+    pub(super) segment_len: u32,
     pub(super) outcome: CallOutcome,
 }
 
@@ -96,6 +99,7 @@ impl Reset for Request {
         invalidated: None,
         without_groups: false,
         stale_errors: 0,
+        segment_len: u32::MAX,
         outcome: CallOutcome::None,
     };
 }
@@ -128,6 +132,7 @@ impl Request {
             invalidated,
             without_groups: its_without_groups,
             stale_errors,
+            segment_len,
             outcome,
         } = self;
         (*its_state, *its_kind, *its_age, *its_deadline) =
@@ -137,6 +142,7 @@ impl Request {
         its_chunks.begin(call.items, call.results);
         (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
         (*sending, *its_exposed, *its_without_groups, *stale_errors) = (false, false, false, 0);
+        *segment_len = u32::MAX;
     }
 
     pub(super) fn as_call(&self) -> CallSpec<'_> {
@@ -258,6 +264,25 @@ impl Request {
             .segments()
             .iter()
             .any(|segment| segment.handle == key)
+    }
+
+    /// Learns the length of segment with which a plan expects as many segments as were exposed for
+    /// each region. Returns whether another plan may follow from it: one call learns once.
+    #[cold]
+    pub(super) fn learn_segment_len(&mut self, planned: u32) -> bool {
+        let counts = self
+            .chunks
+            .segment_counts()
+            .iter()
+            .map(|count| (*count).into());
+        let lengths = self.exposures().zip(counts).filter(|(_, count)| *count > 1);
+        let learned = lengths
+            .map(|(exposure, count): (Exposure, u32)| exposure.length / count)
+            .fold(planned, u32::min)
+            .max(1);
+        let is_first = self.segment_len == u32::MAX;
+        self.segment_len = learned;
+        is_first && learned < planned
     }
 
     /// Returns the ranges of the call that follow the header.

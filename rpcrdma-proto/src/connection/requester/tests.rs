@@ -356,7 +356,7 @@ fn deadlines_of_ended_calls_are_forgotten() {
 }
 
 /// What is left of a reply beside its Write chunk has to fit with the header, which returns all
-/// segments of the chunk.
+/// segments of the chunk. If it does not, the call is planned for as many segments, once.
 #[test]
 fn a_reply_fits_with_the_segments_that_were_exposed() {
     let link = link(Version::Two);
@@ -389,5 +389,15 @@ fn a_reply_fits_with_the_segments_that_were_exposed() {
             .collect();
         requests.exposed(xid, [&segments[..]].into_iter(), &link, &mut out);
         assert_eq!(requests.ready.front() == Some(xid), fits, "{octets}");
+        if fits {
+            continue;
+        }
+        requests.fenced(xid, &mut out);
+        requests.admit(&link, None, &mut out);
+        let plan = requests.plan(xid).unwrap();
+        assert!(plan.write_chunks && plan.reply_chunk.is_some());
+        // A Write chunk of four segments, and a Reply chunk of two.
+        let chunks = sizes::WRITE_CHUNK + sizes::REPLY_CHUNK + 6 * sizes::SEGMENT;
+        assert_eq!(plan.header, link.version.header_len() + chunks);
     }
 }

@@ -37,7 +37,8 @@ impl Session {
     }
 
     /// Handles the exposure of the memory of a call: the segments of each exposure, in the order of
-    /// `exposures`.
+    /// `exposures`. If the messages have no room for so many, the memory is fenced, and the call is
+    /// planned and exposed once more, for as many segments.
     pub fn exposed<'a>(&mut self, xid: u32, regions: impl IntoIterator<Item = &'a [Segment]>) {
         let ready =
             self.state == ConnState::Up && (self.config.role == Role::Client || self.peer_ready);
