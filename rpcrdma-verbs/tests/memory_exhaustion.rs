@@ -208,6 +208,7 @@ fn every_turn(windows: bool, config: impl Fn(Config) -> Config) -> usize {
     felt
 }
 
+// spec: rfc8166-4.5.4-b
 #[test]
 fn with_chunks() {
     assert!(every_turn(true, |config| config) > 0);

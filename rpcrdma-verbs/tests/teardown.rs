@@ -267,6 +267,8 @@ fn with_windows() {
     every_turn(true, Version::Two, 0);
 }
 
+/// Fences are posted and not completed when the connection ends.
+// spec: rfc8166-4.5.4-a
 #[test]
 fn with_windows_and_delays() {
     every_turn(true, Version::Two, 3);

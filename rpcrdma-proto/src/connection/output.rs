@@ -299,7 +299,7 @@ pub enum CloseReason {
     NegotiationTimeout,
     /// Every credit belongs to an abandoned call, and the peer answers none of them.
     Unresponsive,
-    /// The peer sent more calls than it was granted.
+    /// The peer sent more calls than it was granted, or more messages than can be answered.
     CreditOverrun,
     /// The peer invalidated memory that does not belong to the answered call.
     Invalidated,

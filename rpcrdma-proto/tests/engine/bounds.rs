@@ -1,7 +1,7 @@
 //! What a peer can make an end do or keep: no more than the settings say, and nothing in part.
 
 use rpcrdma_proto::chunk::Limits;
-use rpcrdma_proto::connection::{BufferId, Config, Event, Properties};
+use rpcrdma_proto::connection::{BufferId, CloseReason, Config, Event, Properties};
 use rpcrdma_proto::v2::properties::{PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, ROPT_REQPROP};
 
 use crate::pair::{End, NULL, both_ways, exchange, one, settled, words, works};
@@ -79,7 +79,9 @@ fn a_malformed_request_changes_nothing() {
 }
 
 /// No more errors wait to be sent than there are receives and calls; the calls being served, each
-/// of which may need an error, have their places.
+/// of which may need an error, have their places. A message for whose error there is no room closes
+/// the connection: its sender would wait for the error.
+// spec: rfc8166-4.5.4-b
 #[test]
 fn as_many_errors_wait_as_there_may_be_messages() {
     for served in [0, 3] {
@@ -96,22 +98,35 @@ fn as_many_errors_wait_as_there_may_be_messages() {
             client.session.call(&NULL, None).unwrap();
         }
         exchange(&mut client, &mut server);
-        for xid in 1_000..1_100 {
-            deliver(&mut server, &bad_message(xid));
-        }
         // Credits, reserved receives, and twice the calls served.
         let room = 3 + 2 + 5 + 5 - served;
-        let counters = server.session.counters();
-        assert_eq!((counters.refused, counters.dropped), (room, 100 - room));
-        let mut sent = Vec::new();
-        while let Some(error) = server.send() {
-            sent.push(error.word(0));
+        let refused = server.session.counters().refused;
+        for first in [1_000, 2_000] {
+            for xid in first..first + room {
+                deliver(&mut server, &bad_message(xid));
+            }
+            let mut sent = Vec::new();
+            while let Some(error) = server.send() {
+                sent.push(error.word(0));
+            }
+            let all: Vec<_> = (first..first + room).collect();
+            assert_eq!(sent, all, "with those sent, there is room again");
         }
-        let first: Vec<_> = (1_000..1_000 + u32::try_from(room).unwrap()).collect();
-        assert_eq!(sent, first, "those that came first, in their order");
-        // With those sent, there is room again.
-        deliver(&mut server, &bad_message(2_000));
-        assert_eq!(server.send().unwrap().word(0), 2_000);
+        for xid in 3_000..3_000 + room {
+            deliver(&mut server, &bad_message(xid));
+        }
+        server.act();
+        assert_eq!(server.closing(), None);
+        deliver(&mut server, &bad_message(4_000));
+        server.act();
+        assert_eq!(server.closing(), Some(CloseReason::CreditOverrun));
+        let counters = server.session.counters();
+        let answered = u64::from(3 * room);
+        assert_eq!(
+            (counters.refused - refused, counters.dropped),
+            (answered, 1)
+        );
+        assert!(server.send().is_none());
     }
 }
 

@@ -376,6 +376,31 @@ fn a_call_can_be_cancelled_at_any_time() {
     }
 }
 
+/// A requester that can't fence the memory of an answered call closes the connection. The call ends
+/// when its memory is fenced with the connection, and not before.
+// spec: rfc8166-4.5.4-a
+#[test]
+fn an_answered_call_outlives_its_connection_until_it_is_fenced() {
+    let (mut client, mut server) = warm();
+    client.holds.fencing = true;
+    let xid = client.session.call(&LONG_REPLY, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = server.arrived()[0];
+    server.session.reply(call, 9_000, &[]).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(fences(&client), 1);
+    for loses in [false, true] {
+        if loses {
+            client.lose(10);
+        }
+        assert!(client.replies(xid).is_empty() && client.failures(xid).is_empty());
+        assert_eq!(client.session.outstanding(), (1, 0));
+    }
+    client.session.fenced(xid);
+    client.act();
+    assert_eq!((fences(&client), client.replies(xid).len()), (1, 1));
+}
+
 /// Of a call that is given up, nothing stays behind when its connection is lost: no reply will
 /// come.
 #[test]

@@ -425,6 +425,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// Returns the buffer that was taken. Without it the connection is closed.
+    // spec: rfc8166-4.5.4-b
     #[inline(always)]
     fn or_close(&mut self, taken: Result<Buf, MemoryError>) -> Option<Buf> {
         match taken {
@@ -436,7 +437,9 @@ impl<D: Device> Connection<D> {
         }
     }
 
-    /// Processes a completion. Returns false if the queue pair has failed.
+    /// Processes a completion. Returns false if the queue pair has failed, by a fence or by another
+    /// request: then the connection is closed, and the memory of unfenced calls is released with it.
+    // spec: rfc8166-4.5.4-a
     pub(crate) fn complete(&mut self, completion: &Completion) -> bool {
         let Some(endpoint) = &mut self.endpoint else {
             return true;

@@ -148,6 +148,7 @@ impl Requester {
     }
 
     /// Finishes a call if its memory is released.
+    // spec: rfc8166-4.5.4-a
     fn settle(&mut self, xid: u32, out: &mut OutputQueues) {
         let Some(request) = self.calls.get_mut(xid) else {
             return;

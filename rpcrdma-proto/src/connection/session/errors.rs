@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::connection::config::Config;
-use crate::connection::output::{Event, ServedCallId};
+use crate::connection::output::{CloseReason, Event, ServedCallId};
 use crate::connection::requester::RequestKind;
 use crate::error::{PeerError, Refusal, RefusalAction, RefusalReason};
 use crate::v2::MsgType;
@@ -70,7 +70,9 @@ impl Session {
     }
 
     /// Queues an error, if there is room: a peer has no more calls in flight than it has been
-    /// granted. Each call that is being served may need a place, too.
+    /// granted. Each call that is being served may need a place, too. Without room the connection
+    /// is closed: its requester would wait for an answer that is not sent.
+    // spec: rfc8166-4.5.4-b
     fn answer(&mut self, refusal: Refusal, error: PeerError) {
         let Config {
             credits,
@@ -84,6 +86,7 @@ impl Session {
             self.counters.refused += 1;
         } else {
             self.counters.dropped += 1;
+            self.close(CloseReason::CreditOverrun);
         }
         self.refusal = Some(refusal);
     }
