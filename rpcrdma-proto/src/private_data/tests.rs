@@ -45,6 +45,7 @@ fn thresholds_are_what_both_can() {
 fn invalidation_takes_two() {
     let with = PrivateData::DEFAULT.with_remote_invalidation(true);
     assert!(with.invalidates_with(&with));
+    assert!(!with.invalidates_with(&PrivateData::from_sizes(4096, 4096)));
     assert!(
         !with.invalidates_with(&PrivateData::DEFAULT)
             && !PrivateData::DEFAULT.invalidates_with(&with)

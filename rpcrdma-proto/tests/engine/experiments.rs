@@ -4,7 +4,7 @@ use rpcrdma_proto::connection::{Config, Event, RegisterError};
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 
-use crate::pair::{End, exchange, pass, settled, words, works};
+use crate::pair::{End, exchange, pass, reconnect, settled, words, works};
 use crate::properties::{CALL, DRAFTS, client_of, operation, server_of, sized};
 
 /// The first code for experiments.
@@ -205,4 +205,33 @@ fn an_operation_has_the_direction_of_its_rpc_message() {
         "RDMA2_ERROR, RDMA2_ERR_BAD_HEADER"
     );
     works(&mut client, &mut server);
+}
+
+/// An operation that has not gone when its connection is lost does not go over the next one.
+#[test]
+fn operations_of_a_lost_connection_do_not_go() {
+    let (mut client, mut server) = settled(Config::client(), Config::server());
+    works(&mut client, &mut server);
+    for end in [&mut client, &mut server] {
+        end.session.register_operation(EXPERIMENT).unwrap();
+    }
+    client.session.keep_connected(true);
+    let arrived = |server: &End| {
+        let operations = server.events.iter();
+        operations
+            .filter(|event| matches!(event, Event::Operation { .. }))
+            .count()
+    };
+    for (loses, count) in [(true, 0), (false, 1)] {
+        client
+            .session
+            .send_operation(EXPERIMENT, true, None, &[1, 2, 3, 4])
+            .unwrap();
+        if loses {
+            reconnect(&mut client, &mut server);
+        }
+        works(&mut client, &mut server);
+        exchange(&mut client, &mut server);
+        assert_eq!(arrived(&server), count);
+    }
 }

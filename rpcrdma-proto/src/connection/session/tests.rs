@@ -169,3 +169,34 @@ fn receives_have_the_least_size() {
         }
     }
 }
+
+/// Who calls has one credit at least, and no more than calls; who never calls needs none. A client
+/// calls, and a server serves.
+#[test]
+fn credits_are_those_of_calls() {
+    let server = |max_calls, credits, max_served| {
+        let config = Config {
+            max_calls,
+            credits,
+            max_served,
+            ..Config::server()
+        };
+        config.check()
+    };
+    for (config, found) in [
+        (server(0, 0, 8), Ok(())),
+        (server(0, 9, 8), Ok(())),
+        (server(4, 4, 8), Ok(())),
+        (server(4, 5, 8), Err(ConfigError::Credits)),
+        (server(4, 0, 8), Err(ConfigError::Credits)),
+        (server(4, 4, 0), Err(ConfigError::Nothing)),
+    ] {
+        assert_eq!(config, found);
+    }
+    let client = Config {
+        max_calls: 0,
+        credits: 0,
+        ..Config::client()
+    };
+    assert_eq!(client.check(), Err(ConfigError::Nothing));
+}
