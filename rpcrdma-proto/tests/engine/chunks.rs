@@ -311,6 +311,7 @@ fn a_reply_returns_every_write_chunk() {
 /// A reply that does not fit goes into the Reply chunk, with all padding but that of the results
 /// which are written; one that fits goes inline. The chunk is returned in either case.
 // spec: rfc8166-3.5.3-d, rfc8166-3.5.3-e, rfc8166-4.3.1-a, rfc8166-4.3.3-b, rfc8166-4.3.3-c
+// spec: rfc8166-4.2.4-a
 #[test]
 fn a_reply_chunk_is_returned() {
     let reply = |length| vec![0, 0, 1, 1, 79, length, 0, 4096];
