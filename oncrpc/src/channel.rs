@@ -53,7 +53,8 @@ struct State {
     cancelled: Vec<CallId>,
     next: u64,
     ending: Option<Ending>,
-    runner_ended: bool,
+    /// Why calls fail that are made after the runner has ended.
+    closed: Option<CallErrorKind>,
     runner: Option<Waker>,
 }
 
@@ -105,7 +106,7 @@ impl Channel {
                 cancelled: Vec::new(),
                 next: 0,
                 ending: None,
-                runner_ended: false,
+                closed: None,
                 runner: None,
             }),
         });
@@ -115,6 +116,21 @@ impl Channel {
             memory: None,
         };
         (channel, Submissions(queue))
+    }
+
+    /// Creates a channel that carries nothing: each call fails for this reason, and is not executed.
+    ///
+    /// ```
+    /// use oncrpc::{CallErrorKind, Channel};
+    ///
+    /// let channel = Channel::closed("storage-1", CallErrorKind::Shutdown);
+    /// # let _ = channel;
+    /// ```
+    #[must_use]
+    pub fn closed(peer: impl Into<Arc<str>>, reason: CallErrorKind) -> Self {
+        let (channel, submissions) = Self::new(peer);
+        submissions.close(reason);
+        channel
     }
 
     /// Gives the channel the memory of its transport for items.
@@ -172,10 +188,10 @@ impl AsyncTransport for Channel {
                 peer: queue.peer.clone(),
                 sent: false,
             };
-            let failed = match (state.runner_ended, state.ending) {
-                (true, _) => Some(CallErrorKind::RunnerEnded),
-                (false, Some(_)) => Some(CallErrorKind::Shutdown),
-                (false, None) => None,
+            let failed = match (&state.closed, state.ending) {
+                (Some(kind), _) => Some(kind.clone()),
+                (None, Some(_)) => Some(CallErrorKind::Shutdown),
+                (None, None) => None,
             };
             match failed {
                 Some(kind) => completion.fail(kind, Execution::NotExecuted),
@@ -263,7 +279,7 @@ impl Drop for ChannelCall {
         };
         if waits {
             self.queue.change(|state| {
-                if !state.runner_ended {
+                if state.closed.is_none() {
                     state.cancelled.push(self.id);
                 }
             });
@@ -394,6 +410,12 @@ impl Submissions {
         Poll::Pending
     }
 
+    /// Ends the channel. Calls that were not taken fail for this reason, and so do calls that are
+    /// made later.
+    pub fn close(self, reason: CallErrorKind) {
+        self.0.change(|state| state.closed = Some(reason));
+    }
+
     /// Waits for what happens next; see [`poll_event`](Self::poll_event).
     pub async fn event(&mut self) -> ChannelEvent {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
@@ -402,17 +424,19 @@ impl Submissions {
 
 impl Drop for Submissions {
     fn drop(&mut self) {
-        let (submitted, ending) = self.0.change(|state| {
-            state.runner_ended = true;
+        let (submitted, kind) = self.0.change(|state| {
             state.cancelled.clear();
-            (std::mem::take(&mut state.submitted), state.ending)
+            let kind = match (&state.closed, state.ending) {
+                (Some(kind), _) => kind.clone(),
+                (None, Some(_)) => CallErrorKind::Shutdown,
+                (None, None) => CallErrorKind::RunnerEnded,
+            };
+            state.closed.get_or_insert(CallErrorKind::RunnerEnded);
+            (std::mem::take(&mut state.submitted), kind)
         });
         for submission in submitted {
-            let kind = match ending {
-                Some(_) => CallErrorKind::Shutdown,
-                None => CallErrorKind::RunnerEnded,
-            };
-            submission.completion.fail(kind, Execution::NotExecuted);
+            let completion = submission.completion;
+            completion.fail(kind.clone(), Execution::NotExecuted);
         }
     }
 }

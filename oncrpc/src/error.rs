@@ -85,7 +85,36 @@ pub enum CallErrorKind {
     Decode(xdrgen_runtime::Error, Option<String>),
     /// The transport failed.
     Transport(Arc<dyn StdError + Send + Sync>),
+    /// A server can't call its client.
+    Backward(BackwardError),
 }
+
+/// Why a server can't call a client that calls it ([`Context::caller`](crate::Context::caller)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum BackwardError {
+    /// The transport carries calls of clients only.
+    Transport,
+    /// The client carries no services over this connection.
+    Refused,
+    /// No handler has taken the caller, which says that the client is ready for calls.
+    NotReady,
+    /// As many calls wait as may wait until the client has granted credits for them.
+    Full,
+}
+
+impl fmt::Display for BackwardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Transport => "the transport carries no backward calls",
+            Self::Refused => "it carries no services over this connection",
+            Self::NotReady => "it has not said that it is ready for calls",
+            Self::Full => "too many calls wait for it",
+        })
+    }
+}
+
+impl StdError for BackwardError {}
 
 /// The error of a call: why it failed, of which procedure of which peer, and whether the server
 /// executed it.
@@ -193,6 +222,7 @@ impl fmt::Display for CallErrorKind {
                 write!(f, "the reply can't be decoded: {path}: {error}")
             }
             Self::Transport(error) => write!(f, "the transport failed: {error}"),
+            Self::Backward(error) => write!(f, "can't call the client: {error}"),
         }
     }
 }
@@ -228,6 +258,7 @@ impl StdError for CallError {
             CallErrorKind::Connect(error)
             | CallErrorKind::ConnectionLost(error)
             | CallErrorKind::Transport(error) => Some(&**error),
+            CallErrorKind::Backward(error) => Some(error),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@
 
 mod auth;
 mod call;
+mod caller;
 #[cfg(feature = "tokio")]
 mod calls;
 mod channel;
@@ -39,17 +40,18 @@ mod transport;
 
 pub use auth::{AuthSys, Credentials, OtherCredentials};
 pub use call::{Call, CallOptions, ReplyFuture, ResultsFuture};
+pub use caller::Caller;
 pub use channel::{
     CallId, Channel, ChannelCall, ChannelEvent, Completion, Submission, Submissions,
 };
 #[cfg(feature = "tokio")]
 pub use control::{ConnectRequest, RejectReason, ServerControl, ServerStats};
-pub use error::{CallError, CallErrorKind, Execution, Progress};
+pub use error::{BackwardError, CallError, CallErrorKind, Execution, Progress};
 pub use header::ReplyStatus;
 pub use item_buf::{ItemAllocator, ItemBuf, ItemMemory, TransportBuf};
 pub use limits::{Limit, ServerLimits};
 #[cfg(feature = "tokio")]
-pub use loopback::loopback;
+pub use loopback::{loopback, loopback_with_services};
 pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage};
 #[cfg(feature = "tokio")]
 pub use permit::{CallPermit, ConnectionPermit};

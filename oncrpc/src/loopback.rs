@@ -1,16 +1,19 @@
 //! A channel to services in the same process, for tests of what uses the services.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use futures_util::future::select;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 use xdrgen_runtime::{Matching, ReceivedItem};
 
+use crate::caller::Caller;
 use crate::calls::Calls;
 use crate::channel::{Channel, ChannelEvent, Submissions};
-use crate::error::{CallErrorKind, Progress};
+use crate::error::{BackwardError, CallErrorKind, Progress};
 use crate::message::{Body, OutgoingReply, ReceivedMessage};
 use crate::router::{Programs, Router};
 use crate::service::{HandlerDeadline, Peer};
@@ -24,15 +27,36 @@ const MAX_CALLS: usize = 128;
 /// as they are, as RDMA does it.
 pub fn loopback<P: Programs>(router: Router<P>) -> (Channel, impl Future<Output = ()> + Send) {
     let (channel, submissions) = Channel::new("loopback");
-    (channel, run(router, submissions))
+    let peer = peer(Err(BackwardError::Refused));
+    (channel, run(router, submissions, peer))
 }
 
-async fn run<P: Programs>(router: Router<P>, mut submissions: Submissions) {
-    let peer = Arc::new(Peer {
+/// Returns a channel as [`loopback`] does, whose client carries services itself: handlers of
+/// `router` call those of `services` ([`Context::caller`](crate::Context::caller)).
+pub fn loopback_with_services<P: Programs, S: Programs>(
+    router: Router<P>,
+    services: Router<S>,
+) -> (Channel, impl Future<Output = ()> + Send) {
+    let (channel, forward) = Channel::new("loopback");
+    let (caller, backward) = Caller::new(0, "loopback", None);
+    let forward = run(router, forward, peer(Ok(caller)));
+    let backward = run(services, backward, peer(Err(BackwardError::Transport)));
+    // Backward calls end with the connection.
+    (channel, async {
+        select(pin!(forward), pin!(backward)).await;
+    })
+}
+
+fn peer(caller: Result<Arc<Caller>, BackwardError>) -> Arc<Peer> {
+    Arc::new(Peer {
         address: None,
         transport: "memory",
         memory: None,
-    });
+        caller,
+    })
+}
+
+async fn run<P: Programs>(router: Router<P>, mut submissions: Submissions, peer: Arc<Peer>) {
     let mut calls = Calls::new(MAX_CALLS);
     let mut serving = FuturesUnordered::new();
     let mut drains = false;

@@ -450,6 +450,7 @@ mod tests {
             address: Some(([127, 0, 0, 1], port).into()),
             transport: "tcp",
             memory: None,
+            caller: Err(crate::BackwardError::Transport),
         };
         let header = CallHeader {
             xid,

@@ -10,6 +10,9 @@ use std::time::Instant;
 use xdrgen_runtime::{Decode, Decoder, Encode, Error, ItemList, Limits, Procedure};
 
 use crate::auth::Credentials;
+use crate::caller::Caller;
+use crate::channel::Channel;
+use crate::error::{BackwardError, CallErrorKind};
 use crate::header::ReplyStatus;
 use crate::item_buf::{ItemAllocator, ItemBuf, ItemMemory};
 use crate::message::OutgoingReply;
@@ -91,6 +94,8 @@ pub struct Peer {
     pub transport: &'static str,
     /// The memory of the transport for the items of replies, if it has its own.
     pub memory: Option<Arc<dyn ItemMemory>>,
+    /// The way back to a client, or why there is none.
+    pub caller: Result<Arc<Caller>, BackwardError>,
 }
 
 impl fmt::Display for Peer {
@@ -140,6 +145,44 @@ impl Context {
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Returns a channel to the caller, for calls over the connection by which this call came
+    /// (RFC 8167).
+    ///
+    /// A client may be called only after it has said that it is ready, in terms of its program: by
+    /// CREATE_SESSION in NFSv4.1. The handler of such a call takes the caller, before it is done,
+    /// and so tells the transport. It may call at once, or keep the channel. Where there is no way
+    /// to the caller, or none any more, each call of the channel fails and says why.
+    ///
+    /// ```
+    /// use oncrpc::{Channel, Context, RpcError};
+    ///
+    /// #[derive(Default)]
+    /// struct News(std::sync::Mutex<Vec<Channel>>);
+    ///
+    /// impl News {
+    ///     async fn subscribe(&self, cx: &Context) -> Result<(), RpcError> {
+    ///         let mut subscribers = self.0.lock().map_err(|_| std::io::Error::other("poisoned"))?;
+    ///         subscribers.push(cx.caller());
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    // A handler whose driver's user makes the calls takes the caller for what it says alone.
+    #[allow(clippy::must_use_candidate, reason = "taking the caller has an effect")]
+    pub fn caller(&self) -> Channel {
+        match &self.peer.caller {
+            Ok(caller) => caller.take(),
+            Err(error) => Channel::closed(self.peer.to_string(), CallErrorKind::Backward(*error)),
+        }
+    }
+
+    /// Returns the number of the connection by which the call came, if the transport has a way back
+    /// to the caller. No other connection of the server has the same number at the same time.
+    #[must_use]
+    pub fn connection(&self) -> Option<u64> {
+        Some(self.peer.caller.as_ref().ok()?.connection())
     }
 
     /// Returns the call's number, which the caller has chosen.

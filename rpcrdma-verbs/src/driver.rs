@@ -56,8 +56,20 @@ pub struct ConnectionId(u32);
 impl ConnectionId {
     /// Returns the index of the slot. The generation tells successive connections of one slot
     /// apart.
-    const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
+    }
+
+    /// Returns the number of the connection, which
+    /// [`Context::connection`](oncrpc::Context::connection) tells handlers.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Returns the connection with a number.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        u32::try_from(number).ok().map(Self)
     }
 
     const fn generation(self) -> u16 {

@@ -8,34 +8,44 @@
 //! A [`LocalChannel`] and a [`LocalServer`] are on a [driver](crate::driver::Driver) that their user
 //! drives, on one thread: without locks, tasks or wake-ups.
 //!
+//! A client can carry services, which the handlers of its server call
+//! ([`Context::caller`](oncrpc::Context::caller)).
+//!
 //! Arguments and results that are eligible for direct data placement travel in chunks. Who receives
 //! one has a share in the memory into which the device has placed it. Who sends one from a buffer of
 //! [`Channel::item_buf`](oncrpc::Channel::item_buf) or
 //! [`Context::item_buf`](oncrpc::Context::item_buf) sends it from there. An item in other memory is
 //! copied once into registered memory.
 
+mod callers;
+mod channel_calls;
 #[cfg(feature = "tokio")]
 mod client;
 #[cfg(feature = "tokio")]
 mod config;
+mod connections;
+mod dispatcher;
 mod failure;
 mod local_channel;
+mod local_event;
 mod local_server;
 mod message;
 #[cfg(feature = "tokio")]
 mod outage;
 #[cfg(feature = "tokio")]
 mod server;
+mod services;
 #[cfg(feature = "tokio")]
 mod thread;
 #[cfg(feature = "tokio")]
 mod waiter;
 
 #[cfg(feature = "tokio")]
-pub use client::{channel, connect};
+pub use client::{channel, channel_with_services, connect, connect_with_services};
 #[cfg(feature = "tokio")]
 pub use config::{ClientConfig, ServerConfig};
-pub use local_channel::{CompletedCall, LocalChannel, LocalEvent};
+pub use local_channel::LocalChannel;
+pub use local_event::{CompletedCall, LocalEvent};
 pub use local_server::LocalServer;
 #[cfg(feature = "tokio")]
 pub use server::{RunningServer, run_server, serve};

@@ -143,6 +143,7 @@ impl<P: Programs> Server<P> {
             address: Some(address),
             transport: "tcp",
             memory: None,
+            caller: Err(crate::BackwardError::Transport),
         });
         let config = self.config.clone();
         let connection =

@@ -1,27 +1,25 @@
 //! A client's end without a runner: calls on a driver that its user drives.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-use oncrpc::xdr::{ItemList, Matching, ReceivedItem, SharedBytes};
 use oncrpc::{
-    Body, CallError, CallErrorKind, Execution, LocalTransport, Method, PendingCall, Request,
-    Transport,
+    Body, CallError, CallErrorKind, Execution, LocalPrograms, LocalTransport, Method, PendingCall,
+    Request, Router, Transport,
 };
-use rpcrdma_proto::connection::{CloseReason, Config};
-use rpcrdma_proto::transfer::MAX_RESULTS;
-use rpcrdma_proto::version::Version;
+use rpcrdma_proto::connection::Config;
 
+use super::callers::LocalCaller;
+use super::dispatcher::reject;
+use super::local_event::{CompletedCall, LocalEvent, completed};
+use super::services::{CarriedServices, LocalServices, without_services};
 use super::{failure, message};
-use crate::driver::{
-    BeginError, CallParams, ConnectError, ConnectionId, Driver, DriverError, Event, Payload,
-};
-use crate::memory::{Buf, Frozen, MemoryError};
+use crate::driver::{BeginError, CallParams, ConnectionId, Driver, DriverError, Event};
+use crate::memory::MemoryError;
 use crate::provider::Device;
 
 /// A channel to one server on a driver that its user drives: no locks, no tasks, no wake-ups.
@@ -62,105 +60,31 @@ pub struct LocalChannel<D: Device> {
     max_unbounded_reply: u32,
     /// The memory of the last call, for the next one.
     spare: Rc<Cell<Spare>>,
+    way: Way<D>,
     driver: PhantomData<fn(&mut Driver<D>)>,
+}
+
+/// The direction of a channel's calls.
+enum Way<D: Device> {
+    /// To a server. The services are those that it calls.
+    Forward(Option<Rc<RefCell<dyn LocalServices<D>>>>),
+    /// Back to a client of a server, which takes the connection's events.
+    Backward(Rc<LocalCaller>),
+}
+
+impl<D: Device> Clone for Way<D> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Forward(services) => Self::Forward(services.clone()),
+            Self::Backward(caller) => Self::Backward(caller.clone()),
+        }
+    }
 }
 
 #[derive(Default)]
 struct Spare {
     header: Vec<u8>,
     body: Body,
-}
-
-/// What has happened at a [`LocalChannel`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LocalEvent {
-    /// There is a connection, in this version.
-    Connected(Version),
-    /// A call has ended.
-    Completed(CompletedCall),
-    /// The connection is gone, or could not be made.
-    Disconnected {
-        /// Why.
-        reason: CloseReason,
-        /// Why the attempt to connect failed, if it was one.
-        error: Option<ConnectError>,
-        /// Whether the channel has ended: no other connection follows.
-        is_final: bool,
-    },
-}
-
-/// A call that has ended, with its reply or with the reason why there is none.
-#[derive(Debug)]
-pub struct CompletedCall {
-    xid: u32,
-    outcome: Result<ReceivedReply, (CallErrorKind, Execution)>,
-}
-
-impl CompletedCall {
-    /// Returns the XID of the call, by which a user with many calls finds its own.
-    #[must_use]
-    pub const fn xid(&self) -> u32 {
-        self.xid
-    }
-}
-
-/// A reply, in the memory into which the device has placed it.
-#[derive(Debug)]
-struct ReceivedReply {
-    stream: Stream,
-    results: Results,
-}
-
-#[derive(Debug)]
-enum Stream {
-    /// A short message: an item in it that is kept is copied.
-    Short(Payload),
-    /// A long message: an item in it shares its memory.
-    Long(SharedBytes),
-}
-
-/// The results that the server has written.
-#[derive(Debug)]
-enum Results {
-    None,
-    One(ReceivedItem),
-    Several(Vec<ReceivedItem>),
-}
-
-impl Results {
-    fn new(buffers: ArrayVec<Buf, MAX_RESULTS>) -> Self {
-        let mut items = buffers.into_iter().map(|result| ReceivedItem {
-            position: 0,
-            bytes: Frozen::from(result).into(),
-        });
-        match (items.next(), items.next()) {
-            (None, _) => Self::None,
-            (Some(only), None) => Self::One(only),
-            (Some(first), Some(second)) => {
-                Self::Several([first, second].into_iter().chain(items).collect())
-            }
-        }
-    }
-
-    fn as_slice(&self) -> &[ReceivedItem] {
-        match self {
-            Self::None => &[],
-            Self::One(only) => std::slice::from_ref(only),
-            Self::Several(all) => all,
-        }
-    }
-}
-
-impl ReceivedReply {
-    fn items(&self) -> ItemList<'_> {
-        let results = self.results.as_slice();
-        match &self.stream {
-            Stream::Long(stream) if results.is_empty() => ItemList::shared(stream),
-            Stream::Long(stream) => ItemList::new(stream, results, Matching::InOrder),
-            Stream::Short(payload) => ItemList::new(payload.bytes(), results, Matching::InOrder),
-        }
-    }
 }
 
 impl<D: Device> LocalChannel<D> {
@@ -174,13 +98,50 @@ impl<D: Device> LocalChannel<D> {
         server: SocketAddr,
         config: Config,
     ) -> Result<Self, DriverError> {
-        Ok(Self {
-            id: driver.connect(server, config)?,
-            peer: server.to_string().into(),
+        let id = driver.connect(server, without_services(config))?;
+        Ok(Self::new(id, server.to_string(), Way::Forward(None)))
+    }
+
+    /// Does as [`connect`](Self::connect), for a client that carries services: handlers of the
+    /// server call them ([`Context::caller`](oncrpc::Context::caller)).
+    /// [`poll_event`](Self::poll_event) serves the calls, and the driver's next turn sends the
+    /// replies.
+    ///
+    /// The settings say how many backward calls are served at once ([`Config::max_served`]), how
+    /// they may arrive (`backward_support`), and whether they may in Version One (`backward_v1`, at
+    /// both ends).
+    ///
+    /// # Errors
+    /// Fails if the settings are invalid.
+    pub fn connect_with_services<P: LocalPrograms>(
+        driver: &mut Driver<D>,
+        server: SocketAddr,
+        config: Config,
+        services: Router<P>,
+    ) -> Result<Self, DriverError> {
+        let services = Rc::new(RefCell::new(CarriedServices::new(driver, services)));
+        let id = driver.connect(server, config)?;
+        Ok(Self::new(
+            id,
+            server.to_string(),
+            Way::Forward(Some(services)),
+        ))
+    }
+
+    /// Creates a channel back to a client.
+    pub(super) fn backward(id: ConnectionId, caller: Rc<LocalCaller>) -> Self {
+        Self::new(id, "client", Way::Backward(caller))
+    }
+
+    fn new(id: ConnectionId, peer: impl Into<Arc<str>>, way: Way<D>) -> Self {
+        Self {
+            id,
+            peer: peer.into(),
             max_unbounded_reply: message::MAX_UNBOUNDED_REPLY,
             spare: Rc::default(),
+            way,
             driver: PhantomData,
-        })
+        }
     }
 
     /// Sets how long, in bytes, a reply may be for which neither the schema nor the caller has a
@@ -199,10 +160,18 @@ impl<D: Device> LocalChannel<D> {
         self.id
     }
 
-    /// Returns what has happened, in order; `None` if that is all for now.
+    /// Returns what has happened, in order; `None` if that is all for now. What has happened to a
+    /// channel back to a client is known when its server was served.
     pub fn poll_event(&self, driver: &mut Driver<D>) -> Option<LocalEvent> {
+        let services = match &self.way {
+            Way::Forward(services) => services.as_ref(),
+            Way::Backward(caller) => return caller.pop_event(),
+        };
+        if let Some(services) = services {
+            services.borrow_mut().poll(driver);
+        }
         loop {
-            let (xid, outcome) = match driver.poll_event(self.id)? {
+            match driver.poll_event(self.id)? {
                 Event::Ready(version) => return Some(LocalEvent::Connected(version)),
                 Event::Closed { reason, is_final } => {
                     let error = driver.take_connect_error(self.id);
@@ -212,37 +181,19 @@ impl<D: Device> LocalChannel<D> {
                         is_final,
                     });
                 }
-                // No call has said that its caller takes backward calls.
-                Event::CallArrived { call, message, .. } => {
-                    message::reject_backward_call((driver, self.id), call, message);
-                    continue;
-                }
-                Event::ReplyArrived { xid, message } => (xid, self.received(driver, xid, message)),
-                Event::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
-            };
-            return Some(LocalEvent::Completed(CompletedCall { xid, outcome }));
+                Event::CallArrived { call, message, .. } => match services {
+                    Some(services) => {
+                        let mut services = services.borrow_mut();
+                        services.begin(driver, (self.id, call), message);
+                    }
+                    None => {
+                        driver.recycle(self.id, message);
+                        reject(driver, (self.id, call));
+                    }
+                },
+                event => return completed((driver, self.id), event),
+            }
         }
-    }
-
-    fn received(
-        &self,
-        driver: &mut Driver<D>,
-        xid: u32,
-        payload: Payload,
-    ) -> Result<ReceivedReply, (CallErrorKind, Execution)> {
-        let results = Results::new(driver.take_buffers(self.id, xid).results);
-        let payload = payload.flattened(driver.pool()).map_err(|error| {
-            (
-                CallErrorKind::Transport(Arc::new(error)),
-                Execution::Executed,
-            )
-        })?;
-        let stream = if payload.bytes().len() <= message::MAX_COPIED {
-            Stream::Short(payload)
-        } else {
-            Stream::Long(payload.into_shared())
-        };
-        Ok(ReceivedReply { stream, results })
     }
 
     /// Decodes the results of a call that has ended, and hands them to a function. Returns `None`
@@ -257,7 +208,7 @@ impl<D: Device> LocalChannel<D> {
         completed: &CompletedCall,
         f: impl FnOnce(P::Reply<'_>) -> R,
     ) -> Option<Result<R, CallError>> {
-        if call.xid() != completed.xid {
+        if call.xid() != completed.xid() {
             return None;
         }
         Some(match &completed.outcome {
@@ -274,11 +225,7 @@ impl<D: Device> LocalChannel<D> {
     /// Gives the memory of a reply back to the driver. A reply that is dropped gives it back to the
     /// pool, which costs a little more.
     pub fn recycle(&self, driver: &mut Driver<D>, completed: CompletedCall) {
-        if let Ok(ReceivedReply {
-            stream: Stream::Short(payload),
-            ..
-        }) = completed.outcome
-        {
+        if let Some(payload) = completed.into_payload() {
             driver.recycle(self.id, payload);
         }
     }
@@ -353,9 +300,14 @@ impl<D: Device> Transport for LocalChannel<D> {
 impl<D: Device> LocalTransport for LocalChannel<D> {
     type Driver = Driver<D>;
 
-    /// Begins a call. It fails if as many calls are open as the settings of the protocol allow
+    /// Begins a call. It fails if a channel back to a client has no way there, and if as many calls are open as the settings of the protocol allow
     /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)).
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
+        if let Way::Backward(caller) = &self.way
+            && let Err(kind) = caller.check(driver, self.id)
+        {
+            return Err(request.error(self.peer.clone(), kind, Execution::NotExecuted));
+        }
         let mut spare = self.spare.take();
         spare.header.clear();
         let begun = match request.encode_header(0, &mut spare.header) {
@@ -374,6 +326,7 @@ impl<D: Device> Clone for LocalChannel<D> {
         Self {
             peer: self.peer.clone(),
             spare: self.spare.clone(),
+            way: self.way.clone(),
             ..*self
         }
     }

@@ -6,7 +6,6 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use oncrpc::xdr::SharedBytes;
 use oncrpc::{Body, ItemMemory, ReceivedMessage, ReplyLimits, TransportBuf};
-use rpcrdma_proto::connection::ServedCallId;
 use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 
 use crate::driver::{ConnectionId, Driver, Payload, WriteError, Writer};
@@ -217,19 +216,6 @@ pub(super) fn max_reply(limits: &ReplyLimits, results: &[Buf], unbounded: u32) -
     u32::try_from(inline.saturating_add(items))
         .unwrap_or(u32::MAX)
         .saturating_add(REPLY_HEADER)
-}
-
-/// Answers a backward call of a server that may make none.
-pub(super) fn reject_backward_call<D: Device>(
-    (driver, id): Connection<'_, D>,
-    call: ServedCallId,
-    payload: Payload,
-) {
-    driver.recycle(id, payload);
-    if let Some(session) = driver.session_mut(id) {
-        // It has ended already if its connection is gone.
-        let _ = session.reject(call);
-    }
 }
 
 /// A connection of a driver.

@@ -291,6 +291,7 @@ fn peer() -> Arc<Peer> {
         address: None,
         transport: "memory",
         memory: None,
+        caller: Err(oncrpc::BackwardError::Transport),
     })
 }
 

@@ -13,6 +13,7 @@ fn the_tutorial_shows_files_that_are_compiled() {
         include_str!("../spec/kv.x"),
         include_str!("../spec/xdrgen.toml"),
         include_str!("../build.rs"),
+        include_str!("../examples/callback.rs"),
         include_str!("../examples/driver_mode.rs"),
         include_str!("../examples/kv.rs"),
         include_str!("catalog.rs"),
@@ -26,5 +27,5 @@ fn the_tutorial_shows_files_that_are_compiled() {
         );
         count += 1;
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 10);
 }

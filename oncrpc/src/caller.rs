@@ -1,0 +1,87 @@
+//! The way back from a server to a client, over the connection by which the client calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::channel::{Channel, Submissions};
+use crate::item_buf::ItemMemory;
+
+/// A connection's way back to the client: a transport with a backward direction makes one for each
+/// connection, for its [`Peer`](crate::Peer).
+///
+/// A transport sends no backward call before a handler has taken the caller, and thereby has said
+/// that the client is ready for calls (RFC 8167, section 6).
+///
+/// ```
+/// use oncrpc::Caller;
+///
+/// let (caller, submissions) = Caller::new(7, "rdma", None);
+/// assert!(!caller.is_ready() && !caller.begin_readiness());
+/// # drop(submissions);
+/// ```
+#[derive(Debug)]
+pub struct Caller {
+    channel: Channel,
+    connection: u64,
+    state: AtomicU8,
+}
+
+/// No handler has taken the caller.
+const NOT_TAKEN: u8 = 0;
+/// A handler has taken it, and the transport has not noted it yet.
+const TAKEN: u8 = 1;
+/// The transport has noted it.
+const READY: u8 = 2;
+
+impl Caller {
+    /// Creates the way back over a connection with this number, and the transport's end of it.
+    #[must_use]
+    pub fn new(
+        connection: u64,
+        peer: impl Into<Arc<str>>,
+        memory: Option<Arc<dyn ItemMemory>>,
+    ) -> (Arc<Self>, Submissions) {
+        let (channel, submissions) = Channel::new(peer);
+        let channel = match memory {
+            Some(memory) => channel.with_memory(memory),
+            None => channel,
+        };
+        let caller = Self {
+            channel,
+            connection,
+            state: AtomicU8::new(NOT_TAKEN),
+        };
+        (Arc::new(caller), submissions)
+    }
+
+    /// Returns the number of the connection.
+    #[must_use]
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// Says that the client is ready for calls, and returns the channel to it.
+    pub(crate) fn take(&self) -> Channel {
+        // It fails if that was said before.
+        let _ = self.exchange(NOT_TAKEN, TAKEN);
+        self.channel.clone()
+    }
+
+    /// Returns true if a handler has said since the last time that the client is ready: the
+    /// transport notes it.
+    pub fn begin_readiness(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == TAKEN && self.exchange(TAKEN, READY)
+    }
+
+    /// Returns true if the transport has noted that the client is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == READY
+    }
+
+    fn exchange(&self, from: u8, to: u8) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        let exchanged = self.state.compare_exchange(from, to, success, failure);
+        exchanged.is_ok()
+    }
+}

@@ -1,0 +1,391 @@
+//! The calls of a channel over one connection: those that wait for a place, and those in flight.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use oncrpc::xdr::{Matching, ReceivedItem, SharedBytes};
+use oncrpc::{
+    CallErrorKind, CallId, Completion, Execution, Progress, ReceivedMessage, Request, Submission,
+};
+use rpcrdma_proto::connection::{CallError, CallFailure};
+use rpcrdma_proto::transfer::MAX_RESULTS;
+
+use super::failure;
+use super::message::{self, Connection, OutgoingItem};
+use crate::driver::{BeginError, CallBuffers, CallParams, Driver, OutgoingCallError, Payload};
+use crate::memory::{Buf, Frozen, MemoryError};
+use crate::provider::Device;
+
+/// All calls of a channel.
+#[derive(Debug, Default)]
+pub(super) struct ChannelCalls {
+    /// Calls that wait for a place, in order.
+    waiting: BTreeMap<CallId, Waiting>,
+    /// The deadlines of the calls that wait.
+    deadlines: BTreeSet<(u64, CallId)>,
+    in_flight: HashMap<u32, InFlight>,
+    xids: HashMap<CallId, u32>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    submission: Box<Submission>,
+    /// In the driver's time.
+    deadline: Option<u64>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    id: CallId,
+    completion: Completion,
+    timeout: Option<Duration>,
+    /// Whether it waits for a connection.
+    waits: bool,
+}
+
+/// How calls begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeginOptions {
+    /// The most calls in flight.
+    pub(super) max_calls: usize,
+    /// The most bytes of a reply without a bound.
+    pub(super) max_unbounded_reply: u32,
+    /// Whether the peer may have a call that has begun.
+    pub(super) sends: bool,
+}
+
+/// The outcome of an attempt to begin a call.
+enum Begun {
+    /// It is in flight, or has failed.
+    Done,
+    /// It waits for a place or for memory.
+    Waits(Box<Submission>),
+}
+
+impl ChannelCalls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Returns how many calls wait for a place.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns the first deadline of a call that waits.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(due, _)| *due)
+    }
+
+    /// Takes a call, which waits for its place.
+    pub(super) fn submit(&mut self, submission: Box<Submission>, now: u64) {
+        let micros = |timeout: Duration| {
+            now.saturating_add(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX))
+        };
+        let deadline = submission.request.timeout.map(micros);
+        self.wait(submission, deadline);
+    }
+
+    fn wait(&mut self, submission: Box<Submission>, deadline: Option<u64>) {
+        let id = submission.id;
+        self.deadlines
+            .extend(deadline.map(|deadline| (deadline, id)));
+        let waiting = Waiting {
+            submission,
+            deadline,
+        };
+        self.waiting.insert(id, waiting);
+    }
+
+    fn take_waiting(&mut self, id: CallId) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&id)?;
+        if let Some(deadline) = waiting.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        Some(waiting)
+    }
+
+    /// Gives up a call.
+    pub(super) fn cancel<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        id: CallId,
+    ) {
+        self.take_waiting(id);
+        let Some(xid) = self.xids.remove(&id) else {
+            return;
+        };
+        self.in_flight.remove(&xid);
+        if let Some(session) = driver.session_mut(connection) {
+            session.cancel(xid);
+        }
+    }
+
+    /// Begins the calls that have a place.
+    pub(super) fn begin_calls<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        options: BeginOptions,
+    ) {
+        while self.in_flight.len() < options.max_calls {
+            let Some(id) = self.waiting.keys().next().copied() else {
+                return;
+            };
+            let Some(Waiting {
+                submission,
+                deadline,
+            }) = self.take_waiting(id)
+            else {
+                return;
+            };
+            let begun = self.begin((driver, connection), submission, deadline, options);
+            if let Begun::Waits(submission) = begun {
+                return self.wait(submission, deadline);
+            }
+        }
+    }
+
+    /// Fails the calls whose deadlines have passed while they waited.
+    pub(super) fn expire_waiting(&mut self, now: u64, progress: &Progress) {
+        while let Some((due, id)) = self.deadlines.first().copied() {
+            if due > now {
+                return;
+            }
+            self.deadlines.remove(&(due, id));
+            let Some(waiting) = self.waiting.remove(&id) else {
+                continue;
+            };
+            let Submission {
+                request,
+                completion,
+                ..
+            } = *waiting.submission;
+            let timeout = request.timeout.unwrap_or_default();
+            let progress = progress.clone();
+            let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
+            completion.fail(kind, Execution::NotExecuted);
+        }
+    }
+
+    fn begin<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        submission: Box<Submission>,
+        deadline: Option<u64>,
+        options: BeginOptions,
+    ) -> Begun {
+        let mut header = Vec::with_capacity(64);
+        if let Err(error) = submission.request.encode_header(0, &mut header) {
+            let kind = CallErrorKind::Encode(error);
+            submission.completion.fail(kind, Execution::NotExecuted);
+            return Begun::Done;
+        }
+        let (items, results) = match buffers(driver, &submission.request) {
+            Ok(buffers) => buffers,
+            // The calls in flight give memory back.
+            Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
+                return Begun::Waits(submission);
+            }
+            Err(error) => {
+                let kind = CallErrorKind::Transport(Arc::new(error));
+                submission.completion.fail(kind, Execution::NotExecuted);
+                return Begun::Done;
+            }
+        };
+        let limits = &submission.request.limits;
+        let mut params = CallParams {
+            max_reply: message::max_reply(limits, &results, options.max_unbounded_reply),
+            results,
+            reducible: true,
+            resend: submission.request.may_resend(),
+            deadline,
+        };
+        let body = &submission.request.body;
+        let begun = driver.call(connection, &mut params, |writer| {
+            message::write(writer, &header, body, items)
+        });
+        match begun {
+            Ok(xid) => self.add(xid, *submission, options.sends),
+            Err(BeginError {
+                error: OutgoingCallError::Call(CallError::Full),
+                ..
+            }) => return Begun::Waits(submission),
+            Err(BeginError { error, .. }) => {
+                let kind = failure::of_begin(error);
+                submission.completion.fail(kind, Execution::NotExecuted);
+            }
+        }
+        Begun::Done
+    }
+
+    fn add(&mut self, xid: u32, submission: Submission, sends: bool) {
+        let Submission {
+            id,
+            request,
+            mut completion,
+        } = submission;
+        completion.set_sent(sends);
+        let call = InFlight {
+            id,
+            completion,
+            timeout: request.timeout,
+            waits: request.wait_for_connection,
+        };
+        self.in_flight.insert(xid, call);
+        self.xids.insert(id, xid);
+    }
+
+    fn remove(&mut self, xid: u32) -> Option<InFlight> {
+        let call = self.in_flight.remove(&xid)?;
+        self.xids.remove(&call.id);
+        Some(call)
+    }
+
+    /// Returns true if a call with this XID is in flight.
+    pub(super) fn has(&self, xid: u32) -> bool {
+        self.in_flight.contains_key(&xid)
+    }
+
+    /// Notes that the peer may have the calls in flight.
+    pub(super) fn set_sent(&mut self) {
+        let calls = self.in_flight.values_mut();
+        calls.for_each(|call| call.completion.set_sent(true));
+    }
+
+    /// Ends a call with its reply.
+    pub(super) fn answer<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        xid: u32,
+        payload: Payload,
+    ) {
+        let buffers = driver.take_buffers(connection, xid);
+        let received = received((driver, connection), payload, buffers);
+        let Some(InFlight { completion, .. }) = self.remove(xid) else {
+            return;
+        };
+        match received {
+            Ok(message) => completion.succeed(message),
+            Err(error) => {
+                let kind = CallErrorKind::Transport(Arc::new(error));
+                completion.fail(kind, Execution::Executed);
+            }
+        }
+    }
+
+    /// Ends a call that has failed. `progress` is what is known of it if its time is over.
+    pub(super) fn fail<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        (xid, failure, is_sent): (u32, CallFailure, bool),
+        progress: Progress,
+    ) {
+        drop(driver.take_buffers(connection, xid));
+        let Some(call) = self.remove(xid) else { return };
+        let (kind, execution) = failure::of_call(failure, is_sent);
+        let kind = match failure {
+            CallFailure::TimedOut => {
+                let timeout = call.timeout.unwrap_or_default();
+                CallErrorKind::DeadlineExceeded { timeout, progress }
+            }
+            _ => kind,
+        };
+        call.completion.fail(kind, execution);
+    }
+
+    /// Fails the calls that do not wait for a connection.
+    #[cfg(feature = "tokio")]
+    pub(super) fn fail_impatient<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        kind: &CallErrorKind,
+    ) {
+        let impatient = |waiting: &Waiting| !waiting.submission.request.wait_for_connection;
+        let waiting = self.waiting.iter().filter(|(_, call)| impatient(call));
+        let ids: Vec<CallId> = waiting.map(|(id, _)| *id).collect();
+        for waiting in ids.into_iter().filter_map(|id| self.take_waiting(id)) {
+            let completion = waiting.submission.completion;
+            completion.fail(kind.clone(), Execution::NotExecuted);
+        }
+        let in_flight = self.in_flight.iter().filter(|(_, call)| !call.waits);
+        let xids: Vec<u32> = in_flight.map(|(xid, _)| *xid).collect();
+        for xid in xids {
+            if let Some(session) = driver.session_mut(connection) {
+                session.cancel(xid);
+            }
+            if let Some(call) = self.remove(xid) {
+                call.completion.fail_unanswered(kind.clone());
+            }
+        }
+    }
+
+    /// Fails all calls.
+    pub(super) fn fail_all<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        kind: &CallErrorKind,
+    ) {
+        for (xid, call) in self.in_flight.drain() {
+            call.completion.fail_unanswered(kind.clone());
+            if let Some(session) = driver.session_mut(connection) {
+                session.cancel(xid);
+            }
+        }
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
+            let completion = waiting.submission.completion;
+            completion.fail(kind.clone(), Execution::NotExecuted);
+        }
+        self.xids.clear();
+        self.deadlines.clear();
+    }
+}
+
+/// Takes buffers for the items of a call and of its reply.
+fn buffers<D: Device>(
+    driver: &Driver<D>,
+    request: &Request,
+) -> Result<(Vec<OutgoingItem>, ArrayVec<Buf, MAX_RESULTS>), MemoryError> {
+    let pool = driver.pool();
+    let items = message::register_items(pool, &request.body)?;
+    Ok((items, message::result_buffers(pool, &request.limits)?))
+}
+
+/// Returns a received reply, with the results that the server has written.
+///
+/// # Errors
+/// As for [`stream`].
+fn received<D: Device>(
+    connection: Connection<'_, D>,
+    payload: Payload,
+    buffers: CallBuffers,
+) -> Result<ReceivedMessage, MemoryError> {
+    if buffers.results.is_empty() {
+        return Ok(ReceivedMessage::whole(stream(connection, payload)?));
+    }
+    let stream = stream(connection, payload)?;
+    let items = buffers.results.into_iter().map(|result| ReceivedItem {
+        position: 0,
+        bytes: Frozen::from(result).into(),
+    });
+    Ok(ReceivedMessage::with_items(
+        stream,
+        items.collect(),
+        Matching::InOrder,
+    ))
+}
+
+/// Returns the bytes of a message, and takes its buffer back if it is not shared.
+fn stream<D: Device>(
+    (driver, id): Connection<'_, D>,
+    payload: Payload,
+) -> Result<SharedBytes, MemoryError> {
+    let payload = payload.flattened(driver.pool())?;
+    if payload.bytes().len() <= message::MAX_COPIED {
+        let stream = SharedBytes::from(payload.bytes().to_vec());
+        driver.recycle(id, payload);
+        return Ok(stream);
+    }
+    Ok(payload.into_shared())
+}

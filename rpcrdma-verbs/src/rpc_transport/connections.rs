@@ -1,0 +1,147 @@
+//! The connections to a server.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
+
+use crate::driver::{ConnectionId, Driver, DriverError, Event, ListenerHandle};
+use crate::provider::Device;
+
+/// The connections that a listener has accepted.
+#[derive(Debug)]
+pub(super) struct Connections {
+    listener: ListenerHandle,
+    ids: Vec<ConnectionId>,
+    /// Since when the server drains, and the connections that do not drain yet.
+    draining: Option<(Instant, VecDeque<ConnectionId>)>,
+}
+
+/// The most connections that begin to drain in one turn.
+const DRAIN_BATCH: usize = 64;
+/// How long a connection may take for its first message when the server drains.
+const FIRST_MESSAGE: Duration = Duration::from_secs(1);
+
+impl Connections {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// Fails if the settings are invalid, or the address is not available.
+    pub(super) fn bind<D: Device>(
+        driver: &mut Driver<D>,
+        address: SocketAddr,
+        config: Config,
+    ) -> Result<Self, DriverError> {
+        Ok(Self {
+            listener: driver.listen(address, config)?,
+            ids: Vec::new(),
+            draining: None,
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.listener.address
+    }
+
+    pub(super) fn ids(&self) -> &[ConnectionId] {
+        &self.ids
+    }
+
+    /// Takes what has come since the driver's last turn. The last event of a connection is
+    /// `Closed`, after which the driver does not know it any more.
+    pub(super) fn take_events<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        mut take: impl FnMut(&mut Driver<D>, ConnectionId, Event),
+    ) {
+        self.accept(driver);
+        if self.draining.is_some() {
+            self.drain_some(driver);
+        }
+        while let Some(id) = driver.ready_accepted(self.listener) {
+            while let Some(event) = driver.poll_event(id) {
+                if let Event::Closed { reason, .. } = event {
+                    // The client's next connection is a session of its own.
+                    self.close(driver, id, reason, &mut take);
+                    break;
+                }
+                take(driver, id, event);
+            }
+        }
+    }
+
+    fn accept<D: Device>(&mut self, driver: &mut Driver<D>) {
+        while let Some(id) = driver.accepted(self.listener) {
+            self.ids.push(id);
+        }
+    }
+
+    /// Ends the session of a connection that is gone.
+    fn close<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        id: ConnectionId,
+        reason: CloseReason,
+        take: &mut impl FnMut(&mut Driver<D>, ConnectionId, Event),
+    ) {
+        driver.finish(id);
+        while let Some(event) = driver.poll_event(id) {
+            match event {
+                Event::CallFailed {
+                    xid,
+                    error: CallFailure::Closed(_),
+                    sent,
+                } => {
+                    let error = CallFailure::Closed(reason);
+                    take(driver, id, Event::CallFailed { xid, error, sent });
+                }
+                Event::ReplyArrived { .. } | Event::CallFailed { .. } => take(driver, id, event),
+                _ => {}
+            }
+        }
+        let is_final = true;
+        take(driver, id, Event::Closed { reason, is_final });
+        driver.forget(id);
+        self.ids.retain(|connection| *connection != id);
+    }
+
+    /// Accepts no more connections, and lets those that are there end when the calls that have come
+    /// by them are answered: some with each [`take_events`](Self::take_events), as each end takes a
+    /// completion.
+    pub(super) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
+        driver.unlisten(self.listener);
+        if self.draining.is_none() {
+            self.accept(driver);
+            self.draining = Some((Instant::now(), self.ids.iter().copied().collect()));
+        }
+        self.drain_some(driver);
+    }
+
+    #[cold]
+    fn drain_some<D: Device>(&mut self, driver: &mut Driver<D>) {
+        let Some((since, left)) = &mut self.draining else {
+            return;
+        };
+        for _ in 0..left.len().min(DRAIN_BATCH) {
+            let Some(id) = left.pop_front() else { return };
+            let Some(session) = driver.session_mut(id) else {
+                continue;
+            };
+            // A client whose first message gets no answer takes the server for one that has Version
+            // One alone.
+            if session.version().is_none() && since.elapsed() < FIRST_MESSAGE {
+                left.push_back(id);
+                continue;
+            }
+            // A requester with many calls would always have one in flight.
+            session.grant_up_to(1);
+            session.drain();
+        }
+    }
+
+    /// Returns true if the server was to drain, and has.
+    pub(super) fn is_drained(&self) -> bool {
+        self.draining.is_some() && self.ids.is_empty()
+    }
+}

@@ -1,0 +1,314 @@
+//! Calls of a peer, from their arrival to their replies: what a server and a client with services
+//! have in common.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use oncrpc::{
+    HandlerDeadline, LocalPrograms, OutgoingReply, Peer, Programs, ReceivedMessage, Router,
+};
+use rpcrdma_proto::connection::ServedCallId;
+
+use super::message;
+use crate::driver::{ConnectionId, Driver, OutgoingReplyError, Payload};
+use crate::provider::Device;
+
+/// The most handlers that are kept for the next calls.
+const MAX_FREE: usize = 256;
+
+/// A call of a peer, and the connection by which it came.
+pub(super) type CallOfConnection = (ConnectionId, ServedCallId);
+
+/// A call that was served.
+pub(super) struct Served {
+    call: CallOfConnection,
+    reply: Option<OutgoingReply>,
+}
+
+/// The memory of a handler, which serves one call after the other.
+pub(super) trait Handler {
+    fn begin(
+        &mut self,
+        call: CallOfConnection,
+        message: ReceivedMessage,
+        peer: Arc<Peer>,
+        memory: OutgoingReply,
+    );
+
+    /// Resolves to the reply. It is not polled again then, until another call begins.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served>;
+
+    /// Returns the call, if its handler has said since the last time that the peer is ready for
+    /// calls.
+    fn readiness(&self) -> Option<CallOfConnection>;
+
+    /// Forgets the call, which is done.
+    fn finish(&mut self);
+}
+
+struct Slot<F, M> {
+    make: M,
+    call: Option<(CallOfConnection, Arc<Peer>)>,
+    future: Pin<Box<Option<F>>>,
+}
+
+impl<F, M> Handler for Slot<F, M>
+where
+    F: Future<Output = Option<OutgoingReply>>,
+    M: Fn(ReceivedMessage, Arc<Peer>, OutgoingReply) -> F,
+{
+    fn begin(
+        &mut self,
+        call: CallOfConnection,
+        message: ReceivedMessage,
+        peer: Arc<Peer>,
+        memory: OutgoingReply,
+    ) {
+        let future = (self.make)(message, peer.clone(), memory);
+        self.call = Some((call, peer));
+        self.future.set(Some(future));
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
+        let (Some(future), Some((call, _))) = (self.future.as_mut().as_pin_mut(), &self.call)
+        else {
+            return Poll::Pending;
+        };
+        let (reply, call) = (ready!(future.poll(cx)), *call);
+        self.future.set(None);
+        Poll::Ready(Served { call, reply })
+    }
+
+    fn readiness(&self) -> Option<CallOfConnection> {
+        let (call, peer) = self.call.as_ref()?;
+        let caller = peer.caller.as_ref().ok()?;
+        caller.begin_readiness().then_some(*call)
+    }
+
+    fn finish(&mut self) {
+        self.call = None;
+    }
+}
+
+/// A router as the source of handlers.
+pub(super) trait Serve {
+    type Handler: Handler + ?Sized;
+
+    fn handler(&self) -> Box<Self::Handler>;
+}
+
+/// Defines a source of handlers.
+macro_rules! source {
+    ($(#[$doc:meta])* $name:ident, $shared:ident, $programs:ident, $serve:ident, $handler:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $name<P>($shared<Router<P>>);
+
+        impl<P> $name<P> {
+            pub(super) fn new(router: Router<P>) -> Self {
+                Self($shared::new(router))
+            }
+        }
+
+        impl<P: $programs> Serve for $name<P> {
+            type Handler = $handler;
+
+            fn handler(&self) -> Box<Self::Handler> {
+                let router = self.0.clone();
+                let make = move |message, peer, memory| {
+                    let router = router.clone();
+                    async move {
+                        let (message, peer): (ReceivedMessage, Arc<Peer>) = (message, peer);
+                        router.$serve(&message, &peer, HandlerDeadline::none(), memory).await
+                    }
+                };
+                Box::new(Slot {
+                    make,
+                    call: None,
+                    future: Box::pin(None),
+                })
+            }
+        }
+    };
+}
+source! {
+    /// A router that serves on one thread.
+    LocalSource, Rc, LocalPrograms, serve_local, dyn Handler
+}
+#[cfg(feature = "tokio")]
+source! {
+    /// A router whose handlers can be sent to other threads.
+    SendSource, Arc, Programs, serve, dyn Handler + Send
+}
+
+/// A handler that waits.
+struct Waiting<H: ?Sized>(Option<Box<H>>);
+
+/// What becomes of a handler that has waited.
+enum Progress<H: ?Sized> {
+    Served(Served, Box<H>),
+    /// It goes on waiting, and has said that its peer is ready for calls.
+    Ready(CallOfConnection, Box<H>),
+}
+
+impl<H: Handler + ?Sized> Future for Waiting<H> {
+    type Output = Progress<H>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(mut handler) = self.0.take() else {
+            return Poll::Pending;
+        };
+        if let Poll::Ready(served) = handler.poll(cx) {
+            return Poll::Ready(Progress::Served(served, handler));
+        }
+        if let Some(call) = handler.readiness() {
+            return Poll::Ready(Progress::Ready(call, handler));
+        }
+        self.0 = Some(handler);
+        Poll::Pending
+    }
+}
+
+/// Serves calls of peers: handlers are polled in place, once. Only one that waits is kept, and
+/// polled again when it is woken.
+pub(super) struct Dispatcher<S, H: ?Sized> {
+    source: S,
+    /// The last reply that was sent: the next one uses its memory.
+    memory: OutgoingReply,
+    /// Handlers that are done: the next calls use their memory.
+    free: Vec<Box<H>>,
+    waiting: FuturesUnordered<Waiting<H>>,
+}
+
+impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
+    pub(super) fn new(source: S) -> Self {
+        Self {
+            source,
+            memory: OutgoingReply::default(),
+            free: Vec::new(),
+            waiting: FuturesUnordered::new(),
+        }
+    }
+
+    /// Serves a call that has arrived. A handler that does not wait has its reply at once.
+    pub(super) fn begin<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        call: CallOfConnection,
+        peer: Arc<Peer>,
+        payload: Payload,
+        cx: &mut Context<'_>,
+    ) {
+        let message = match message::call((driver, call.0), payload) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::warn!(%error, "a call is rejected for want of memory");
+                return reject(driver, call);
+            }
+        };
+        let free = self.free.pop();
+        let mut handler = free.unwrap_or_else(|| self.source.handler());
+        handler.begin(call, message, peer, std::mem::take(&mut self.memory));
+        let served = handler.poll(cx);
+        if let Some(call) = handler.readiness() {
+            peer_is_ready(driver, call);
+        }
+        match served {
+            Poll::Ready(served) => {
+                self.keep(handler);
+                self.reply(driver, served);
+            }
+            Poll::Pending => self.waiting.push(Waiting(Some(handler))),
+        }
+    }
+
+    /// Lets handlers that have waited go on, and sends their replies. Returns how many are done.
+    pub(super) fn poll<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        cx: &mut Context<'_>,
+    ) -> usize {
+        let mut count = 0;
+        while let Poll::Ready(Some(progress)) = self.waiting.poll_next_unpin(cx) {
+            match progress {
+                Progress::Ready(call, handler) => {
+                    peer_is_ready(driver, call);
+                    self.waiting.push(Waiting(Some(handler)));
+                }
+                Progress::Served(served, handler) => {
+                    if let Some(call) = handler.readiness() {
+                        peer_is_ready(driver, call);
+                    }
+                    self.keep(handler);
+                    self.reply(driver, served);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: Served) {
+        let Served { call, reply } = served;
+        let Some(mut reply) = reply else {
+            return reject(driver, call);
+        };
+        let items = match message::register_items(driver.pool(), &reply.body) {
+            Ok(items) => items,
+            Err(error) => {
+                tracing::warn!(%error, "a reply is dropped for want of memory");
+                return reject(driver, call);
+            }
+        };
+        let replied = driver.reply(call.0, call.1, |writer| {
+            message::write(writer, &reply.header, &reply.body, items)
+        });
+        match replied {
+            Ok(()) => {}
+            Err(OutgoingReplyError::Write(error)) => {
+                tracing::warn!(%error, "a reply can't be written");
+                reject(driver, call);
+            }
+            Err(error) => tracing::debug!(?error, "a reply can't be sent"),
+        }
+        // Its items are not kept until the next reply.
+        reply.clear();
+        self.memory = reply;
+    }
+
+    fn keep(&mut self, mut handler: Box<H>) {
+        handler.finish();
+        if self.free.len() < MAX_FREE {
+            self.free.push(handler);
+        }
+    }
+}
+
+impl<S, H: ?Sized> fmt::Debug for Dispatcher<S, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("waiting", &self.waiting.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Notes that the peer has said in a call that it is ready for calls.
+#[cold]
+fn peer_is_ready<D: Device>(driver: &mut Driver<D>, (connection, call): CallOfConnection) {
+    if let Some(session) = driver.session_mut(connection) {
+        session.peer_ready(call);
+    }
+}
+
+/// Answers a call that can't be served.
+pub(super) fn reject<D: Device>(driver: &mut Driver<D>, (connection, call): CallOfConnection) {
+    if let Some(session) = driver.session_mut(connection) {
+        // It has ended already if its connection is gone.
+        let _ = session.reject(call);
+    }
+}

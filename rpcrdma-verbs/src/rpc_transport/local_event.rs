@@ -1,0 +1,149 @@
+//! What happens at a channel that its user drives.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use oncrpc::xdr::{ItemList, Matching, ReceivedItem, SharedBytes};
+use oncrpc::{CallErrorKind, Execution};
+use rpcrdma_proto::connection::CloseReason;
+use rpcrdma_proto::transfer::MAX_RESULTS;
+use rpcrdma_proto::version::Version;
+
+use super::{failure, message};
+use crate::driver::{ConnectError, Event, Payload};
+use crate::memory::{Buf, Frozen};
+use crate::provider::Device;
+
+/// What has happened at a [`LocalChannel`](super::LocalChannel).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LocalEvent {
+    /// There is a connection, in this version.
+    Connected(Version),
+    /// A call has ended.
+    Completed(CompletedCall),
+    /// The connection is gone, or could not be made.
+    Disconnected {
+        /// Why.
+        reason: CloseReason,
+        /// Why the attempt to connect failed, if it was one.
+        error: Option<ConnectError>,
+        /// Whether the channel has ended: no other connection follows.
+        is_final: bool,
+    },
+}
+
+/// A call that has ended, with its reply or with the reason why there is none.
+#[derive(Debug)]
+pub struct CompletedCall {
+    xid: u32,
+    pub(super) outcome: Result<ReceivedReply, (CallErrorKind, Execution)>,
+}
+
+impl CompletedCall {
+    /// Returns the XID of the call, by which a user with many calls finds its own.
+    #[must_use]
+    pub const fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    /// Returns the buffer of the reply, if nothing else can have a share in it.
+    pub(super) fn into_payload(self) -> Option<Payload> {
+        match self.outcome {
+            Ok(ReceivedReply {
+                stream: Stream::Short(payload),
+                ..
+            }) => Some(payload),
+            _ => None,
+        }
+    }
+}
+
+/// A reply, in the memory into which the device has placed it.
+#[derive(Debug)]
+pub(super) struct ReceivedReply {
+    stream: Stream,
+    results: Results,
+}
+
+#[derive(Debug)]
+enum Stream {
+    /// A short message: an item in it that is kept is copied.
+    Short(Payload),
+    /// A long message: an item in it shares its memory.
+    Long(SharedBytes),
+}
+
+/// The results that the server has written.
+#[derive(Debug)]
+enum Results {
+    None,
+    One(ReceivedItem),
+    Several(Vec<ReceivedItem>),
+}
+
+impl Results {
+    fn new(buffers: ArrayVec<Buf, MAX_RESULTS>) -> Self {
+        let mut items = buffers.into_iter().map(|result| ReceivedItem {
+            position: 0,
+            bytes: Frozen::from(result).into(),
+        });
+        match (items.next(), items.next()) {
+            (None, _) => Self::None,
+            (Some(only), None) => Self::One(only),
+            (Some(first), Some(second)) => {
+                Self::Several([first, second].into_iter().chain(items).collect())
+            }
+        }
+    }
+
+    fn as_slice(&self) -> &[ReceivedItem] {
+        match self {
+            Self::None => &[],
+            Self::One(only) => std::slice::from_ref(only),
+            Self::Several(all) => all,
+        }
+    }
+}
+
+impl ReceivedReply {
+    pub(super) fn items(&self) -> ItemList<'_> {
+        let results = self.results.as_slice();
+        match &self.stream {
+            Stream::Long(stream) if results.is_empty() => ItemList::shared(stream),
+            Stream::Long(stream) => ItemList::new(stream, results, Matching::InOrder),
+            Stream::Short(payload) => ItemList::new(payload.bytes(), results, Matching::InOrder),
+        }
+    }
+}
+
+/// Returns what has become of a call; `None` if the event is another.
+pub(super) fn completed<D: Device>(
+    connection: message::Connection<'_, D>,
+    event: Event,
+) -> Option<LocalEvent> {
+    let (xid, outcome) = match event {
+        Event::ReplyArrived { xid, message } => (xid, received(connection, xid, message)),
+        Event::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
+        _ => return None,
+    };
+    Some(LocalEvent::Completed(CompletedCall { xid, outcome }))
+}
+
+fn received<D: Device>(
+    (driver, id): message::Connection<'_, D>,
+    xid: u32,
+    payload: Payload,
+) -> Result<ReceivedReply, (CallErrorKind, Execution)> {
+    let results = Results::new(driver.take_buffers(id, xid).results);
+    let payload = payload.flattened(driver.pool()).map_err(|error| {
+        let kind = CallErrorKind::Transport(Arc::new(error));
+        (kind, Execution::Executed)
+    })?;
+    let stream = if payload.bytes().len() <= message::MAX_COPIED {
+        Stream::Short(payload)
+    } else {
+        Stream::Long(payload.into_shared())
+    };
+    Ok(ReceivedReply { stream, results })
+}

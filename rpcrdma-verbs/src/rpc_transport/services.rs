@@ -1,0 +1,76 @@
+//! The services that a client carries on a driver that its user drives.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use oncrpc::{BackwardError, LocalPrograms, Peer, Router};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::v2::properties::Bkreqsup;
+
+use super::dispatcher::{CallOfConnection, Dispatcher, Handler, LocalSource};
+use super::message::RegisteredMemory;
+use crate::driver::{Driver, Payload};
+use crate::memory::Pool;
+use crate::provider::Device;
+
+/// Returns the settings of a client that carries no services: the server hears of it where the
+/// version has a message for it, and backward calls are refused.
+// spec: bd-6-a, xc3-3.3-a
+pub(super) fn without_services(config: Config) -> Config {
+    Config {
+        backward_support: Bkreqsup::None,
+        max_served: 0,
+        ..config
+    }
+}
+
+/// Returns the server as the services of a client see it.
+pub(super) fn server_of_services<D: Device>(pool: &Pool<D>) -> Peer {
+    Peer {
+        address: None,
+        transport: "rdma",
+        memory: Some(Arc::new(RegisteredMemory(pool.clone()))),
+        // The client's own channel is the way to the server.
+        caller: Err(BackwardError::Transport),
+    }
+}
+
+/// The services of a client, without the type of their router.
+pub(super) trait LocalServices<D: Device> {
+    /// Serves a call that has arrived.
+    fn begin(&mut self, driver: &mut Driver<D>, call: CallOfConnection, payload: Payload);
+
+    /// Lets handlers that wait go on.
+    fn poll(&mut self, driver: &mut Driver<D>);
+}
+
+/// The services of a client.
+pub(super) struct CarriedServices<P> {
+    dispatcher: Dispatcher<LocalSource<P>, dyn Handler>,
+    server: Arc<Peer>,
+    /// Wakes the driver.
+    waker: Waker,
+}
+
+impl<P: LocalPrograms> CarriedServices<P> {
+    pub(super) fn new<D: Device>(driver: &Driver<D>, router: Router<P>) -> Self {
+        Self {
+            dispatcher: Dispatcher::new(LocalSource::new(router)),
+            server: Arc::new(server_of_services(driver.pool())),
+            waker: driver.waker(),
+        }
+    }
+}
+
+impl<D: Device, P: LocalPrograms> LocalServices<D> for CarriedServices<P> {
+    fn begin(&mut self, driver: &mut Driver<D>, call: CallOfConnection, payload: Payload) {
+        let mut cx = Context::from_waker(&self.waker);
+        self.dispatcher
+            .begin(driver, call, self.server.clone(), payload, &mut cx);
+    }
+
+    fn poll(&mut self, driver: &mut Driver<D>) {
+        let mut cx = Context::from_waker(&self.waker);
+        self.dispatcher.poll(driver, &mut cx);
+    }
+}

@@ -1,0 +1,273 @@
+//! Calls of a server to its client, on drivers that the test drives.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use kv1::{Client, Fail, GetResults, LocalService};
+use oncrpc::xdr::Text;
+use oncrpc::{CallError, Context, Execution, PendingCall, Router, RpcError};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
+use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+use support::assert_error;
+
+type Device = SoftwareDevice;
+type Channel = LocalChannel<Device>;
+
+/// What a handler does with its client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Nothing,
+    /// It says that the client is ready for calls.
+    TakesCaller,
+    /// It calls the client, and waits for the reply.
+    Calls,
+}
+
+#[derive(Clone, Default)]
+struct Mirror(Rc<MirrorState>);
+
+#[derive(Default)]
+struct MirrorState {
+    does: Cell<Option<Does>>,
+    connection: Cell<Option<u64>>,
+}
+
+impl LocalService for Mirror {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Ok(GetRes::False.into())
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn fail(&self, cx: &Context, how: u32) -> Result<u32, RpcError> {
+        self.0.connection.set(cx.connection());
+        match self.0.does.get().unwrap_or(Does::Nothing) {
+            Does::Nothing => {}
+            Does::TakesCaller => drop(cx.caller()),
+            Does::Calls => return Ok(Client::new(cx.caller()).fail(&how).await?),
+        }
+        Ok(how)
+    }
+}
+
+/// What the client carries: a service that is not `Send`.
+#[derive(Clone, Default)]
+struct Listener(Rc<RefCell<Vec<u32>>>);
+
+impl LocalService for Listener {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Ok(GetRes::False.into())
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn fail(&self, _: &Context, how: u32) -> Result<u32, RpcError> {
+        assert_ne!(how, 0, "told to");
+        let mut heard = self.0.borrow_mut();
+        // In steady state it does not allocate.
+        heard.clear();
+        heard.push(how);
+        Ok(how)
+    }
+}
+
+/// A client and a server on this thread.
+struct Ends {
+    near: Driver<Device>,
+    far: Driver<Device>,
+    kv: Client<Channel>,
+    server: LocalServer<(kv1::LocalServer<Mirror>, ())>,
+    mirror: Mirror,
+    listener: Listener,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let fabric = Fabric::new();
+        let driver = || Driver::new(&fabric.device(), &Budget::new(64 << 20), 1024).unwrap();
+        let (mut near, mut far) = (driver(), driver());
+        let (mirror, listener) = (Mirror::default(), Listener::default());
+        let router = Router::new().add_service(kv1::serve_local(mirror.clone()));
+        let address = "127.0.0.1:0".parse().unwrap();
+        let server = LocalServer::bind(&mut far, address, Config::server(), router).unwrap();
+        let services = Router::new().add_service(kv1::serve_local(listener.clone()));
+        let (address, config) = (server.local_addr(), Config::client());
+        let channel = LocalChannel::connect_with_services(&mut near, address, config, services);
+        Self {
+            near,
+            far,
+            kv: Client::new(channel.unwrap()),
+            server,
+            mirror,
+            listener,
+        }
+    }
+
+    /// Turns both ends once.
+    fn turn(&mut self) -> Option<CompletedCall> {
+        self.near.turn().unwrap();
+        self.far.turn().unwrap();
+        self.server.serve(&mut self.far);
+        while let Some(event) = self.kv.transport().poll_event(&mut self.near) {
+            if let LocalEvent::Completed(completed) = event {
+                return Some(completed);
+            }
+        }
+        None
+    }
+
+    /// Calls the server, whose handler does this.
+    fn fail(&mut self, how: u32, does: Does) -> Result<u32, CallError> {
+        self.mirror.0.does.set(Some(does));
+        let call = self.kv.fail(&how).begin(&mut self.near).unwrap();
+        for _ in 0..10_000 {
+            if let Some(completed) = self.turn() {
+                let channel = self.kv.transport();
+                let result = channel.read(&call, &completed, |how| how).unwrap();
+                channel.recycle(&mut self.near, completed);
+                return result;
+            }
+        }
+        panic!("no call ends");
+    }
+
+    /// Returns a channel back to the client.
+    fn caller(&self) -> Client<Channel> {
+        let connection = self.mirror.0.connection.get().unwrap();
+        Client::new(self.server.caller(connection).unwrap())
+    }
+
+    fn event(&mut self, caller: &Client<Channel>) -> LocalEvent {
+        for _ in 0..10_000 {
+            self.turn();
+            if let Some(event) = caller.transport().poll_event(&mut self.far) {
+                return event;
+            }
+        }
+        panic!("nothing happens");
+    }
+
+    /// Returns the end of a backward call.
+    fn end(
+        &mut self,
+        caller: &Client<Channel>,
+        call: &PendingCall<Fail>,
+    ) -> Result<u32, CallError> {
+        let LocalEvent::Completed(completed) = self.event(caller) else {
+            panic!("the connection is lost");
+        };
+        let channel = caller.transport();
+        let result = channel.read(call, &completed, |how| how).unwrap();
+        channel.recycle(&mut self.far, completed);
+        result
+    }
+}
+
+/// Without a runtime: the handler waits for the reply of its client.
+#[test]
+fn a_handler_calls_its_client() {
+    let mut ends = Ends::new();
+    for how in 1..20 {
+        assert_eq!(ends.fail(how, Does::Calls).unwrap(), how);
+        assert_eq!(*ends.listener.0.borrow(), [how]);
+    }
+}
+
+// spec: bd-6-e
+#[test]
+fn no_call_goes_before_the_client_is_ready() {
+    let mut ends = Ends::new();
+    assert_eq!(ends.fail(9, Does::Nothing).unwrap(), 9);
+    let caller = ends.caller();
+    let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
+    let text = "can't call the client: it has not said that it is ready for calls";
+    assert_error(&error, text, Execution::NotExecuted);
+    assert!(ends.listener.0.borrow().is_empty());
+    ends.fail(9, Does::TakesCaller).unwrap();
+    let call = caller.fail(&7).begin(&mut ends.far).unwrap();
+    assert_eq!(ends.end(&caller, &call).unwrap(), 7);
+    assert_eq!(*ends.listener.0.borrow(), [7]);
+}
+
+#[test]
+fn a_handler_that_panics_is_answered() {
+    let mut ends = Ends::new();
+    ends.fail(9, Does::TakesCaller).unwrap();
+    let caller = ends.caller();
+    let call = caller.fail(&0).begin(&mut ends.far).unwrap();
+    let error = ends.end(&caller, &call).unwrap_err();
+    assert_error(&error, "the server failed", Execution::Unknown);
+    let call = caller.fail(&7).begin(&mut ends.far).unwrap();
+    assert_eq!(ends.end(&caller, &call).unwrap(), 7);
+}
+
+#[test]
+fn a_call_that_is_cancelled_ends() {
+    let mut ends = Ends::new();
+    ends.fail(9, Does::TakesCaller).unwrap();
+    let caller = ends.caller();
+    let call = caller.fail(&7).begin(&mut ends.far).unwrap();
+    assert!(caller.transport().cancel(&mut ends.far, &call));
+    let error = ends.end(&caller, &call).unwrap_err();
+    let text = "the transport failed: it was cancelled";
+    assert_error(&error, text, Execution::NotExecuted);
+}
+
+#[test]
+fn a_channel_ends_with_its_connection() {
+    let mut ends = Ends::new();
+    ends.fail(9, Does::TakesCaller).unwrap();
+    let caller = ends.caller();
+    let call = caller.fail(&7).begin(&mut ends.far).unwrap();
+    ends.near.forget(ends.kv.transport().id());
+    let LocalEvent::Completed(completed) = ends.event(&caller) else {
+        panic!("no call has ended");
+    };
+    let result = caller.transport().read(&call, &completed, |how| how);
+    let error = result.unwrap().unwrap_err();
+    assert!(
+        error.to_string().contains("the connection was lost"),
+        "{error}"
+    );
+    let LocalEvent::Disconnected { is_final, .. } = ends.event(&caller) else {
+        panic!("the channel has not ended");
+    };
+    assert!(is_final);
+    let error = caller.fail(&7).begin(&mut ends.far).unwrap_err();
+    assert!(
+        error.to_string().contains("the connection was lost"),
+        "{error}"
+    );
+    assert_eq!(error.execution(), Execution::NotExecuted);
+    let connection = ends.mirror.0.connection.get().unwrap();
+    assert!(ends.server.caller::<Device>(connection).is_none());
+}
+
+/// In steady state neither end allocates for a backward call.
+#[test]
+fn a_call_does_not_allocate() {
+    let mut ends = Ends::new();
+    ends.fail(9, Does::TakesCaller).unwrap();
+    let caller = ends.caller();
+    let run = |ends: &mut Ends| {
+        for how in 100..300 {
+            let call = caller.fail(&how).begin(&mut ends.far).unwrap();
+            assert_eq!(ends.end(&caller, &call).unwrap(), how);
+        }
+    };
+    run(&mut ends);
+    let counted = allocation_counter::measure(|| run(&mut ends));
+    assert_eq!(counted.count_total, 0, "in 200 calls");
+}
