@@ -42,6 +42,7 @@ struct InFlight {
     completion: Completion,
     timeout: Option<Duration>,
     /// Whether it waits for a connection.
+    #[cfg(feature = "tokio")]
     waits: bool,
 }
 
@@ -65,6 +66,7 @@ enum Begun {
 }
 
 impl ChannelCalls {
+    #[cfg(feature = "tokio")]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
@@ -75,6 +77,7 @@ impl ChannelCalls {
     }
 
     /// Returns the first deadline of a call that waits.
+    #[cfg(feature = "tokio")]
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(due, _)| *due)
     }
@@ -231,6 +234,7 @@ impl ChannelCalls {
             id,
             completion,
             timeout: request.timeout,
+            #[cfg(feature = "tokio")]
             waits: request.wait_for_connection,
         };
         self.in_flight.insert(xid, call);
@@ -249,6 +253,7 @@ impl ChannelCalls {
     }
 
     /// Notes that the peer may have the calls in flight.
+    #[cfg(feature = "tokio")]
     pub(super) fn set_sent(&mut self) {
         let calls = self.in_flight.values_mut();
         calls.for_each(|call| call.completion.set_sent(true));

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use oncrpc::{
-    HandlerDeadline, LocalPrograms, OutgoingReply, Peer, Programs, ReceivedMessage, Router,
-};
+#[cfg(feature = "tokio")]
+use oncrpc::Programs;
+use oncrpc::{HandlerDeadline, LocalPrograms, OutgoingReply, Peer, ReceivedMessage, Router};
 use rpcrdma_proto::connection::ServedCallId;
 
 use super::message;
