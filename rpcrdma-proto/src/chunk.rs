@@ -116,7 +116,7 @@ impl fmt::Display for ChunkError {
         f.write_str(match self {
             Self::OffsetOverflow => "a segment ends beyond the address space",
             Self::TooManySegments => "too many segments",
-            Self::TooLong => "too many octets",
+            Self::TooLong => "too many bytes",
             Self::MisalignedPosition => "a Position is no multiple of four",
             Self::OverlappingPosition => "Read chunks overlap or are out of order",
             Self::PositionBeyondMessage => "a Position is beyond the message",

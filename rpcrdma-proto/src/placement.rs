@@ -77,7 +77,7 @@ impl core::fmt::Display for StructureError {
                 "a receive buffer has 1 to {MAX_BUFFER_SEGMENTS} segments"
             ),
             Self::Length => {
-                f.write_str("a segment has a multiple of four octets, and at least four")
+                f.write_str("a segment has a multiple of four bytes, and at least four")
             }
             Self::Sum => f.write_str("the length of a receive buffer is the sum of its segments'"),
         }

@@ -19,9 +19,9 @@
 pub struct PrivateData {
     /// Whether this end supports remote invalidation (section 4.1).
     remote_invalidation: bool,
-    /// Kibioctets beyond the first that this end sends at most in one Send.
+    /// KiB beyond the first that this end sends at most in one Send.
     send: u8,
-    /// Kibioctets beyond the first that this end takes in one Receive.
+    /// KiB beyond the first that this end takes in one Receive.
     receive: u8,
 }
 
@@ -105,8 +105,8 @@ impl PrivateData {
     /// the default if there are none.
     // spec: rfc8166-3.3.3-c
     #[must_use]
-    pub fn parse(octets: &[u8]) -> Self {
-        let candidates = octets
+    pub fn parse(bytes: &[u8]) -> Self {
+        let candidates = bytes
             .windows(8)
             .filter(|window| window.starts_with(&IDENTIFIER));
         let mut valid = candidates.filter_map(|window| match window {
@@ -127,8 +127,8 @@ impl Default for PrivateData {
     }
 }
 
-fn encoded(octets: u32) -> u8 {
-    u8::try_from((octets / 1024).saturating_sub(1)).unwrap_or(u8::MAX)
+fn encoded(bytes: u32) -> u8 {
+    u8::try_from((bytes / 1024).saturating_sub(1)).unwrap_or(u8::MAX)
 }
 
 const fn decoded(size: u8) -> u32 {

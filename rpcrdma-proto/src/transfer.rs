@@ -156,14 +156,14 @@ impl fmt::Display for TransferPlan {
             (true, None) => {
                 f.write_str("; results written apart, as the rest of the largest reply fits")
             }
-            (false, Some(octets)) => write!(
+            (false, Some(bytes)) => write!(
                 f,
-                "; a Reply chunk of {octets}, as the largest reply may not fit"
+                "; a Reply chunk of {bytes}, as the largest reply may not fit"
             ),
-            (true, Some(octets)) => {
+            (true, Some(bytes)) => {
                 write!(
                     f,
-                    "; results written apart, and a Reply chunk of {octets}, as the rest may not fit"
+                    "; results written apart, and a Reply chunk of {bytes}, as the rest may not fit"
                 )
             }
         }
@@ -204,30 +204,30 @@ impl PathLimits<'_> {
         self.version.header_len() as u64
     }
 
-    /// Returns the number of segments that cover `octets` bytes: at least one.
-    fn segments(&self, octets: u32) -> u64 {
-        u64::from(octets.div_ceil(self.max_segment_len.max(1)).max(1))
+    /// Returns the number of segments that cover `bytes` bytes: at least one.
+    fn segments(&self, bytes: u32) -> u64 {
+        u64::from(bytes.div_ceil(self.max_segment_len.max(1)).max(1))
     }
 
     /// Returns the number of bytes that a Read chunk adds to the header.
-    fn read_chunk(&self, octets: u32) -> u64 {
-        u64::from(sizes::READ_SEGMENT) * self.segments(octets)
+    fn read_chunk(&self, bytes: u32) -> u64 {
+        u64::from(sizes::READ_SEGMENT) * self.segments(bytes)
     }
 
     /// Returns the number of bytes that a Write chunk adds to the header.
-    fn write_chunk(&self, octets: u32) -> u64 {
-        u64::from(sizes::WRITE_CHUNK) + u64::from(sizes::SEGMENT) * self.segments(octets)
+    fn write_chunk(&self, bytes: u32) -> u64 {
+        u64::from(sizes::WRITE_CHUNK) + u64::from(sizes::SEGMENT) * self.segments(bytes)
     }
 
     /// Returns the number of bytes that the Reply chunk adds to the header.
-    fn reply_chunk(&self, octets: u32) -> u64 {
-        u64::from(sizes::REPLY_CHUNK) + u64::from(sizes::SEGMENT) * self.segments(octets)
+    fn reply_chunk(&self, bytes: u32) -> u64 {
+        u64::from(sizes::REPLY_CHUNK) + u64::from(sizes::SEGMENT) * self.segments(bytes)
     }
 }
 
 /// Returns the length of an item in XDR, with padding.
-fn padded(octets: u32) -> u64 {
-    u64::from(octets).next_multiple_of(4)
+fn padded(bytes: u32) -> u64 {
+    u64::from(bytes).next_multiple_of(4)
 }
 
 /// Plans the transfer of a call.
@@ -290,7 +290,7 @@ fn plan_base(call: &CallSpec<'_>, link: &PathLimits<'_>) -> Result<TransferPlan,
     } else {
         0
     };
-    let base = link.base() + offered + reply_chunk.map_or(0, |octets| link.reply_chunk(octets));
+    let base = link.base() + offered + reply_chunk.map_or(0, |bytes| link.reply_chunk(bytes));
     let (method, header) = arguments(call, link, base)?;
     // No more than the threshold, of 32 bits.
     let header = u32::try_from(header).map_err(|_| TransferError::TooManySegments)?;

@@ -544,7 +544,7 @@ fn an_update_of_something_else_does_not_lift_the_limit() {
             None,
         )
         .unwrap();
-    assert!(client.send().unwrap().octets.len() < 4096);
+    assert!(client.send().unwrap().bytes.len() < 4096);
 }
 
 // A question of 36 bytes made 38 receives of 4 KiB those of 64 KiB.

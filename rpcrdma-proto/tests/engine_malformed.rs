@@ -109,8 +109,8 @@ impl Joined {
         let credits = granted(end, peer);
         let before = (end.session.counters(), end.events.len());
         let invalidated = case.invalidates.map(|key_of| key_of(&to));
-        for octets in messages {
-            end.receive_with(octets, invalidated);
+        for bytes in messages {
+            end.receive_with(bytes, invalidated);
         }
         let mut found = Vec::new();
         let counters = end.session.counters();
@@ -128,7 +128,7 @@ impl Joined {
         }
         let refused = counters.refused - before.0.refused;
         for _ in 0..refused {
-            found.push(answer(&end.send().unwrap().octets, messages, credits));
+            found.push(answer(&end.send().unwrap().bytes, messages, credits));
         }
         found.extend(end.events[before.1..].iter().filter_map(told));
         found.join("; ")
@@ -175,7 +175,7 @@ pub(crate) fn granted(end: &End, peer: &End) -> u32 {
         .min(end.session.config().max_served.into())
 }
 
-/// The error that is the next message: octet by octet what it must be, to one of these messages,
+/// The error that is the next message: byte by byte what it must be, to one of these messages,
 /// with the replies' credits.
 fn answer(sent: &[u8], messages: &[Vec<u8>], credits: u32) -> String {
     let same = |message: &&Vec<u8>| message.len() >= 16 && message[..8] == sent[..8];
@@ -201,7 +201,7 @@ fn answer(sent: &[u8], messages: &[Vec<u8>], credits: u32) -> String {
             assert_eq!(sent, words(&[&fixed[..], &[1, low, high]].concat()));
             format!("`ERR_VERS`, {low} to {high}")
         }
-        octets => panic!("an error of {octets} octets"),
+        bytes => panic!("an error of {bytes} bytes"),
     }
 }
 

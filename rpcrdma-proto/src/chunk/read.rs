@@ -269,10 +269,10 @@ impl<'a> ReadPlan<'a> {
 fn close(chunk: Option<(u64, u64)>, end: u64, reduced: u64) -> (u64, u64) {
     match chunk {
         Some((position, length)) => {
-            let octets = padded(length);
+            let bytes = padded(length);
             (
-                position.saturating_add(octets),
-                reduced.saturating_add(octets),
+                position.saturating_add(bytes),
+                reduced.saturating_add(bytes),
             )
         }
         None => (end, reduced),
@@ -387,7 +387,7 @@ impl Pieces<'_> {
         let padding = self
             .chunk
             .take()
-            .map_or(0, |(_, octets)| octets.wrapping_neg() & 3);
+            .map_or(0, |(_, bytes)| bytes.wrapping_neg() & 3);
         let (piece, length) = match padding {
             0 => self.stream.next(self.at, position - self.at)?,
             length => (
@@ -404,11 +404,11 @@ impl Pieces<'_> {
 
     /// Returns the next piece of the current segment.
     fn read(&mut self, segment: ReadSegment) -> Option<Piece> {
-        let (length, octets) = (
+        let (length, bytes) = (
             segment.target.length,
-            self.chunk.map_or(0, |(_, octets)| octets),
+            self.chunk.map_or(0, |(_, bytes)| bytes),
         );
-        self.chunk = Some((segment.position, octets + length));
+        self.chunk = Some((segment.position, bytes + length));
         let piece = Piece::Read {
             at: self.at,
             from: segment.target,

@@ -157,7 +157,7 @@ pub fn check_returned(
     offered: impl IntoIterator<Item = Segment>,
     returned: impl IntoIterator<Item = Segment>,
 ) -> Result<u32, ChunkError> {
-    let (mut returned, mut octets, mut full) = (returned.into_iter(), 0u32, true);
+    let (mut returned, mut bytes, mut full) = (returned.into_iter(), 0u32, true);
     for offered in offered {
         let Some(found) = returned.next() else {
             return Err(ChunkError::NotAsOffered);
@@ -169,14 +169,14 @@ pub fn check_returned(
             return Err(ChunkError::ReturnedTooMuch);
         }
         full = found.length == offered.length;
-        octets = octets
+        bytes = bytes
             .checked_add(found.length)
             .ok_or(ChunkError::ReturnedTooMuch)?;
     }
     if returned.next().is_some() {
         Err(ChunkError::NotAsOffered)
     } else {
-        Ok(octets)
+        Ok(bytes)
     }
 }
 

@@ -102,7 +102,7 @@ impl core::fmt::Display for RegisterError {
         f.write_str(match self {
             Self::Code => "the code is not in the range for experiments, or taken",
             Self::Full => "there are too many",
-            Self::Long => "too many octets",
+            Self::Long => "too many bytes",
         })
     }
 }
@@ -510,22 +510,21 @@ impl PropertyExchange {
         let draft = self.draft?;
         if self.is_first(link) {
             let xid = self.fresh_xid(requests, serving);
-            let octets = self.write_start(buffer, xid, requests.credits.requested(), link)?;
+            let bytes = self.write_start(buffer, xid, requests.credits.requested(), link)?;
             link.announced = true;
             requests.credits.on_first_sent();
-            return Some(octets);
+            return Some(bytes);
         }
         // The requester of an operation has its credit back with the next reply: what answers it
         // goes before that.
-        if let Some(octets) = self.transmit_answer(buffer, link, serving.credits.current_grant()) {
-            return Some(octets);
+        if let Some(bytes) = self.transmit_answer(buffer, link, serving.credits.current_grant()) {
+            return Some(bytes);
         }
         if let Some((xid, asked, answer)) = self.answers.front() {
-            let octets =
-                draft.write_response(buffer, *xid, serving.credits.next(*asked), answer)?;
+            let bytes = draft.write_response(buffer, *xid, serving.credits.next(*asked), answer)?;
             serving.credits.grant_with_reply(*asked);
             self.answers.pop_front();
-            return Some(octets);
+            return Some(bytes);
         }
         // Replies that wait were made for the sizes that hold now: a request may ask for less.
         if !serving.has_replies()
@@ -552,13 +551,13 @@ impl PropertyExchange {
         link.version.filter(|version| *version == Version::Two)?;
         if link.announced && !self.changed.is_empty() && credits.take_one_way() {
             let changed = self.changed.as_slice();
-            let (octets, event) =
+            let (bytes, event) =
                 draft.write_update(buffer, xid, credits.requested(), changed, &link.local)?;
             self.changed.mark_sent(event);
-            return Some(octets);
+            return Some(bytes);
         }
         let next = self.outgoing.front().filter(|next| next.is_call)?;
-        let octets = wire::optional(
+        let bytes = wire::optional(
             buffer,
             (next.xid, credits.requested(), MsgType::Call, next.code),
             &next.info,
@@ -567,7 +566,7 @@ impl PropertyExchange {
             return None;
         }
         self.outgoing.pop_front();
-        Some(octets)
+        Some(bytes)
     }
 
     /// Writes the next answer to an operation, which takes no credit and waits for none.
@@ -580,13 +579,13 @@ impl PropertyExchange {
         link.version.filter(|version| *version == Version::Two)?;
         let at = self.outgoing.iter().position(|next| !next.is_call)?;
         let next = self.outgoing.get(at)?;
-        let octets = wire::optional(
+        let bytes = wire::optional(
             buffer,
             (next.xid, credits, MsgType::Reply, next.code),
             &next.info,
         )?;
         self.outgoing.remove(at);
-        Some(octets)
+        Some(bytes)
     }
 
     /// Returns an XID for a message that begins no call. The XID comes from the sequence of our

@@ -21,9 +21,7 @@ pub(super) fn parts(length: u32, items: &[DataItem], reduced: u64) -> InlinePart
 
 /// Returns the total length of the parts.
 pub(super) fn total_len(parts: InlineParts<'_>) -> u32 {
-    parts.fold(0, |octets, part| {
-        octets.saturating_add(part.end - part.start)
-    })
+    parts.fold(0, |bytes, part| bytes.saturating_add(part.end - part.start))
 }
 
 /// Returns no parts.

@@ -198,10 +198,10 @@ pub struct ReplyLocation {
 impl ReplyLocation {
     /// Returns the location of a reply without chunks.
     #[inline]
-    pub(super) const fn inline(buffer: BufferId, octets: Range<u32>) -> Self {
+    pub(super) const fn inline(buffer: BufferId, bytes: Range<u32>) -> Self {
         Self {
             buffer,
-            inline: octets,
+            inline: bytes,
             long: None,
             results: ArrayVec::new_const(),
             reassembled: None,

@@ -28,12 +28,12 @@ enum CompactEvent {
         call: ServedCallId,
         xid: u32,
         buffer: BufferId,
-        octets: (u32, u32),
+        bytes: (u32, u32),
     },
     Reply {
         xid: u32,
         buffer: BufferId,
-        octets: (u32, u32),
+        bytes: (u32, u32),
     },
     Other,
 }
@@ -76,7 +76,7 @@ impl OutputQueues {
                 call,
                 xid,
                 buffer,
-                octets: (from, to),
+                bytes: (from, to),
             } => Some(Event::CallArrived {
                 call,
                 xid,
@@ -88,7 +88,7 @@ impl OutputQueues {
             CompactEvent::Reply {
                 xid,
                 buffer,
-                octets: (from, to),
+                bytes: (from, to),
             } => Some(Event::ReplyArrived {
                 xid,
                 reply: ReplyLocation::inline(buffer, from..to),
@@ -122,23 +122,23 @@ impl OutputQueues {
         call: ServedCallId,
         xid: u32,
         buffer: BufferId,
-        octets: &Range<u32>,
+        bytes: &Range<u32>,
     ) {
         self.events.push_back(CompactEvent::Call {
             call,
             xid,
             buffer,
-            octets: (octets.start, octets.end),
+            bytes: (bytes.start, bytes.end),
         });
     }
 
     /// Queues the arrival of a reply in this range of a receive buffer.
     #[inline]
-    pub(super) fn push_reply(&mut self, xid: u32, buffer: BufferId, octets: &Range<u32>) {
+    pub(super) fn push_reply(&mut self, xid: u32, buffer: BufferId, bytes: &Range<u32>) {
         self.events.push_back(CompactEvent::Reply {
             xid,
             buffer,
-            octets: (octets.start, octets.end),
+            bytes: (bytes.start, bytes.end),
         });
     }
 }

@@ -364,13 +364,13 @@ impl Requester {
         let fits = if request.grouped().is_some() {
             request.fits_plan(link)
         } else {
-            let octets = request
+            let bytes = request
                 .header_len(link)
                 .saturating_add(request.inline_len());
             let reply = request
                 .reply_header_len(link)
                 .saturating_add(transfer::inline_rest(&request.as_call(), &request.plan));
-            octets <= link.call_threshold && reply <= link.reply_threshold
+            bytes <= link.call_threshold && reply <= link.reply_threshold
         };
         let is_whole = request.exposures().count() == request.chunks.segment_counts().len();
         if !are_few || !is_whole || !fits {

@@ -215,7 +215,7 @@ impl Responder {
         }
         let reading = call.state == ServedState::Reading;
         self.index_xid(key, xid);
-        let (call, buffer, octets) = (
+        let (call, buffer, bytes) = (
             ServedCallId(key),
             arrival.buffer,
             arrival.inline.clone().unwrap_or_default(),
@@ -224,10 +224,10 @@ impl Responder {
             out.push_action(Action::Read {
                 call,
                 buffer,
-                inline: octets,
+                inline: bytes,
             });
         } else {
-            out.push_call(call, xid, buffer, &octets);
+            out.push_call(call, xid, buffer, &bytes);
         }
         Ok(call)
     }

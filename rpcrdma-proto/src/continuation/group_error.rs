@@ -125,7 +125,7 @@ impl fmt::Display for GroupError {
             Self::Xid(what) => mismatch(f, "a continuation of XID", what),
             Self::Target(what) => range(f, "a target with the number", what),
             Self::Offset(what) => range(f, "data at the offset", what),
-            Self::Payload(what) => range(f, "a Payload stream of octets", what),
+            Self::Payload(what) => range(f, "a Payload stream of bytes", what),
         }
     }
 }

@@ -211,12 +211,12 @@ impl Sources<'_> {
             if length == 0 {
                 return None;
             }
-            let octets = left.start..left.start + length;
+            let bytes = left.start..left.start + length;
             let source = Source::Received {
                 at: self.at,
                 from: BufferRange {
                     buffer: section.buffer,
-                    range: octets,
+                    range: bytes,
                 },
             };
             (self.from, self.at) = (self.from + length, self.at + length);
@@ -238,13 +238,13 @@ impl Sources<'_> {
             Reduction::Placed(range) => {
                 let place = self.message.places.get(range.start + self.piece)?;
                 let length = (place.range.end - place.range.start).min(left);
-                let octets = place.range.start..place.range.start + length;
+                let bytes = place.range.start..place.range.start + length;
                 (
                     Source::Received {
                         at,
                         from: BufferRange {
                             buffer: place.buffer,
-                            range: octets,
+                            range: bytes,
                         },
                     },
                     length,

@@ -103,8 +103,8 @@ fn errors_of_both_versions_are_parsed() {
         ("2a 2 20 4 3", PeerError::Operation),
     ];
     for (text, error) in cases {
-        let octets = message(text);
-        let header = Header::parse(&octets, Version::Two).unwrap();
+        let bytes = message(text);
+        let header = Header::parse(&bytes, Version::Two).unwrap();
         assert!(
             matches!(header.body, Body::Error(found) if found == error),
             "{text}"
@@ -134,7 +134,7 @@ fn what_breaks_a_rule_has_its_outcome() {
             drop,
         ),
         (
-            "Version One, under 28 octets",
+            "Version One, under 28 bytes",
             "2a 1 20 0 0 0",
             RefusalReason::Short,
             drop,
@@ -289,9 +289,9 @@ fn what_breaks_a_rule_has_its_outcome() {
         ),
     ];
     for (what, text, why, nobodys, ours) in cases {
-        let octets = message(text);
+        let bytes = message(text);
         assert_eq!(
-            (refused(&octets).reason, outcomes(&octets)),
+            (refused(&bytes).reason, outcomes(&bytes)),
             (why, (nobodys, ours)),
             "{what}"
         );
@@ -354,13 +354,13 @@ fn what_is_no_xdr_has_its_outcome() {
         ("an unknown error", "2a 2 20 4 9", drop, drop),
     ];
     for (what, text, nobodys, ours) in cases {
-        let octets = message(text);
+        let bytes = message(text);
         assert!(
-            matches!(refused(&octets).reason, RefusalReason::Xdr(_)),
+            matches!(refused(&bytes).reason, RefusalReason::Xdr(_)),
             "{what}: {:?}",
-            refused(&octets)
+            refused(&bytes)
         );
-        assert_eq!(outcomes(&octets), (nobodys, ours), "{what}");
+        assert_eq!(outcomes(&bytes), (nobodys, ours), "{what}");
     }
 }
 
@@ -368,8 +368,8 @@ fn what_is_no_xdr_has_its_outcome() {
 // spec: rfc8166-4.5.1-a
 #[test]
 fn versions_not_spoken_are_answered_with_those_that_are() {
-    let octets = message("2a 2 20 0 0 0 0 0 2a 0");
-    let refusal = Header::parse(&octets, Version::One).unwrap_err();
+    let bytes = message("2a 2 20 0 0 0 0 0 2a 0");
+    let refusal = Header::parse(&bytes, Version::One).unwrap_err();
     let range = PeerError::Versions { low: 1, high: 1 };
     assert_eq!(
         refusal.action(false, Version::One, Version::One),
@@ -379,8 +379,8 @@ fn versions_not_spoken_are_answered_with_those_that_are() {
     let used = refusal.write_error(range, 32, &mut buffer).unwrap();
     assert_eq!(buffer[..used], message("2a 2 20 4 1 1 1"));
     // Of both versions the range has both.
-    let octets = message("2a 3 20 0 0 0 0 0 2a 0");
-    let refusal = Header::parse(&octets, Version::Two).unwrap_err();
+    let bytes = message("2a 3 20 0 0 0 0 0 2a 0");
+    let refusal = Header::parse(&bytes, Version::Two).unwrap_err();
     let range = PeerError::Versions { low: 1, high: 2 };
     assert_eq!(
         refusal.action(false, Version::One, Version::Two),
@@ -446,20 +446,20 @@ proptest! {
     /// or cut off.
     #[test]
     fn what_is_plain_is_parsed_as_it_is_decoded(at in 0usize..12, word in 0u32..7, length in 24usize..=48, reply: bool) {
-        let mut octets = message(&std::format!("5 2 20 0 {0} 0 0 0 5 {0} 2 3", u32::from(reply)));
-        octets[4 * at..][..4].copy_from_slice(&word.to_be_bytes());
-        octets.truncate(length);
+        let mut bytes = message(&std::format!("5 2 20 0 {0} 0 0 0 5 {0} 2 3", u32::from(reply)));
+        bytes[4 * at..][..4].copy_from_slice(&word.to_be_bytes());
+        bytes.truncate(length);
         for highest in [Version::One, Version::Two] {
-            let (parsed, decoded) = (Header::parse(&octets, highest), Header::decode(&octets, highest));
+            let (parsed, decoded) = (Header::parse(&bytes, highest), Header::decode(&bytes, highest));
             prop_assert_eq!(std::format!("{:?}", parsed), std::format!("{:?}", decoded));
         }
     }
 
     /// Whatever comes: an answer to an answer would never end.
     #[test]
-    fn no_answer_is_answered(words in proptest::collection::vec(0u32..8, 0..24), octets: Vec<u8>, ours: bool) {
+    fn no_answer_is_answered(words in proptest::collection::vec(0u32..8, 0..24), bytes: Vec<u8>, ours: bool) {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        for message in [words, octets] {
+        for message in [words, bytes] {
             let Err(refusal) = Header::parse(&message, Version::Two) else { continue };
             let RefusalAction::Answer(error) = refusal.action(ours, Version::One, Version::Two) else { continue };
             let mut buffer = [0; 28];

@@ -84,8 +84,8 @@ impl OutgoingHeader<'_> {
             0,
             0,
         ];
-        for (octets, word) in place.as_chunks_mut().0.iter_mut().zip(words) {
-            *octets = word.to_be_bytes();
+        for (bytes, word) in place.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_be_bytes();
         }
         Some(place.len())
     }

@@ -82,7 +82,7 @@ pub struct Transmissions<'a> {
     number: u32,
     stream: u32,
     item: usize,
-    octet: u32,
+    byte: u32,
 }
 
 impl<'a> Layout<'a> {
@@ -94,7 +94,7 @@ impl<'a> Layout<'a> {
             number: 0,
             stream: 0,
             item: 0,
-            octet: 0,
+            byte: 0,
         }
     }
 
@@ -133,9 +133,9 @@ impl Transmissions<'_> {
                 .layout
                 .items
                 .get(self.item)
-                .is_some_and(|length| *length == self.octet)
+                .is_some_and(|length| *length == self.byte)
             {
-                (self.item, self.octet) = (self.item + 1, 0);
+                (self.item, self.byte) = (self.item + 1, 0);
             }
             let Some(length) = self.layout.items.get(self.item) else {
                 break;
@@ -144,28 +144,28 @@ impl Transmissions<'_> {
                 continue;
             }
             let gap = range.start - at;
-            let joins = gap == 0 && self.octet > 0 && runs > 0;
+            let joins = gap == 0 && self.byte > 0 && runs > 0;
             runs += usize::from(!joins);
             if runs > MAX_RUNS || (!placed.is_empty() && gap > MAX_GAP) {
                 break;
             }
-            let count = (range.end - range.start).min(length - self.octet);
-            let octets = self.octet..self.octet + count;
+            let count = (range.end - range.start).min(length - self.byte);
+            let bytes = self.byte..self.byte + count;
             placed.push(PlacedData {
                 target: number,
                 at: range.start,
                 item: self.item,
-                range: octets,
+                range: bytes,
             });
-            (self.octet, at) = (self.octet + count, range.start + count);
+            (self.byte, at) = (self.byte + count, range.start + count);
         }
         while self
             .layout
             .items
             .get(self.item)
-            .is_some_and(|length| *length == self.octet)
+            .is_some_and(|length| *length == self.byte)
         {
-            (self.item, self.octet) = (self.item + 1, 0);
+            (self.item, self.byte) = (self.item + 1, 0);
         }
         placed
     }

@@ -164,12 +164,12 @@ fn targets_that_hold_no_data_count() {
         .transmissions()
         .map(|one| (one.section, one.placed.first().cloned()))
         .collect();
-    let data = |target, at, octets| {
+    let data = |target, at, bytes| {
         Some(PlacedData {
             target,
             at,
             item: 0,
-            range: octets,
+            range: bytes,
         })
     };
     // The header goes into the first target, and the stream behind it; the data have the second,
@@ -189,7 +189,7 @@ fn targets_that_hold_no_data_count() {
 /// Every byte of the stream and of the items is in one place, in order, and nothing overlaps.
 fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
     let count = layout.count(most)?;
-    let (mut stream, mut item, mut octet) = (0, 0, 0);
+    let (mut stream, mut item, mut byte) = (0, 0, 0);
     let mut targets = Vec::new();
     let all: Vec<_> = layout.transmissions().take(count as usize).collect();
     for (number, one) in (0..).zip(&all) {
@@ -201,21 +201,21 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
             target,
             at,
             item: which,
-            range: octets,
+            range: bytes,
         } in &one.placed
         {
             while item < *which {
                 assert_eq!(
-                    octet, layout.items[item],
+                    byte, layout.items[item],
                     "an item is whole before the next begins"
                 );
-                (item, octet) = (item + 1, 0);
+                (item, byte) = (item + 1, 0);
             }
-            assert_eq!((*which, octets.start), (item, octet));
+            assert_eq!((*which, bytes.start), (item, byte));
             let (transmission, range) = layout.structure.find(*target).unwrap();
             assert_eq!((transmission, range.start), (number, *at));
-            assert!(*at >= end && at + (octets.end - octets.start) <= range.end);
-            (octet, end) = (octets.end, at + octets.end - octets.start);
+            assert!(*at >= end && at + (bytes.end - bytes.start) <= range.end);
+            (byte, end) = (bytes.end, at + bytes.end - bytes.start);
             targets.push(*target);
         }
         assert!(end <= layout.structure.length());
@@ -227,7 +227,7 @@ fn check(layout: Layout<'_>, most: u32) -> Option<u32> {
             .iter()
             .skip(item)
             .enumerate()
-            .all(|(at, length)| *length == if at == 0 { octet } else { 0 })
+            .all(|(at, length)| *length == if at == 0 { byte } else { 0 })
     );
     assert!(targets.is_sorted_by(|a, b| a < b));
     Some(count)

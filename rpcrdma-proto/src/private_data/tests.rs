@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use std::vec::Vec;
 
 #[test]
-fn sizes_are_kibioctets_beyond_the_first() {
-    for (octets, told) in [
+fn sizes_are_kib_beyond_the_first() {
+    for (bytes, told) in [
         (0, 1024),
         (1023, 1024),
         (1024, 1024),
@@ -13,11 +13,11 @@ fn sizes_are_kibioctets_beyond_the_first() {
         (262_144, 262_144),
         (u32::MAX, 262_144),
     ] {
-        let data = PrivateData::from_sizes(octets, octets);
+        let data = PrivateData::from_sizes(bytes, bytes);
         assert_eq!(
             (data.send_size(), data.receive_size()),
             (told, told),
-            "{octets}"
+            "{bytes}"
         );
     }
     assert_eq!(
@@ -70,8 +70,8 @@ fn what_is_not_there_is_the_default() {
             known,
         ),
     ];
-    for (octets, expected) in cases {
-        assert_eq!(PrivateData::parse(octets), expected, "{octets:?}");
+    for (bytes, expected) in cases {
+        assert_eq!(PrivateData::parse(bytes), expected, "{bytes:?}");
     }
 }
 
@@ -82,13 +82,13 @@ proptest! {
         before in proptest::collection::vec(0u8..0xf0, 0..40), zeros in 0usize..40, send: u32, receive: u32, on: bool,
     ) {
         let data = PrivateData::from_sizes(send, receive).with_remote_invalidation(on);
-        let octets: Vec<u8> = before.into_iter().chain(data.encode()).chain(std::iter::repeat_n(0, zeros)).collect();
-        prop_assert_eq!(PrivateData::parse(&octets), data);
+        let bytes: Vec<u8> = before.into_iter().chain(data.encode()).chain(std::iter::repeat_n(0, zeros)).collect();
+        prop_assert_eq!(PrivateData::parse(&bytes), data);
     }
 
     #[test]
-    fn any_octets_are_some_settings(octets: Vec<u8>) {
-        let data = PrivateData::parse(&octets);
+    fn any_bytes_are_some_settings(bytes: Vec<u8>) {
+        let data = PrivateData::parse(&bytes);
         prop_assert!((1024..=262_144).contains(&data.send_size()));
     }
 }

@@ -104,12 +104,12 @@ impl RtrCapabilities {
             .map(|operations| operations.bits().to_be_bytes());
         let limits = [self.request_limit, self.response_limit].map(u32::to_be_bytes);
         let mut place = [0; MAX_STRUCTURE_LEN];
-        let octets = self.structure.and_then(|structure| {
+        let bytes = self.structure.and_then(|structure| {
             structure
                 .with_xdr(|buf| buf.encode_to_slice(&mut place))
                 .ok()
         });
-        let structure = octets.and_then(|octets| place.get(..octets));
+        let structure = bytes.and_then(|bytes| place.get(..bytes));
         let all: [(Propid, Option<&[u8]>); CAPABILITIES] = [
             (XPROP_RTRSUPP, support.as_ref().map(<[u8; 4]>::as_slice)),
             (XPROP_RBSTRUCT, structure),

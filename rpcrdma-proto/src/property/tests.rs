@@ -69,7 +69,7 @@ fn a_set_is_taken_over_in_any_order_and_unknown_ones_are_passed_over() {
 
 // spec: xc3-2.1-e
 #[test]
-fn no_octets_are_the_default() {
+fn no_bytes_are_the_default() {
     let (mut peer, _) = connected(&[LARGE, INVALIDATE, GENERAL], &[]);
     let empty = [LARGE, INVALIDATE, GENERAL].map(|value| Propval { data: &[], ..value });
     updated(&mut peer, &empty).unwrap();

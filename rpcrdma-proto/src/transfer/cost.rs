@@ -23,7 +23,7 @@ impl Cost {
     /// Computes the cost of a call with this plan.
     #[must_use]
     pub fn of(call: &CallSpec<'_>, plan: &TransferPlan) -> Self {
-        let sum = |bits: u64| octets(call.items, bits);
+        let sum = |bits: u64| bytes(call.items, bits);
         let (reads, read, reduced, credits) = match plan.method {
             TransferMethod::Inline => (false, 0, 0, 1),
             TransferMethod::Reduced(bits) => (true, bits.count_ones(), sum(bits), 1),
@@ -74,7 +74,7 @@ pub(super) fn chosen<T>(all: &[T], bits: impl Into<u64>) -> impl Iterator<Item =
 }
 
 /// Returns the number of bytes in XDR of the items that have a bit.
-pub(super) fn octets(items: &[DataItem], bits: impl Into<u64>) -> u64 {
+pub(super) fn bytes(items: &[DataItem], bits: impl Into<u64>) -> u64 {
     chosen(items, bits).map(|item| padded(item.length)).sum()
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Cost {
         } = self;
         write!(
             f,
-            "{round_trips} round trips, {registrations} registrations, {copied} octets copied, {credits} credits"
+            "{round_trips} round trips, {registrations} registrations, {copied} bytes copied, {credits} credits"
         )
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 
 use arrayvec::ArrayVec;
 
-use super::cost::{chosen, octets};
+use super::cost::{bytes, chosen};
 use super::results::{DirectionMatch, ResultDirection, ResultSpec, directed, sets};
 use super::{
     CallSpec, Cost, DataItem, MAX_ITEMS, MAX_RESULTS, MIN_PLACED_RESULT, PathLimits, TransferError,
@@ -194,7 +194,7 @@ fn items(
     let (mut placed, mut read) = (set(items.iter().map(worth)), 0u64);
     loop {
         let stream =
-            u32::try_from(u64::from(call.length).saturating_sub(octets(items, placed | read)))
+            u32::try_from(u64::from(call.length).saturating_sub(bytes(items, placed | read)))
                 .ok()?;
         let to_read: u64 = chosen(items, read)
             .map(|item| link.segments(item.length))
@@ -204,7 +204,7 @@ fn items(
             segments: contents.segments.checked_add(to_read)?,
             ..contents
         }
-        .octets()?;
+        .bytes()?;
         let lengths: ArrayVec<u32, MAX_ITEMS> =
             chosen(items, placed).map(|item| item.length).collect();
         if let Some((header, count)) =
@@ -294,7 +294,7 @@ pub(crate) fn reply_transmissions(
         .iter()
         .enumerate()
         .map(|(at, result)| result.max_length.min(must(groups, (send, explicit), at)));
-    let lengths: ArrayVec<u32, MAX_RESULTS> = lengths.filter(|octets| *octets > 0).collect();
+    let lengths: ArrayVec<u32, MAX_RESULTS> = lengths.filter(|bytes| *bytes > 0).collect();
     let wanted = send | explicit;
     let fixed = headers::REPLY + headers::EXPLICIT_ITEM * wanted.count_ones();
     let fixed =
@@ -416,7 +416,7 @@ pub fn plan_group_reply(answer: &GroupReplySpec<'_>) -> Result<GroupReplyPlan, T
         if result.length == 0 || result.length < least {
             continue;
         }
-        let fits = memory.is_some_and(|octets| result.length <= octets);
+        let fits = memory.is_some_and(|bytes| result.length <= bytes);
         let sends = send && can_place && by_size.is_none_or(|from| result.length < from);
         if memory.is_some() && !fits && !send {
             return Err(TransferError::ResultTooLong);
@@ -455,7 +455,7 @@ pub(crate) fn layout_group_reply(
     placed: u64,
     written: u64,
 ) -> Option<GroupReplyPlan> {
-    let reduced = octets(answer.results, placed | written);
+    let reduced = bytes(answer.results, placed | written);
     let stream = u32::try_from(u64::from(answer.length).saturating_sub(reduced)).ok()?;
     let lengths: ArrayVec<u32, MAX_RESULTS> = chosen(answer.results, placed)
         .map(|item| item.length)

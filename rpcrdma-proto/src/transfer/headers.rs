@@ -98,7 +98,7 @@ pub(crate) struct RequestContents {
 
 impl RequestContents {
     /// Returns the length of a ROPT_XMTREQ without its placed items.
-    pub(crate) fn octets(self) -> Option<u32> {
+    pub(crate) fn bytes(self) -> Option<u32> {
         let both = self.send & self.explicit;
         let offers = self.explicit.count_ones() + if self.by_size { both.count_ones() } else { 0 };
         let directions =

@@ -354,7 +354,7 @@ mod tests {
         assert!(wanted(&[]) && wanted(&[Span::CALL; 3]) && wanted(&[FIRST, FIRST, SECOND, LATER]));
         assert!(
             wanted(&[Span { begin: 40, end: 40 }, FIRST]),
-            "one of no octets"
+            "one of no bytes"
         );
         assert!(!wanted(&[SECOND, FIRST]) && !wanted(&[FIRST, Span { begin: 59, end: 60 }]));
         assert!(!wanted(&[FIRST, Span::CALL]) && !wanted(&[Span::CALL, LATER]));

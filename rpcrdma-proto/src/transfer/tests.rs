@@ -51,7 +51,7 @@ fn what_fits_is_inline_with_its_items() {
             &LINK
         ),
         TransferMethod::Reduced(1),
-        "one octet more"
+        "one byte more"
     );
     let one = PathLimits {
         version: Version::One,
@@ -142,7 +142,7 @@ fn as_few_items_as_must_are_moved() {
 /// It would make nothing shorter, and a Read segment without bytes is more than some peers can
 /// take.
 #[test]
-fn an_item_without_octets_is_never_moved() {
+fn an_item_without_bytes_is_never_moved() {
     let items = [item(100, 0), item(104, 3000), item(4000, 0)];
     for length in 4000..9000 {
         match way(
@@ -153,7 +153,7 @@ fn an_item_without_octets_is_never_moved() {
             },
             &LINK,
         ) {
-            TransferMethod::Reduced(moved) => assert_eq!(moved, 0b010, "{length} octets"),
+            TransferMethod::Reduced(moved) => assert_eq!(moved, 0b010, "{length} bytes"),
             TransferMethod::Inline | TransferMethod::Long | TransferMethod::Grouped(_) => {}
         }
     }
@@ -357,7 +357,7 @@ proptest! {
         let moved: u64 = if travel.write_chunks { results.iter().map(|result| u64::from(result.max_length.next_multiple_of(4))).sum() } else { 0 };
         let rest = u64::from(max_reply) - moved;
         match travel.reply_chunk {
-            Some(octets) => prop_assert_eq!(u64::from(octets), rest),
+            Some(bytes) => prop_assert_eq!(u64::from(bytes), rest),
             None => {
                 let returned: u64 = if travel.write_chunks { results.iter().map(|result| link.write_chunk(result.max_length)).sum() } else { 0 };
                 prop_assert!(link.base() + returned + rest <= u64::from(link.reply_threshold));

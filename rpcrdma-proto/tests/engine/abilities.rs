@@ -8,7 +8,7 @@ use rpcrdma_proto::property::BasicProperty;
 use crate::pair::{pair, pass, settled, words, works};
 use crate::properties::{CALL, DRAFTS, client_of, operation, server_of};
 
-/// Receive buffers of 4096 octets, and 8192 for bulk data.
+/// Receive buffers of 4096 bytes, and 8192 for bulk data.
 fn structured(config: Config) -> Config {
     let head = BufferSegment {
         length: 4096,
@@ -79,10 +79,10 @@ fn abilities_are_told() {
             0b11_1000,
         ];
         assert_eq!(
-            connprop.octets,
+            connprop.bytes,
             words(&[&[connprop.word(0), 2, 8, 5, CALL, 1, 84][..], &values].concat())
         );
-        client.receive(&connprop.octets);
+        client.receive(&connprop.bytes);
         assert!(client.events.contains(&Event::PropertiesChanged));
         assert!(pass(&mut server, &mut client));
         let connprop = client.send().unwrap();
@@ -106,10 +106,10 @@ fn abilities_are_told() {
         ];
         let rest = [5, 4, 5, 6, 4, 6, 1, 0b111_1001];
         assert_eq!(
-            connprop.octets[28..],
+            connprop.bytes[28..],
             words(&[&values[..], &segments, &rest].concat())
         );
-        server.receive(&connprop.octets);
+        server.receive(&connprop.bytes);
         for (this, other) in [(&client, &server), (&server, &client)] {
             let theirs = other.session.config().rtr.unwrap().capabilities();
             assert_eq!(*this.session.peer_capabilities(), theirs);
@@ -173,7 +173,7 @@ fn abilities_do_not_change_by_request() {
         ));
         let answer = client.send().unwrap();
         assert_eq!(
-            answer.octets[20..],
+            answer.bytes[20..],
             words(&[3, 16, 0, 1, 0b1111, 0]),
             "{size}"
         );
@@ -182,7 +182,7 @@ fn abilities_do_not_change_by_request() {
     // A limit of nothing means nothing.
     client.receive(&operation(78, CALL, 2, &[1, 5, 4, 0]));
     assert_eq!(
-        client.send().unwrap().octets[12..20],
+        client.send().unwrap().bytes[12..20],
         words(&[4, 2]),
         "RDMA2_ERROR, RDMA2_ERR_BAD_HEADER"
     );

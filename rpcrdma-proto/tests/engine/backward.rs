@@ -90,7 +90,7 @@ fn both_ends_call_and_serve() {
                     (2, 0, call.word(0), 0),
                     "a CALL"
                 );
-                server.receive(&call.octets);
+                server.receive(&call.bytes);
             }
             exchange(&mut client, &mut server);
             for call in server.arrived() {
@@ -104,7 +104,7 @@ fn both_ends_call_and_serve() {
                     (2, 1, reply.word(0), 1)
                 );
                 assert!(back.contains(&reply.word(0)), "the XID of the call");
-                server.receive(&reply.octets);
+                server.receive(&reply.bytes);
             }
             exchange(&mut client, &mut server);
             assert!(there.iter().all(|xid| client.replies(*xid).len() == 1));
@@ -189,7 +189,7 @@ fn credits_are_apart() {
         4,
         "what the client asked for, of the six that could be granted"
     );
-    client.receive(&reply.octets);
+    client.receive(&reply.bytes);
     let asks = server.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
     let call = client.arrived()[0];
@@ -200,7 +200,7 @@ fn credits_are_apart() {
         3,
         "what the client serves at once, of the five that were asked for"
     );
-    server.receive(&reply.octets);
+    server.receive(&reply.bytes);
     assert_eq!(server.replies(asks).len(), 1);
     assert_eq!(
         (
@@ -215,7 +215,7 @@ fn credits_are_apart() {
     }
     let first = server.send().unwrap();
     assert_eq!(first.word(2), 5, "what a backward call asks for");
-    client.receive(&first.octets);
+    client.receive(&first.bytes);
     exchange(&mut client, &mut server);
     assert_eq!(
         (server.arrived().len(), client.arrived().len()),
@@ -314,7 +314,7 @@ fn a_client_without_support_is_not_called() {
         let xid = server.session.call(&NULL, None).unwrap();
         assert_eq!(exchange(&mut client, &mut server), 0);
         client.receive(&words(&[77, 2, 8, 0, 0, 0, 0, 0, 77, 0]));
-        assert_eq!(client.send().unwrap().octets, words(&[77, 2, 1, 4, 2]));
+        assert_eq!(client.send().unwrap().bytes, words(&[77, 2, 1, 4, 2]));
         // Nor after a reconnection.
         reconnect(&mut client, &mut server);
         exchange(&mut client, &mut server);
@@ -529,7 +529,7 @@ fn backward_calls_are_of_the_version_of_the_connection() {
         assert_eq!(sent.is_some(), goes);
         if let Some(packet) = sent {
             assert_eq!(packet.word(1), highest.number());
-            client.receive(&packet.octets);
+            client.receive(&packet.bytes);
             let given = client.arrived()[0];
             client.session.reply(given, REPLY, &[]).unwrap();
             assert_eq!(client.send().unwrap().word(1), highest.number());

@@ -152,7 +152,7 @@ fn as_many_notices_wait_as_are_bounded() {
         }
         server.session.call(&NULL, None).unwrap();
         let call = server.send().unwrap();
-        deliver(&mut client, &call.octets);
+        deliver(&mut client, &call.bytes);
         let found = events(&mut client);
         let notices = found
             .iter()

@@ -27,15 +27,15 @@ fn nothing_is_passed_over_on_the_next_connection() {
         plain(RtrExtConfig::ALL, Config::server()),
     );
     let (_, packets) = transmissions(&mut client, &LONG);
-    server.receive(&packets[0].octets);
-    server.receive(&packets[0].octets);
+    server.receive(&packets[0].bytes);
+    server.receive(&packets[0].bytes);
     assert_eq!(reports(&server).len(), 1, "it came twice");
-    server.receive(&packets[1].octets);
+    server.receive(&packets[1].bytes);
     assert_eq!(reports(&server).len(), 1, "the rest says nothing more");
     reconnect(&mut client, &mut server);
     exchange(&mut client, &mut server);
     server.events.clear();
-    server.receive(&packets[1].octets);
+    server.receive(&packets[1].bytes);
     assert_eq!(
         reports(&server),
         [(GroupError::Continuation, false)],
@@ -61,12 +61,12 @@ fn a_call_whose_group_is_broken_goes_again_by_other_means() {
         ("the first is missing", |packets| drop(packets.remove(0)), 4),
         (
             "the last is of another XID",
-            |packets| packets[4].octets[3] ^= 1,
+            |packets| packets[4].bytes[3] ^= 1,
             1,
         ),
         (
             "one says another operation",
-            |packets| packets[2].octets[35] ^= 3,
+            |packets| packets[2].bytes[35] ^= 3,
             1,
         ),
     ];
@@ -79,7 +79,7 @@ fn a_call_whose_group_is_broken_goes_again_by_other_means() {
         assert_eq!(packets.len(), 5);
         breaks(&mut packets);
         for packet in &packets {
-            server.receive(&packet.octets);
+            server.receive(&packet.bytes);
         }
         exchange(&mut client, &mut server);
         assert_eq!(reports(&server).len(), count, "{what}");
@@ -107,10 +107,10 @@ fn the_buffers_of_a_group_that_is_given_up_are_free() {
     let cases: [(&str, Breaks); 4] = [
         ("one is missing", |packets| drop(packets.remove(2))),
         ("the last is of another XID", |packets| {
-            packets[4].octets[3] ^= 1
+            packets[4].bytes[3] ^= 1
         }),
         ("the last is cut off", |packets| {
-            packets[4].octets.truncate(36)
+            packets[4].bytes.truncate(36)
         }),
         ("the last is missing", |packets| drop(packets.pop())),
     ];
@@ -123,7 +123,7 @@ fn the_buffers_of_a_group_that_is_given_up_are_free() {
         breaks(&mut packets);
         packets
             .iter()
-            .for_each(|packet| server.receive(&packet.octets));
+            .for_each(|packet| server.receive(&packet.bytes));
         if what == "the last is missing" {
             assert_eq!(server.forgotten(), 4);
             server.lose(1);
@@ -176,10 +176,10 @@ fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
         },
     );
     // It says that there are more than are taken.
-    packets[0].octets[39] = 9;
+    packets[0].bytes[39] = 9;
     packets
         .iter()
-        .for_each(|packet| server.receive(&packet.octets));
+        .for_each(|packet| server.receive(&packet.bytes));
     let counters = server.session.counters();
     assert_eq!((counters.refused, counters.dropped), (1, 0));
     exchange(&mut client, &mut server);
@@ -195,7 +195,7 @@ fn broken_groups_do_not_silence_what_is_told_later() {
     );
     let (_, packets) = transmissions(&mut client, &LONG);
     for _ in 0..100 {
-        server.receive(&packets[1].octets);
+        server.receive(&packets[1].bytes);
     }
     assert_eq!(reports(&server).len(), 100);
 }
@@ -211,7 +211,7 @@ fn a_call_between_the_transmissions_of_another_breaks_both_and_both_go_again() {
     let (short, more) = transmissions(&mut client, &SHORT);
     packets.splice(2..2, more);
     for packet in &packets {
-        server.receive(&packet.octets);
+        server.receive(&packet.bytes);
     }
     let mismatch = Mismatch {
         expected: 5,
@@ -269,10 +269,10 @@ fn a_reply_whose_group_is_broken_goes_again_if_it_fits_and_else_the_call_ends() 
         }
         assert!(packets.len() > 1);
         packets.insert(1, packets[1].clone());
-        packets[1].octets[31] ^= 1;
+        packets[1].bytes[31] ^= 1;
         packets
             .iter()
-            .for_each(|packet| client.receive(&packet.octets));
+            .for_each(|packet| client.receive(&packet.bytes));
         exchange(&mut client, &mut server);
         let found = (client.replies(xid).len(), client.failures(xid));
         let failed = if fits {
@@ -320,7 +320,7 @@ fn a_reply_goes_again_where_no_other_may() {
     packets.swap(0, 1);
     packets
         .iter()
-        .for_each(|packet| client.receive(&packet.octets));
+        .for_each(|packet| client.receive(&packet.bytes));
     exchange(&mut client, &mut server);
     assert_eq!(
         (client.replies(xid).len(), client.failures(xid)),
@@ -342,10 +342,10 @@ fn the_buffers_of_a_reply_that_invalidates_what_it_may_not_are_free() {
     server.session.reply(call, 16_384, &[]).unwrap();
     let mut packets = Vec::new();
     while let Some(packet) = server.send() {
-        packets.push(packet.octets);
+        packets.push(packet.bytes);
     }
     let (last, others) = packets.split_last().unwrap();
-    others.iter().for_each(|octets| client.receive(octets));
+    others.iter().for_each(|bytes| client.receive(bytes));
     assert!(client.forgotten() > 0);
     client.receive_with(last, Some(99));
     assert_eq!(client.closing(), Some(CloseReason::Invalidated));
@@ -374,9 +374,9 @@ fn an_unknown_operation_is_none_of_a_call_that_waits() {
     );
 }
 
-/// Of an item without octets there is nothing in its target, where another may be.
+/// Of an item without bytes there is nothing in its target, where another may be.
 #[test]
-fn an_item_of_no_octets_takes_no_target() {
+fn an_item_of_no_bytes_takes_no_target() {
     let (mut client, mut server) = warm(
         placing(RtrExtConfig::ALL, Config::client()),
         placing(RtrExtConfig::ALL, Config::server()),
@@ -389,22 +389,22 @@ fn an_item_of_no_octets_takes_no_target() {
         }]),
     );
     let [mut packet] = <[Packet; 1]>::try_from(packets.split_off(0)).unwrap();
-    // One more item before the one that there is, of 24 octets, in place of as many zeros before
+    // One more item before the one that there is, of 24 bytes, in place of as many zeros before
     // the target.
-    let word = |at: usize| u32::from_be_bytes(packet.octets[at..at + 4].try_into().unwrap());
+    let word = |at: usize| u32::from_be_bytes(packet.bytes[at..at + 4].try_into().unwrap());
     let (info, count) = (word(24), word(28));
     assert_eq!((count, word(32), word(36)), (1, 120, 65_536));
     let item: Vec<u8> = words(&[120, 0])
         .into_iter()
-        .chain(packet.octets[40..56].iter().copied())
+        .chain(packet.bytes[40..56].iter().copied())
         .collect();
     assert_eq!(item.len(), 24);
-    packet.octets.splice(32..32, item);
-    packet.octets[24..28].copy_from_slice(&(info + 24).to_be_bytes());
-    packet.octets[28..32].copy_from_slice(&2u32.to_be_bytes());
+    packet.bytes.splice(32..32, item);
+    packet.bytes[24..28].copy_from_slice(&(info + 24).to_be_bytes());
+    packet.bytes[28..32].copy_from_slice(&2u32.to_be_bytes());
     let zeros = 4096;
-    packet.octets.drain(zeros..zeros + 24);
-    server.receive(&packet.octets);
+    packet.bytes.drain(zeros..zeros + 24);
+    server.receive(&packet.bytes);
     let (_, found, message) = arrived(&mut server);
     let message = message.unwrap();
     assert_eq!(

@@ -111,7 +111,7 @@ fn memory_is_exposed_for_what_does_not_fit() {
         }),
         [(Region::Call, 5_000)]
     );
-    // Protected octets can't be moved apart.
+    // Protected bytes can't be moved apart.
     assert_eq!(
         exposed(&CallSpec {
             reducible: false,
@@ -209,7 +209,7 @@ fn one_key_is_invalidated_where_both_ends_have_agreed() {
                 server.session.reply(call, REPLY, &[]).unwrap();
                 let packet = server.send().unwrap();
                 found.push(packet.invalidate);
-                client.receive_with(&packet.octets, packet.invalidate);
+                client.receive_with(&packet.bytes, packet.invalidate);
             }
             let agreed = (wanted && can).then_some(key(calls[1], 1));
             let of_item = (wanted && can).then_some(key(calls[3], 1));
@@ -265,7 +265,7 @@ fn invalidation_follows_the_property() {
             server.session.reply(call, REPLY, &[]).unwrap();
             let packet = server.send().unwrap();
             assert_eq!(packet.invalidate, wanted.then_some(key(xid, 1)));
-            client.receive_with(&packet.octets, packet.invalidate);
+            client.receive_with(&packet.bytes, packet.invalidate);
         }
     }
 }

@@ -31,27 +31,27 @@ fn server() -> Config {
     }
 }
 
-const fn size(octets: u32) -> BasicProperty {
-    BasicProperty::ReceiveBufferSize(octets)
+const fn size(bytes: u32) -> BasicProperty {
+    BasicProperty::ReceiveBufferSize(bytes)
 }
 
-/// Settled, and with a call answered: the server's receives have `octets`.
-fn joined(octets: u32) -> (End, End) {
-    let (mut client, mut server) = settled(client(), sized(octets, server()));
+/// Settled, and with a call answered: the server's receives have `bytes`.
+fn joined(bytes: u32) -> (End, End) {
+    let (mut client, mut server) = settled(client(), sized(bytes, server()));
     works(&mut client, &mut server);
     client.events.clear();
     (client, server)
 }
 
 /// A ROPT_UPDXCH of the size.
-fn updated(octets: u32, clears: bool) -> Vec<u8> {
-    operation(77, CALL, UPDXCH, &[1, 4, octets, u32::from(clears)])
+fn updated(bytes: u32, clears: bool) -> Vec<u8> {
+    operation(77, CALL, UPDXCH, &[1, 4, bytes, u32::from(clears)])
 }
 
-/// Octets of the next call, whose message has `length`, without its reply.
+/// Bytes of the next call, whose message has `length`, without its reply.
 fn next_call(end: &mut End, length: u32) -> usize {
     end.session.call(&call(length, 24), None).unwrap();
-    end.send().unwrap().octets.len()
+    end.send().unwrap().bytes.len()
 }
 
 /// What has become of changes that were asked for.
@@ -72,9 +72,9 @@ fn next(code: u32, from: &mut End, to: &mut End) -> Vec<u8> {
     loop {
         let packet = from.send().unwrap();
         if packet.word(3) == 5 && packet.word(5) == code {
-            return packet.octets;
+            return packet.bytes;
         }
-        to.receive(&packet.octets);
+        to.receive(&packet.bytes);
         while pass(to, from) {}
     }
 }
@@ -99,13 +99,13 @@ fn a_larger_size_is_pending_until_it_holds() {
     client.session.request_property(size(65_536)).unwrap();
     let asked = client.send().unwrap();
     assert_eq!(
-        asked.octets,
+        asked.bytes,
         words(&[asked.word(0), 2, 32, 5, CALL, REQXCH, 16, 1, 1, 4, 65_536])
     );
-    server.receive(&asked.octets);
+    server.receive(&asked.bytes);
     let answer = server.send().unwrap();
     assert_eq!(
-        answer.octets,
+        answer.bytes,
         words(&[
             asked.word(0),
             2,
@@ -120,7 +120,7 @@ fn a_larger_size_is_pending_until_it_holds() {
             1
         ])
     );
-    client.receive(&answer.octets);
+    client.receive(&answer.bytes);
     assert_eq!(ended(&mut client), []);
     assert_eq!(
         client.session.request_property(size(8192)),
@@ -157,7 +157,7 @@ fn a_larger_size_is_pending_until_it_holds() {
         update[4..],
         words(&[2, 8, 5, CALL, UPDXCH, 16, 1, 4, 12_288, 1])
     );
-    assert_ne!(update[..4], asked.octets[..4]);
+    assert_ne!(update[..4], asked.bytes[..4]);
     client.receive(&update);
     assert!(client.events.contains(&Event::PropertiesChanged));
     assert_eq!(ended(&mut client), [(size(65_536), Some(size(12_288)))]);
@@ -220,7 +220,7 @@ fn an_update_is_no_answer() {
     client.receive(&operation(asked.word(0), CALL, UPDXCH, &[1, 4, 13_000, 0]));
     assert_eq!(ended(&mut client), []);
     assert_eq!(next_call(&mut client, 10_000), 56);
-    server.receive(&asked.octets);
+    server.receive(&asked.bytes);
     exchange(&mut client, &mut server);
     assert_eq!(ended(&mut client), [(size(8192), Some(size(8192)))]);
 }
@@ -246,14 +246,14 @@ fn unsolicited_updates_clear_nothing() {
     for (at, value) in [[2, 4, 1, 0], [3, 4, 0, 0]].into_iter().enumerate() {
         let update = client.send().unwrap();
         assert_eq!(
-            update.octets[20..],
+            update.bytes[20..],
             words(&[&[UPDXCH, 16][..], &value].concat())
         );
         assert_eq!(
             client.session.available_credits(),
             available - 1 - u32::try_from(at).unwrap()
         );
-        server.receive(&update.octets);
+        server.receive(&update.bytes);
     }
     assert!(client.send().is_none());
     assert_eq!(
@@ -275,8 +275,8 @@ fn what_will_not_come_is_cleared() {
     assert_eq!(update[28..], words(&[1, 4, 8192, 1]), "as it was");
     client.receive(&update);
     assert_eq!(ended(&mut client), [(size(16_384), None)]);
-    for (octets, answer) in [(12_288, &[0, 0, 1, 1][..]), (4096, &[1, 1, 0, 0])] {
-        server.receive(&operation(99, CALL, REQXCH, &[1, 1, 4, octets]));
+    for (bytes, answer) in [(12_288, &[0, 0, 1, 1][..]), (4096, &[1, 1, 0, 0])] {
+        server.receive(&operation(99, CALL, REQXCH, &[1, 1, 4, bytes]));
         assert_eq!(next(RESPXCH, &mut server, &mut client)[28..], words(answer));
     }
     assert_eq!(
@@ -369,7 +369,7 @@ fn every_change_is_answered_by_itself() {
     client.receive(&operation(7, CALL, REQXCH, &info));
     let answer = client.send().unwrap();
     assert_eq!(
-        answer.octets,
+        answer.bytes,
         words(&[
             7,
             2,
@@ -411,7 +411,7 @@ fn a_size_below_the_least_is_rejected() {
     client.session.request_property(size(2048)).unwrap();
     let asked = client.send().unwrap();
     assert_eq!(next_call(&mut client, 3000), 56, "2048 until the answer");
-    server.receive(&asked.octets);
+    server.receive(&asked.bytes);
     assert!(pass(&mut server, &mut client));
     assert_eq!(ended(&mut client), [(size(2048), None)]);
     assert_eq!(next_call(&mut client, 16_352), 16_384);
@@ -442,7 +442,7 @@ fn a_request_without_a_good_answer_is_rejected() {
     }
 }
 
-/// A value of no octets is no default but an error, in each of the operations; of a property that
+/// A value of no bytes is no default but an error, in each of the operations; of a property that
 /// nobody knows it is nothing.
 // spec: xc2-2.1-c, xc2-2.1-d, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g, xc2-2.1-h, xc2-4.1-h, xc2-4.1-i
 #[test]
@@ -499,7 +499,7 @@ fn what_is_not_spoken_is_refused() {
     for code in 1..=4 {
         server.receive(&operation(99, CALL, code, &[0, 0]));
         assert_eq!(
-            server.send().unwrap().octets,
+            server.send().unwrap().bytes,
             words(&[99, 2, 32, 4, 3]),
             "RDMA2_ERR_INVAL_OPTION"
         );
@@ -541,15 +541,15 @@ fn two_drafts_share_a_beginning() {
             .unwrap();
         exchange(&mut client, &mut server);
         assert!(!client.session.peer_properties().remote_invalidation);
-        for octets in [2048, 32_768, 12_288, 4096] {
+        for bytes in [2048, 32_768, 12_288, 4096] {
             let known = |client: &End| client.session.peer_properties().receive_buffer_size;
-            let _ = client.session.request_property(size(octets));
+            let _ = client.session.request_property(size(bytes));
             exchange(&mut client, &mut server);
             for _ in 0..=server.session.posted_receives() {
                 works(&mut client, &mut server);
                 assert!(
                     known(&client) <= server.session.properties().receive_buffer_size,
-                    "{ours:?} asks for {octets}"
+                    "{ours:?} asks for {bytes}"
                 );
             }
         }

@@ -68,16 +68,16 @@ fn a_reduced_item_is_a_read_chunk_without_padding() {
         [1, 5_200, key(xid, 2), 4_002, 0, OFFSET_WORD],
     ]
     .concat();
-    assert_eq!(rest(&packet.octets, 0, 4), [xid, 1, 32, 0]);
-    assert_eq!(rest(&packet.octets, 4, 12), lists);
-    assert_eq!(rest(&packet.octets, 16, 3), EMPTY);
+    assert_eq!(rest(&packet.bytes, 0, 4), [xid, 1, 32, 0]);
+    assert_eq!(rest(&packet.bytes, 4, 12), lists);
+    assert_eq!(rest(&packet.bytes, 16, 3), EMPTY);
     assert_eq!(packet.header, 19 * 4);
     assert_eq!(
-        packet.octets.len() - packet.header,
+        packet.bytes.len() - packet.header,
         9_404 - 5_004 - 4_004,
         "the items have gone with their padding"
     );
-    server.receive(&packet.octets);
+    server.receive(&packet.bytes);
     let call = server.arrived()[0];
     assert_eq!(server.session.call_length(call), Some(9_404));
 }
@@ -103,8 +103,8 @@ fn a_long_call_is_a_read_chunk_at_position_zero() {
         let packet = client.send().unwrap();
         let segment = [1, 0, key(xid, 1), 9_000, 0, OFFSET_WORD];
         let message = [&[xid, 1, 32, 1][..], &segment, &EMPTY].concat();
-        assert_eq!(packet.octets, words(&message));
-        server.receive(&packet.octets);
+        assert_eq!(packet.bytes, words(&message));
+        server.receive(&packet.bytes);
         let call = server.arrived()[0];
         assert_eq!(server.session.call_length(call), Some(9_000));
         server.session.reply(call, 24, &[]).unwrap();
@@ -132,7 +132,7 @@ fn offers_are_as_long_as_results_may_be() {
             None => vec![0],
             Some(length) => vec![1, 1, key(xid, 2), length, 0, OFFSET_WORD],
         });
-        assert_eq!(rest(&packet.octets, 4, lists.len()), lists);
+        assert_eq!(rest(&packet.bytes, 4, lists.len()), lists);
         assert_eq!(packet.header, 4 * (4 + lists.len()));
     }
     // The largest reply that fits needs none.
@@ -214,12 +214,12 @@ fn a_result_in_more_segments_than_expected_takes_a_reply_chunk() {
         };
         assert!(is_sent, "{second} segments");
         let reply_chunk = 7 + 4 * second as usize + 1;
-        assert_eq!(rest(&packet.octets, 4, 3), [0, 1, second]);
+        assert_eq!(rest(&packet.bytes, 4, 3), [0, 1, second]);
         assert_eq!(
-            rest(&packet.octets, reply_chunk, 4),
+            rest(&packet.bytes, reply_chunk, 4),
             [1, 1, key(xid, 1), rest_of_reply]
         );
-        server.receive(&packet.octets);
+        server.receive(&packet.bytes);
         let served = server.arrived()[0];
         let result = ResultItem::from(DataItem {
             position: 100,
@@ -257,7 +257,7 @@ fn answered(lists: &[u32], length: u32, results: &[ResultItem]) -> (Vec<RdmaWrit
     let reply = server.send().unwrap();
     let writes: Vec<_> = server.session.writes(call).collect();
     assert!(server.send().is_none());
-    (writes, reply.octets)
+    (writes, reply.bytes)
 }
 
 fn written(writes: &[RdmaWrite]) -> Vec<(u32, u32, u32)> {
@@ -407,7 +407,7 @@ fn a_call_that_the_consumer_rejects_is_not_processed() {
     exchange(&mut client, &mut server);
     let call = server.arrived()[0];
     server.session.reject(call).unwrap();
-    assert_eq!(server.send().unwrap().octets, words(&[xid, 1, 32, 4, 2]));
+    assert_eq!(server.send().unwrap().bytes, words(&[xid, 1, 32, 4, 2]));
     assert!(server.session.reply(call, 24, &[]).is_err());
     client.receive(&words(&[xid, 1, 8, 4, 2]));
     assert_eq!(client.failures(xid), [CallFailure::Peer(PeerError::Header)]);

@@ -73,10 +73,10 @@ fn properties_of_an_experiment_are_told() {
         crate::pair::connect(&mut client, &mut server);
         while let Some(packet) = client.send() {
             assert!(
-                packet.octets.len() <= 1024,
+                packet.bytes.len() <= 1024,
                 "whoever has the default can take it"
             );
-            server.receive(&packet.octets);
+            server.receive(&packet.bytes);
             while pass(&mut server, &mut client) {}
         }
         assert_eq!(
@@ -145,7 +145,7 @@ fn operations_of_an_experiment_reach_the_consumer() {
         .send_operation(EXPERIMENT, true, None, b"hello")
         .unwrap();
     let packet = client.send().unwrap();
-    server.receive(&packet.octets);
+    server.receive(&packet.bytes);
     let told = server.events.iter().find_map(|event| match event {
         Event::Operation { operation } => Some(operation.clone()),
         _ => None,
@@ -153,14 +153,14 @@ fn operations_of_an_experiment_reach_the_consumer() {
     let told = told.unwrap();
     assert_eq!((told.xid, told.code, told.is_call), (xid, EXPERIMENT, true));
     assert_eq!(
-        &packet.octets[told.info.start as usize..told.info.end as usize],
+        &packet.bytes[told.info.start as usize..told.info.end as usize],
         b"hello"
     );
     assert!(told.payload.is_empty());
     // With part of an RPC message behind it, it is the consumer's to judge.
-    let mut octets = operation(77, CALL, EXPERIMENT, &[1]);
-    octets.extend(words(&[5, 6]));
-    server.receive(&octets);
+    let mut bytes = operation(77, CALL, EXPERIMENT, &[1]);
+    bytes.extend(words(&[5, 6]));
+    server.receive(&bytes);
     let told = server.events.iter().rev().find_map(|event| match event {
         Event::Operation { operation } => Some((operation.info.clone(), operation.payload.clone())),
         _ => None,
@@ -190,17 +190,17 @@ fn an_operation_has_the_direction_of_its_rpc_message() {
     for (xid, begin, direction, taken) in
         [(77, 77, CALL, true), (78, 78, 1, false), (79, 5, 1, true)]
     {
-        let mut octets = operation(xid, CALL, EXPERIMENT, &[1]);
-        octets.extend(words(&[begin, direction]));
-        server.receive(&octets);
+        let mut bytes = operation(xid, CALL, EXPERIMENT, &[1]);
+        bytes.extend(words(&[begin, direction]));
+        server.receive(&bytes);
         let mine =
             |event: &Event| matches!(event, Event::Operation { operation } if operation.xid == xid);
         assert_eq!(server.events.iter().any(mine), taken, "{xid}");
     }
     let refused = server.send().unwrap();
-    assert_eq!(refused.octets[..4], 78u32.to_be_bytes());
+    assert_eq!(refused.bytes[..4], 78u32.to_be_bytes());
     assert_eq!(
-        refused.octets[12..20],
+        refused.bytes[12..20],
         [0, 0, 0, 4, 0, 0, 0, 2],
         "RDMA2_ERROR, RDMA2_ERR_BAD_HEADER"
     );

@@ -11,7 +11,7 @@ use rpcrdma_proto::transfer::{
     CallSpec, DataItem, MethodPreference, ResultItem, ResultPlacement, ResultSpec, TransferMethod,
 };
 
-use crate::pair::{End, OFFSET, Packet, exchange, key, octet, settled, words, works};
+use crate::pair::{End, OFFSET, Packet, byte, exchange, key, settled, words, works};
 use crate::properties::DRAFTS;
 
 /// Receive buffers of 4 KiB and one target of 64 KiB.
@@ -88,32 +88,32 @@ pub(crate) fn write(items: &[DataItem]) -> CallSpec<'_> {
     }
 }
 
-/// The octets of a message that came in transmissions; what is to be read counts as read.
+/// The bytes of a message that came in transmissions; what is to be read counts as read.
 pub(crate) fn whole(end: &End, message: &ReassembledMessage, xid: u32, reply: bool) -> Vec<u8> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for source in message.sources() {
         match source {
             Source::Received { at, from } => {
-                assert_eq!(at as usize, octets.len());
+                assert_eq!(at as usize, bytes.len());
                 let buffer = &end.kept[&from.buffer.0];
-                octets
+                bytes
                     .extend_from_slice(&buffer[from.range.start as usize..from.range.end as usize]);
             }
             Source::Read { at, from } => {
-                assert_eq!(at as usize, octets.len());
-                octets.extend((at..at + from.length).map(|at| octet(xid, reply, at)));
+                assert_eq!(at as usize, bytes.len());
+                bytes.extend((at..at + from.length).map(|at| byte(xid, reply, at)));
             }
             Source::Padding { at, length } => {
-                octets.extend((at..at + length).map(|at| octet(xid, reply, at)))
+                bytes.extend((at..at + length).map(|at| byte(xid, reply, at)))
             }
         }
     }
-    assert_eq!(octets.len(), message.length as usize);
-    octets
+    assert_eq!(bytes.len(), message.length as usize);
+    bytes
 }
 
 pub(crate) fn expected(xid: u32, reply: bool, length: u32) -> Vec<u8> {
-    (0..length).map(|at| octet(xid, reply, at)).collect()
+    (0..length).map(|at| byte(xid, reply, at)).collect()
 }
 
 /// The call that has arrived, and its message if it came in transmissions.
@@ -218,7 +218,7 @@ fn a_long_call_goes_in_several_transmissions() {
     assert_eq!(
         (messages, exposes(&client)),
         (5, 0),
-        "4,096 octets each, less the headers"
+        "4,096 bytes each, less the headers"
     );
     assert_eq!(
         client.session.available_credits(),
@@ -301,7 +301,7 @@ fn the_data_of_a_write_land_in_their_target() {
         message.stream[0].range.end as usize,
         &server.kept[&message.places[0].buffer.0],
     );
-    assert!(buffer[end..4096].iter().all(|octet| *octet == 0));
+    assert!(buffer[end..4096].iter().all(|byte| *byte == 0));
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 

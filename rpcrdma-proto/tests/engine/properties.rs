@@ -63,7 +63,7 @@ pub(crate) fn call(length: u32, largest_reply: u32) -> CallSpec<'static> {
     }
 }
 
-/// How an RPC of these lengths travels: octets of the call's Send and of the reply's.
+/// How an RPC of these lengths travels: bytes of the call's Send and of the reply's.
 pub(crate) fn travels(
     client: &mut End,
     server: &mut End,
@@ -73,7 +73,7 @@ pub(crate) fn travels(
     let xid = client.session.call(&call(length, reply), None).unwrap();
     let there = loop {
         let packet = client.send().unwrap();
-        server.receive(&packet.octets);
+        server.receive(&packet.bytes);
         if packet.word(0) == xid {
             break packet;
         }
@@ -83,24 +83,24 @@ pub(crate) fn travels(
     server.session.reply(given, reply, &[]).unwrap();
     let back = loop {
         let packet = server.send().unwrap();
-        client.receive(&packet.octets);
+        client.receive(&packet.bytes);
         if packet.word(0) == xid {
             break packet;
         }
     };
     assert_eq!(client.replies(xid).len(), 1);
-    (there.octets.len(), back.octets.len())
+    (there.bytes.len(), back.bytes.len())
 }
 
 /// An operation, in words.
 pub(crate) fn operation(xid: u32, direction: u32, code: u32, info: &[u32]) -> Vec<u8> {
-    let octets = u32::try_from(4 * info.len()).unwrap();
-    words(&[&[xid, 2, 8, 5, direction, code, octets][..], info].concat())
+    let bytes = u32::try_from(4 * info.len()).unwrap();
+    words(&[&[xid, 2, 8, 5, direction, code, bytes][..], info].concat())
 }
 
 // ---- What is told at the beginning ----------------------------------------------------------------------------------
 
-/// The messages of a beginning, octet by octet.
+/// The messages of a beginning, byte by byte.
 // spec: xc3-2.1-a, xc3-2.1-b, xc3-2.3-a, xc3-2.3-b, xc3-2.3-c, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g
 // spec: xc3-3-a, xc3-3-b, xc3-3-c
 // spec: xc3-3-h, xc3-3-i, xc3-4-a, xc3-4-b, xc3-4-c, xc3-4-d, xc3-4-e, xc3-4-f, xc3-4-g, xc3-4.1-a
@@ -127,11 +127,11 @@ fn a_connection_begins_with_the_properties() {
         let ask = client.send().unwrap();
         let xid = ask.word(0);
         assert_eq!(
-            ask.octets,
+            ask.bytes,
             words(&[xid, 2, 20, 5, CALL, 2, 4, 0]),
             "a ROPT_REQPROP of nothing"
         );
-        server.receive(&ask.octets);
+        server.receive(&ask.bytes);
         let connprop = server.send().unwrap();
         let values =
             |size, invalidation, support| [3, 1, 4, size, 2, 4, invalidation, 3, 4, support, 0];
@@ -139,25 +139,25 @@ fn a_connection_begins_with_the_properties() {
             words(&[&[xid, 2, credits, 5, CALL, 1, 44][..], &values].concat())
         };
         assert_eq!(
-            connprop.octets,
+            connprop.bytes,
             told(connprop.word(0), 8, values(4096, 0, 1))
         );
         assert_ne!(connprop.word(0), xid);
         let answer = server.send().unwrap();
         assert_eq!(
-            answer.octets,
+            answer.bytes,
             words(&[xid, 2, 16, 5, REPLY_DIRECTION, 3, 12, 0, 0, 0]),
             "a ROPT_RESPROP of nothing"
         );
         assert!(server.send().is_none() && client.send().is_none());
-        client.receive(&connprop.octets);
-        client.receive(&answer.octets);
+        client.receive(&connprop.bytes);
+        client.receive(&answer.bytes);
         let connprop = client.send().unwrap();
         assert_eq!(
-            connprop.octets,
+            connprop.bytes,
             told(connprop.word(0), 20, values(8192, 1, 2))
         );
-        server.receive(&connprop.octets);
+        server.receive(&connprop.bytes);
         assert!(client.send().is_none() && server.send().is_none());
         assert_eq!(
             *server.session.peer_properties(),
@@ -258,7 +258,7 @@ fn both_directions_share_the_receives() {
     }
 }
 
-/// Who tells nothing takes 4096 octets, and no invalidation.
+/// Who tells nothing takes 4096 bytes, and no invalidation.
 // spec: v2-2.1-c, v2-2.3-a, v2-2.3-c, xc3-4.1-c
 // spec: xc2-4.1-c
 #[test]
@@ -323,14 +323,14 @@ fn larger_receives_are_told_when_the_smaller_ones_are_gone() {
         // request brings it back.
         let told = loop {
             let packet = server.send().unwrap();
-            client.receive(&packet.octets);
+            client.receive(&packet.bytes);
             if packet.word(5) == 4 {
                 break packet;
             }
             while pass(&mut client, &mut server) {}
         };
         assert_eq!(
-            told.octets,
+            told.bytes,
             operation(told.word(0), CALL, 4, &update(draft, 1, 8192))
         );
         assert!(client.events.contains(&Event::PropertiesChanged));

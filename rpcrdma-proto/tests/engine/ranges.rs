@@ -102,7 +102,7 @@ fn each_operation_has_its_own_directions() {
     let reserve = reserve(&client, xid);
     let said = [&[0][..], &directed.concat(), &[1, reserve, CALL.length]];
     let header = operation(xid, client.session.config().credits, 0, XMTREQ, &said);
-    assert_eq!(packets[0].octets[..packets[0].header], header);
+    assert_eq!(packets[0].bytes[..packets[0].header], header);
 }
 
 /// Those before the last one of an operation that is worth it are directed to stay in the message,
@@ -146,14 +146,14 @@ fn operations_whose_results_are_short_are_not_directed() {
         XMTREQ,
         &[&[0], &directed.concat(), &[1, reserve, CALL.length]],
     );
-    assert_eq!(packets[0].octets[..packets[0].header], header);
+    assert_eq!(packets[0].bytes[..packets[0].header], header);
 }
 
 /// What becomes of the results, where some operations have fewer than were expected, or more.
 // spec: rtr-3.4-b, rtr-6.2-w, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
 #[test]
 fn a_result_goes_to_a_direction_of_its_operation_and_to_no_other() {
-    /// Positions of the call with the octets of a result, and which result has each of the four
+    /// Positions of the call with the bytes of a result, and which result has each of the four
     /// directions.
     type Case = (&'static [(Option<u32>, u32)], [Option<usize>; 4]);
     let cases: [Case; 6] = [
@@ -272,7 +272,7 @@ fn a_reply_says_which_directions_had_no_result() {
         &[2, length - 40_000],
     ];
     let header = operation(xid, packets[0].word(2), 1, XMTRESP, &said);
-    assert_eq!(packets[0].octets[..packets[0].header], header);
+    assert_eq!(packets[0].bytes[..packets[0].header], header);
 }
 
 /// A peer would refuse ranges that overlap or go back: such a call is not begun.
@@ -326,7 +326,7 @@ fn spans_that_are_not_in_order_are_refused() {
         &[1, reserve(&client, xid), CALL.length],
     ];
     let header = operation(xid, client.session.config().credits, 0, XMTREQ, &said);
-    assert_eq!(packets[0].octets[..packets[0].header], header);
-    server.receive(&packets[0].octets);
+    assert_eq!(packets[0].bytes[..packets[0].header], header);
+    server.receive(&packets[0].bytes);
     assert_eq!(arrived(&mut server).1, xid);
 }

@@ -57,7 +57,7 @@ fn receives_of_replies_wait_for_the_next_call() {
         assert_eq!(
             client
                 .session
-                .received(BufferId(1000 + number), &reply.octets, None),
+                .received(BufferId(1000 + number), &reply.bytes, None),
             BufferDisposition::Kept
         );
     }

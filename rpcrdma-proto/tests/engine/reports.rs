@@ -28,9 +28,9 @@ fn the_number_of_a_transmission_is_of_32_bits() {
         let (_, mut packets) = transmissions(&mut client, &LONG);
         // Fixed words, the operation, its length; then the number.
         assert_eq!(packets[1].word(7), 1);
-        packets[1].octets[28..32].copy_from_slice(&u32::to_be_bytes(number));
+        packets[1].bytes[28..32].copy_from_slice(&u32::to_be_bytes(number));
         for packet in &packets[..2] {
-            server.receive(&packet.octets);
+            server.receive(&packet.bytes);
         }
         let mismatch = Mismatch {
             expected: 1,
@@ -61,7 +61,7 @@ fn the_first_of_several_transmissions_may_invalidate() {
         server.session.reply(served, 16_384, &[]).unwrap();
         let mut packets = Vec::new();
         while let Some(packet) = server.send() {
-            packets.push(packet.octets);
+            packets.push(packet.bytes);
         }
         assert_eq!(packets.len(), 5);
         let mine = key(xid, 1);
@@ -86,7 +86,7 @@ fn a_group_that_is_given_up_and_has_invalidated_ends_the_connection() {
     server.session.reply(served, 16_384, &[]).unwrap();
     let mut packets = Vec::new();
     while let Some(packet) = server.send() {
-        packets.push(packet.octets);
+        packets.push(packet.bytes);
     }
     client.receive_with(&packets[0], Some(99));
     assert_eq!(client.closing(), None);
@@ -146,13 +146,13 @@ fn a_reply_goes_again_once() {
             "an error ends the call"
         );
         assert!(server.send().is_none());
-        client.receive(&again.octets);
+        client.receive(&again.bytes);
         assert_eq!(client.replies(xid).len(), 1);
         if holds {
             server.released(again.what);
         }
         server.holds.releasing = false;
-        client.receive(&error.octets);
+        client.receive(&error.bytes);
         client.events.clear();
         works(&mut client, &mut server);
         assert_eq!(server.session.outstanding(), (0, 0));
@@ -215,7 +215,7 @@ fn a_report_of_two_messages_with_one_xid_is_about_both() {
 fn an_undecodable_reply_breaks_a_call_with_its_xid() {
     let (mut client, mut server) = ends();
     let (xid, packets) = transmissions(&mut client, &LONG);
-    server.receive(&packets[0].octets);
+    server.receive(&packets[0].bytes);
     // ROPT_XMTCONT without its content.
     server.receive(&words(&[xid, 2, 32, 5, 1, 7, 0]));
     let mismatch = Mismatch {
@@ -240,13 +240,13 @@ fn a_request_for_a_property_that_breaks_a_group_goes_once() {
         .session
         .request_property(BasicProperty::ReceiveBufferSize(8192))
         .unwrap();
-    let request = client.send().unwrap().octets;
-    server.receive(&packets[0].octets);
+    let request = client.send().unwrap().bytes;
+    server.receive(&packets[0].bytes);
     server.receive(&request);
     assert_eq!(reports(&server).len(), 1);
     let mut sent = Vec::new();
     while let Some(packet) = server.send() {
-        sent.push(packet.octets);
+        sent.push(packet.bytes);
     }
     // ROPT_REPTERR is 8, ROPT_RESPROP is 3.
     let code = |message: &Vec<u8>| message[23];
@@ -257,7 +257,7 @@ fn a_request_for_a_property_that_breaks_a_group_goes_once() {
     sent.iter().for_each(|message| client.receive(message));
     let mut again = Vec::new();
     while let Some(packet) = client.send() {
-        again.push(packet.octets);
+        again.push(packet.bytes);
     }
     assert!(
         again.iter().all(|message| message[..24] != request[..24]),

@@ -31,26 +31,26 @@ fn a_smaller_size_binds_who_asks_for_it() {
         let xid = client.session.call(&call(16_000, 24), None).unwrap();
         let (asked, long) = (client.send().unwrap(), client.send().unwrap());
         assert_eq!(
-            asked.octets,
+            asked.bytes,
             words(&[asked.word(0), 2, 32, 5, CALL, 2, 16, 1, 1, 4, 8192])
         );
-        assert_eq!((long.word(0), long.octets.len()), (xid, 56));
+        assert_eq!((long.word(0), long.bytes.len()), (xid, 56));
         server.actions.clear();
-        server.receive(&asked.octets);
+        server.receive(&asked.bytes);
         assert_eq!(server.session.properties().receive_buffer_size, 8192);
         let answer = server.send().unwrap();
         assert_eq!(
-            answer.octets,
+            answer.bytes,
             words(&[asked.word(0), 2, 32, 5, REPLY_DIRECTION, 3, 16, 1, 1, 0, 0])
         );
-        client.receive(&answer.octets);
+        client.receive(&answer.bytes);
         let size = BasicProperty::ReceiveBufferSize(8192);
         let told = Event::PropertyAnswered {
             requested: size,
             value: Some(size),
         };
         assert!(client.events.contains(&told));
-        server.receive(&long.octets);
+        server.receive(&long.bytes);
         let given = server.arrived()[0];
         server.session.reply(given, REPLY, &[]).unwrap();
         exchange(&mut client, &mut server);
@@ -75,12 +75,12 @@ fn an_update_to_a_larger_size_lifts_the_limit_when_the_request_is_answered() {
         .request_property(BasicProperty::ReceiveBufferSize(8192))
         .unwrap();
     let asked = client.send().unwrap().word(0);
-    for (size, octets) in [(8192, 56), (12_288, 56)] {
+    for (size, bytes) in [(8192, 56), (12_288, 56)] {
         client.receive(&operation(77, CALL, 4, &[1, 1, 4, size]));
         client.session.call(&call(10_000, 24), None).unwrap();
         assert_eq!(
-            client.send().unwrap().octets.len(),
-            octets,
+            client.send().unwrap().bytes.len(),
+            bytes,
             "after an update to {size}"
         );
     }
@@ -91,7 +91,7 @@ fn an_update_to_a_larger_size_lifts_the_limit_when_the_request_is_answered() {
         value: None
     }));
     client.session.call(&call(10_000, 24), None).unwrap();
-    assert_eq!(client.send().unwrap().octets.len(), 10_032);
+    assert_eq!(client.send().unwrap().bytes.len(), 10_032);
 }
 
 /// A size that is larger than the current one, and smaller than one that crosses the request, is a
@@ -107,11 +107,11 @@ fn a_size_binds_though_it_is_larger_than_the_current_one() {
         let asked = client.send().unwrap().word(0);
         client.receive(&operation(77, CALL, 4, &update(draft, 1, 12_288)));
         client.session.call(&call(10_000, 24), None).unwrap();
-        let sent = client.send().unwrap().octets.len();
+        let sent = client.send().unwrap().bytes.len();
         assert_eq!(sent, 56, "a larger size holds, and 5000 may by now");
         client.receive(&operation(asked, REPLY_DIRECTION, 3, &[1, 1, 0, 0]));
         client.session.call(&call(10_000, 24), None).unwrap();
-        assert_eq!(client.send().unwrap().octets.len(), 56, "5000 is granted");
+        assert_eq!(client.send().unwrap().bytes.len(), 56, "5000 is granted");
     }
 }
 
@@ -132,12 +132,12 @@ fn a_size_below_the_least_is_not_set() {
         let xid = client.session.call(&call(3000, 24), None).unwrap();
         let (asked, long) = (client.send().unwrap(), client.send().unwrap());
         assert_eq!(
-            (long.word(0), long.octets.len()),
+            (long.word(0), long.bytes.len()),
             (xid, 56),
             "2048 until the answer"
         );
-        server.receive(&asked.octets);
-        server.receive(&long.octets);
+        server.receive(&asked.bytes);
+        server.receive(&long.bytes);
         let given = server.arrived()[0];
         server.session.reply(given, REPLY, &[]).unwrap();
         exchange(&mut client, &mut server);
@@ -218,7 +218,7 @@ fn replies_that_wait_go_before_a_request() {
             .request_property(BasicProperty::ReceiveBufferSize(4096))
             .unwrap();
         let reply = server.send().unwrap();
-        assert_eq!((reply.word(0), reply.octets.len()), (xid, 16_032));
+        assert_eq!((reply.word(0), reply.bytes.len()), (xid, 16_032));
         assert_eq!(server.send().unwrap().word(5), 2, "then the ROPT_REQPROP");
     }
 }
@@ -284,7 +284,7 @@ fn every_change_is_answered_by_itself() {
     client.receive(&operation(own, CALL, 2, &info));
     let answer = client.send().unwrap();
     assert_eq!(
-        answer.octets,
+        answer.bytes,
         words(&[
             own,
             2,

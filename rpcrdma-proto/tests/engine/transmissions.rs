@@ -55,8 +55,8 @@ pub(crate) fn operation(
     info: &[&[u32]],
 ) -> Vec<u8> {
     let info = info.concat();
-    let octets = u32::try_from(4 * info.len()).unwrap();
-    words(&[&[xid, 2, credits, 5, direction, code, octets][..], &info].concat())
+    let bytes = u32::try_from(4 * info.len()).unwrap();
+    words(&[&[xid, 2, credits, 5, direction, code, bytes][..], &info].concat())
 }
 
 // ---- Word by word ---------------------------------------------------------------------------------------------------
@@ -123,15 +123,15 @@ fn a_call_says_where_its_items_are_and_where_its_results_belong() {
         XMTREQ,
         &[&[2], &placed, &read, &[1], &directed, &[1, 0, section]],
     );
-    assert_eq!(packet.octets[..packet.header], header);
+    assert_eq!(packet.bytes[..packet.header], header);
     let stream = expected(xid, false, 200);
     assert_eq!(
-        packet.octets[packet.header..][..120],
+        packet.bytes[packet.header..][..120],
         stream[..120],
         "the Payload stream begins right behind"
     );
-    assert_eq!(packet.octets.len(), 4096 + 65_536);
-    server.receive(&packet.octets);
+    assert_eq!(packet.bytes.len(), 4096 + 65_536);
+    server.receive(&packet.bytes);
     exchange(&mut client, &mut server);
     let (call, ..) = arrived(&mut server);
     answered(&mut client, &mut server, (call, xid), 200, &[]);
@@ -181,13 +181,13 @@ fn a_reply_says_what_became_of_each_direction() {
         XMTRESP,
         &[&[4], &written, &placed, &short, &none, &[1, section]],
     );
-    assert_eq!(packet.octets[..packet.header], header);
+    assert_eq!(packet.bytes[..packet.header], header);
     assert_eq!(
-        packet.octets[packet.header..][..100],
+        packet.bytes[packet.header..][..100],
         expected(xid, true, 100)
     );
-    assert_eq!(packet.octets.len(), 4096 + 5_001);
-    client.receive(&packet.octets);
+    assert_eq!(packet.bytes.len(), 4096 + 5_001);
+    client.receive(&packet.bytes);
     let reply = client.replies(xid).pop().unwrap();
     let message = reply.reassembled.unwrap();
     assert_eq!(reply.results.as_slice(), [40_000, 0, 0, 0]);
@@ -233,7 +233,7 @@ fn the_transmissions_of_a_message_are_counted_and_numbered() {
         LONG.length,
     );
     for packet in &packets {
-        server.receive(&packet.octets);
+        server.receive(&packet.bytes);
     }
     let (call, ..) = arrived(&mut server);
     answered(&mut client, &mut server, (call, xid), 200, &[]);
@@ -254,7 +254,7 @@ fn check_group(
     assert_eq!(packets.len(), 5);
     let mut stream = Vec::new();
     for (number, packet) in (0..).zip(packets) {
-        let section = u32::try_from(packet.octets.len() - packet.header).unwrap();
+        let section = u32::try_from(packet.bytes.len() - packet.header).unwrap();
         let sections = [section];
         let header = match number {
             0 => operation(
@@ -273,11 +273,11 @@ fn check_group(
             ),
         };
         assert_eq!(
-            packet.octets[..packet.header],
+            packet.bytes[..packet.header],
             header,
             "transmission {number}"
         );
-        stream.extend_from_slice(&packet.octets[packet.header..]);
+        stream.extend_from_slice(&packet.bytes[packet.header..]);
     }
     assert_eq!(
         stream,
@@ -296,19 +296,19 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
         plain(RtrExtConfig::ALL, Config::server()),
     );
     let (xid, packets) = transmissions(&mut client, &LONG);
-    server.receive(&packets[0].octets);
-    server.receive(&packets[2].octets);
+    server.receive(&packets[0].bytes);
+    server.receive(&packets[2].bytes);
     let report = server.send().unwrap();
     // The bad one, the one that may have led to it, and OPTRERR_BADSEQ with what was expected and
     // what came.
     let info = [&[xid, CALL, 2][..], &[1, xid, CALL, 0], &[4, 1, 2]];
     assert_eq!(
-        report.octets,
+        report.bytes,
         operation(xid, report.word(2), 1, REPTERR, &info),
         "a responder reports as REPLY"
     );
     assert!(report.word(2) > 0);
-    client.receive(&report.octets);
+    client.receive(&report.bytes);
     assert_eq!(
         reports(&client),
         [(
@@ -326,10 +326,10 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     );
     let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
     let packets = replying(&mut server, call, 16_384, &[]);
-    client.receive(&packets[1].octets);
+    client.receive(&packets[1].bytes);
     let report = client.send().unwrap();
     assert_eq!(
-        report.octets,
+        report.bytes,
         operation(
             xid,
             report.word(2),
@@ -369,7 +369,7 @@ fn nothing_goes_between_the_transmissions_of_a_message() {
     assert_eq!(found[5..], [(700, 4), (701, 5), (702, 0), (short, 0)]);
     packets
         .iter()
-        .for_each(|packet| server.receive(&packet.octets));
+        .for_each(|packet| server.receive(&packet.bytes));
     assert_eq!(server.arrived().len(), 2);
 }
 
@@ -389,14 +389,14 @@ fn data_begin_at_their_offset_and_go_on_in_the_next_target() {
     let (xid, mut packets) = transmissions(&mut client, &write(&items));
     assert_eq!(packets.len(), 4);
     assert_eq!(
-        packets[0].octets[28..68],
+        packets[0].bytes[28..68],
         words(&[1, 120, 200_000, 2, 0, 4, 0, 1, 2, 3])
     );
     // Another item than was sent: a shorter one, which begins later.
-    packets[0].octets[36..48].copy_from_slice(&words(&[100_001, 2, 128]));
+    packets[0].bytes[36..48].copy_from_slice(&words(&[100_001, 2, 128]));
     packets
         .iter()
-        .for_each(|packet| server.receive(&packet.octets));
+        .for_each(|packet| server.receive(&packet.bytes));
     let (_, found, message) = arrived(&mut server);
     let message = message.unwrap();
     let places: Vec<_> = message

@@ -46,7 +46,7 @@ fn the_first_call_asks_where_there_are_no_properties() {
     );
     assert!(client.send().is_none(), "one message until the answer");
     assert_eq!(client.session.version(), None);
-    server.receive(&packet.octets);
+    server.receive(&packet.bytes);
     assert_eq!(server.session.version(), Some(Version::Two));
     let given = server.arrived()[0];
     server.session.reply(given, REPLY, &[]).unwrap();
@@ -61,11 +61,11 @@ fn the_first_call_asks_where_there_are_no_properties() {
     assert_eq!(server.arrived().len(), 1, "the second call follows");
 }
 
-/// Until the answer a message has 1024 octets at most, and so has the first reply; then 4096
+/// Until the answer a message has 1024 bytes at most, and so has the first reply; then 4096
 /// (decision D8).
 // spec: v2-5-d, v2-5.1-b, v2-2.1-d, v2-2.1-e, v2-2.3-c, v2-5.2-g
 #[test]
-fn the_first_messages_have_no_more_than_1024_octets() {
+fn the_first_messages_have_no_more_than_1024_bytes() {
     for (length, largest, header) in [(992, 992, 32), (996, 24, 56), (40, 1000, 52)] {
         let (mut client, mut server) = pair(
             without_properties(Config::client()),
@@ -73,13 +73,13 @@ fn the_first_messages_have_no_more_than_1024_octets() {
         );
         let xid = client.session.call(&call(length, largest), None).unwrap();
         let packet = client.send().unwrap();
-        assert_eq!((packet.header, packet.octets.len() <= 1024), (header, true));
-        server.receive(&packet.octets);
+        assert_eq!((packet.header, packet.bytes.len() <= 1024), (header, true));
+        server.receive(&packet.bytes);
         let given = server.arrived()[0];
         server.session.reply(given, largest, &[]).unwrap();
         let packet = server.send().unwrap();
-        assert!(packet.octets.len() <= 1024);
-        client.receive(&packet.octets);
+        assert!(packet.bytes.len() <= 1024);
+        client.receive(&packet.bytes);
         assert_eq!(
             client.replies(xid)[0].long,
             (largest == 1000).then_some(1000)
@@ -87,13 +87,13 @@ fn the_first_messages_have_no_more_than_1024_octets() {
         // From now on it is 4096, and no connection was lost for it.
         client.session.call(&call(4064, 4064), None).unwrap();
         let packet = client.send().unwrap();
-        assert_eq!((packet.header, packet.octets.len()), (32, 4096));
-        server.receive(&packet.octets);
+        assert_eq!((packet.header, packet.bytes.len()), (32, 4096));
+        server.receive(&packet.bytes);
         let given = server.arrived()[0];
         server.session.reply(given, 4064, &[]).unwrap();
-        assert_eq!(server.send().unwrap().octets.len(), 4096);
+        assert_eq!(server.send().unwrap().bytes.len(), 4096);
         client.session.call(&call(4065, 24), None).unwrap();
-        assert_eq!(client.send().unwrap().octets.len(), 56, "a long call");
+        assert_eq!(client.send().unwrap().bytes.len(), 56, "a long call");
         assert_eq!(client.session.counters().connections, 1);
     }
 }
@@ -106,10 +106,10 @@ fn a_server_without_properties_is_spoken_to_in_version_two() {
     let (mut client, mut server) = pair(Config::client(), without_properties(Config::server()));
     let probe = client.send().unwrap();
     assert_eq!((probe.word(3), probe.word(5)), (5, 2), "a ROPT_REQPROP");
-    server.receive(&probe.octets);
+    server.receive(&probe.bytes);
     let error = server.send().unwrap();
-    assert_eq!(error.octets, words(&[probe.word(0), 2, 1, 4, 3]));
-    client.receive(&error.octets);
+    assert_eq!(error.bytes, words(&[probe.word(0), 2, 1, 4, 3]));
+    client.receive(&error.bytes);
     assert_eq!(client.session.version(), Some(Version::Two));
     let xid = client.session.call(&call(40, 4000), None).unwrap();
     exchange(&mut client, &mut server);
@@ -187,9 +187,9 @@ fn the_range_of_an_error_about_versions_decides() {
 fn a_server_of_version_one_tells_its_range() {
     let (mut client, mut server) = pair(Config::client(), one(Config::server()));
     let probe = client.send().unwrap();
-    server.receive(&probe.octets);
+    server.receive(&probe.bytes);
     assert_eq!(
-        server.send().unwrap().octets,
+        server.send().unwrap().bytes,
         words(&[probe.word(0), 2, 1, 4, 1, 1, 1])
     );
     assert_eq!(client.session.version(), None);
@@ -325,10 +325,7 @@ fn version_two_is_refused_where_version_one_was_agreed() {
     let (mut client, _) = settled(Config::client(), one(Config::server()));
     assert_eq!(client.session.version(), Some(Version::One));
     client.receive(&words(&[77, 2, 1, 0, 0, 0, 0, 0, 77, 0]));
-    assert_eq!(
-        client.send().unwrap().octets,
-        words(&[77, 2, 1, 4, 1, 1, 1])
-    );
+    assert_eq!(client.send().unwrap().bytes, words(&[77, 2, 1, 4, 1, 1, 1]));
 }
 
 /// In Version One the private data of the connection tell the thresholds, of each direction its own
@@ -351,16 +348,16 @@ fn private_data_tell_the_thresholds_of_version_one() {
     let mut inline = |length, largest| {
         let xid = client.session.call(&call(length, largest), None).unwrap();
         let packet = client.send().unwrap();
-        server.receive(&packet.octets);
+        server.receive(&packet.bytes);
         let given = *server.arrived().last().unwrap();
         server.session.reply(given, largest, &[]).unwrap();
         let reply = server.send().unwrap();
-        client.receive(&reply.octets);
+        client.receive(&reply.bytes);
         assert_eq!(client.replies(xid).len(), 1);
         (
-            packet.octets.len(),
+            packet.bytes.len(),
             packet.word(3),
-            reply.octets.len(),
+            reply.bytes.len(),
             reply.word(3),
         )
     };
@@ -372,7 +369,7 @@ fn private_data_tell_the_thresholds_of_version_one() {
 /// Without private data it is 1024 each way.
 // spec: rfc8166-3.3.3-c
 #[test]
-fn version_one_without_private_data_has_1024_octets() {
+fn version_one_without_private_data_has_1024_bytes() {
     let mut client = End::new(one(Config::client()));
     client.act();
     client
@@ -380,7 +377,7 @@ fn version_one_without_private_data_has_1024_octets() {
         .connected(0, rpcrdma_proto::private_data::PrivateData::DEFAULT)
         .unwrap();
     client.session.call(&call(996, 996), None).unwrap();
-    assert_eq!(client.send().unwrap().octets.len(), 1024);
+    assert_eq!(client.send().unwrap().bytes.len(), 1024);
     client.receive(&words(&[0; 9]));
     let mut server = End::new(one(Config::server()));
     server
@@ -402,10 +399,10 @@ fn version_one_without_private_data_has_1024_octets() {
     let call = server.arrived()[0];
     server.session.reply(call, 996, &[]).unwrap();
     let reply = server.send().unwrap();
-    assert_eq!(reply.octets.len(), 1024);
-    client.receive(&reply.octets);
+    assert_eq!(reply.bytes.len(), 1024);
+    client.receive(&reply.bytes);
     let long = client.send().unwrap();
-    assert_eq!((word(&long.octets, 3), long.octets.len()), (1, 52));
+    assert_eq!((word(&long.bytes, 3), long.bytes.len()), (1, 52));
 }
 
 /// Makes a connection when the client wants the next, which is after so long.
@@ -442,8 +439,8 @@ fn a_peer_that_refuses_version_two_and_closes_is_remembered() {
     client.session.call(&NULL, None).unwrap();
     let question = client.send().unwrap();
     assert_eq!(question.word(1), 2);
-    server.receive(&question.octets);
-    client.receive(&server.send().unwrap().octets);
+    server.receive(&question.bytes);
+    client.receive(&server.send().unwrap().bytes);
     for pause in [100, 200, 400, 800, 1_000, 1_000] {
         lose_both(&mut client, &mut server);
         assert_eq!(connects_after(&mut client, &mut server), pause);
@@ -568,8 +565,8 @@ fn a_refusal_is_remembered_for_the_next_connection_at_least() {
     };
     let (mut client, mut server) = pair(config, one(Config::server()));
     let question = client.send().unwrap();
-    server.receive(&question.octets);
-    client.receive(&server.send().unwrap().octets);
+    server.receive(&question.bytes);
+    client.receive(&server.send().unwrap().bytes);
     lose_both(&mut client, &mut server);
     connects_after(&mut client, &mut server);
     assert_eq!(client.session.version(), Some(Version::One));
@@ -593,7 +590,7 @@ fn a_bad_header_of_version_two_settles_it() {
         );
         let call = client.send().unwrap();
         assert_eq!((call.word(0), call.word(1)), (xid, 2));
-        server.receive(&call.octets);
+        server.receive(&call.bytes);
         let given = server.arrived()[0];
         server.session.reply(given, REPLY, &[]).unwrap();
         exchange(&mut client, &mut server);
@@ -623,7 +620,7 @@ fn a_message_of_version_one_does_not_settle_version_two() {
         (None, 0)
     );
     assert!(client.send().is_none(), "the version is still asked for");
-    server.receive(&question.octets);
+    server.receive(&question.bytes);
     let given = server.arrived()[0];
     server.session.reply(given, REPLY, &[]).unwrap();
     exchange(&mut client, &mut server);
@@ -650,9 +647,9 @@ fn an_error_of_another_version_is_no_answer_in_version_two() {
         let first = client.send().unwrap();
         server.receive(&bad);
         assert_eq!(server.send().unwrap().word(3), 4);
-        server.receive(&first.octets);
+        server.receive(&first.bytes);
         let given = server.arrived()[0];
         server.session.reply(given, 4_000, &[]).unwrap();
-        assert!(server.send().unwrap().octets.len() <= 1024);
+        assert!(server.send().unwrap().bytes.len() <= 1024);
     }
 }

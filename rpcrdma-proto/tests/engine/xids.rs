@@ -88,7 +88,7 @@ fn a_long_call_is_no_reply_to_a_call_with_its_xid() {
     assert_eq!(server.failures(xid), []);
     let served = server.arrived()[0];
     assert_eq!(server.session.call_length(served), Some(9_000));
-    client.receive(&backward.octets);
+    client.receive(&backward.bytes);
     let call = client.arrived()[0];
     client.session.reply(call, 24, &[]).unwrap();
     exchange(&mut client, &mut server);

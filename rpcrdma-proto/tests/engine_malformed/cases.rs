@@ -55,7 +55,7 @@ pub(crate) const fn case(name: &'static str, messages: fn(&To) -> Option<Vec<Vec
     }
 }
 
-/// The segment of a call, returned with so many octets.
+/// The segment of a call, returned with so many bytes.
 pub(crate) fn offered(xid: u32, length: u32) -> Segment {
     [key(xid, 1), length, 0, u32::try_from(OFFSET).unwrap()]
 }
@@ -64,11 +64,11 @@ pub(crate) fn offered(xid: u32, length: u32) -> Segment {
 fn headers() -> Vec<Case> {
     vec![
         case("nothing", |_| Some(vec![Vec::new()])),
-        case("15 octets", |to| {
-            Some(vec![call(to, NONE).octets()[..15].to_vec()])
+        case("15 bytes", |to| {
+            Some(vec![call(to, NONE).bytes()[..15].to_vec()])
         }),
         case("a header cut after its fixed words", |to| {
-            Some(vec![call(to, NONE).octets()[..16].to_vec()])
+            Some(vec![call(to, NONE).bytes()[..16].to_vec()])
         }),
         case("version 3", |_| {
             Some(vec![words(&[NONE, 3, 1, 0, 0, 0, 0, 0])])
@@ -117,14 +117,14 @@ fn headers() -> Vec<Case> {
         }),
         case("a Write chunk of more segments than there are", |to| {
             Some(vec![{
-                let mut octets = Raw {
+                let mut bytes = Raw {
                     writes: vec![vec![SEGMENT]],
                     ..call(to, NONE)
                 }
-                .octets();
-                let count = octets.len() - 4 * (10 + 2 + 5);
-                octets[count..count + 4].copy_from_slice(&[0xff; 4]);
-                octets
+                .bytes();
+                let count = bytes.len() - 4 * (10 + 2 + 5);
+                bytes[count..count + 4].copy_from_slice(&[0xff; 4]);
+                bytes
             }])
         }),
         case("a Reply chunk cut off", |to| {
@@ -148,16 +148,16 @@ fn payloads() -> Vec<Case> {
                     payload: Vec::new(),
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
-        case("`MSG` with four octets of an RPC message", |to| {
+        case("`MSG` with four bytes of an RPC message", |to| {
             Some(vec![
                 Raw {
                     payload: vec![NONE],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("an RPC message of another XID", |to| {
@@ -166,7 +166,7 @@ fn payloads() -> Vec<Case> {
                     payload: vec![NONE + 1, CALL],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("an RPC message that is neither call nor reply", |to| {
@@ -175,7 +175,7 @@ fn payloads() -> Vec<Case> {
                     payload: vec![NONE, 2],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("`CALL` over an RPC reply", |to| {
@@ -185,7 +185,7 @@ fn payloads() -> Vec<Case> {
                         direction: CALL,
                         ..reply(to, NONE)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -196,7 +196,7 @@ fn payloads() -> Vec<Case> {
                         direction: REPLY,
                         ..call(to, NONE)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -207,7 +207,7 @@ fn payloads() -> Vec<Case> {
                         direction: 7,
                         ..call(to, NONE)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -218,14 +218,14 @@ fn payloads() -> Vec<Case> {
                     payload: vec![NONE, CALL],
                     ..call(to, NONE).long()
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("`NOMSG` without chunks", |to| {
-            Some(vec![call(to, NONE).long().octets()])
+            Some(vec![call(to, NONE).long().bytes()])
         }),
         case("`NOMSG` without chunks, a reply", |to| {
-            (to.version == Version::Two).then(|| vec![reply(to, to.plain).long().octets()])
+            (to.version == Version::Two).then(|| vec![reply(to, to.plain).long().bytes()])
         }),
     ]
 }
@@ -239,7 +239,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(6, SEGMENT)],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("Positions out of order", |to| {
@@ -248,7 +248,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(32, SEGMENT), (8, SEGMENT)],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("Read chunks that overlap", |to| {
@@ -257,7 +257,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(8, SEGMENT), (16, SEGMENT)],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a Position beyond the message", |to| {
@@ -266,7 +266,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(44, SEGMENT)],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("Position zero in `MSG`", |to| {
@@ -275,7 +275,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(0, SEGMENT)],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("`NOMSG` without a Position-Zero chunk", |to| {
@@ -285,7 +285,7 @@ fn chunks() -> Vec<Case> {
                     ..call(to, NONE)
                 }
                 .long()
-                .octets(),
+                .bytes(),
             ])
         }),
         case("`NOMSG` with a Write chunk alone", |to| {
@@ -295,7 +295,7 @@ fn chunks() -> Vec<Case> {
                     ..call(to, NONE)
                 }
                 .long()
-                .octets(),
+                .bytes(),
             ])
         }),
         case("257 Read segments", |to| {
@@ -304,7 +304,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(8, [9, 4, 0, 0]); 257],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("257 segments in a Write chunk", |to| {
@@ -313,7 +313,7 @@ fn chunks() -> Vec<Case> {
                     writes: vec![vec![SEGMENT; 257]],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("257 segments in Write chunks together", |to| {
@@ -322,7 +322,7 @@ fn chunks() -> Vec<Case> {
                     writes: vec![vec![SEGMENT; 128], vec![SEGMENT; 129]],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("17 Write chunks", |to| {
@@ -331,7 +331,7 @@ fn chunks() -> Vec<Case> {
                     writes: vec![vec![SEGMENT]; 17],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a segment beyond the address space", |to| {
@@ -340,7 +340,7 @@ fn chunks() -> Vec<Case> {
                     reads: vec![(8, [9, 2, u32::MAX, u32::MAX])],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a Write segment beyond the address space", |to| {
@@ -349,26 +349,26 @@ fn chunks() -> Vec<Case> {
                     writes: vec![vec![[9, 2, u32::MAX, u32::MAX]]],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
-        case("segments of more octets together than 32 bits tell", |to| {
+        case("segments of more bytes together than 32 bits tell", |to| {
             Some(vec![
                 Raw {
                     reads: vec![(8, [9, u32::MAX, 0, 0]); 2],
                     ..call(to, NONE)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
-        case("a message of more octets than are taken", |to| {
+        case("a message of more bytes than are taken", |to| {
             Some(vec![
                 Raw {
                     reads: vec![(0, [9, (1 << 24) + 4, 0, 0])],
                     ..call(to, NONE)
                 }
                 .long()
-                .octets(),
+                .bytes(),
             ])
         }),
     ]
@@ -378,10 +378,10 @@ fn chunks() -> Vec<Case> {
 fn transactions() -> Vec<Case> {
     vec![
         case("a call with the XID of one that is being served", |to| {
-            Some(vec![call(to, to.given).octets()])
+            Some(vec![call(to, to.given).bytes()])
         }),
         case("more calls than were granted", |to| {
-            Some((0..40).map(|at| call(to, NONE + at).octets()).collect())
+            Some((0..40).map(|at| call(to, NONE + at).bytes()).collect())
         }),
         case("more `ROPT_REQPROP` than were granted", |to| {
             (to.version == Version::Two).then(|| {
@@ -391,7 +391,7 @@ fn transactions() -> Vec<Case> {
             })
         }),
         case("a reply to no call", |to| {
-            Some(vec![reply(to, NONE).octets()])
+            Some(vec![reply(to, NONE).bytes()])
         }),
         case("a long reply to no call", |to| {
             Some(vec![
@@ -400,7 +400,7 @@ fn transactions() -> Vec<Case> {
                     ..reply(to, NONE)
                 }
                 .long()
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a reply with a Read list", |to| {
@@ -409,7 +409,7 @@ fn transactions() -> Vec<Case> {
                     reads: vec![(8, SEGMENT)],
                     ..reply(to, to.plain)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a reply with a Write chunk that was not offered", |to| {
@@ -418,7 +418,7 @@ fn transactions() -> Vec<Case> {
                     writes: vec![vec![SEGMENT]],
                     ..reply(to, to.plain)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a reply with a Reply chunk that was not offered", |to| {
@@ -427,11 +427,11 @@ fn transactions() -> Vec<Case> {
                     reply: Some(vec![SEGMENT]),
                     ..reply(to, to.plain)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case(
-            "a Write chunk returned with more octets than offered",
+            "a Write chunk returned with more bytes than offered",
             |to| {
                 (to.role == Role::Client).then(|| {
                     vec![
@@ -439,7 +439,7 @@ fn transactions() -> Vec<Case> {
                             writes: vec![vec![offered(to.result, 65_537)]],
                             ..reply(to, to.result)
                         }
-                        .octets(),
+                        .bytes(),
                     ]
                 })
             },
@@ -451,7 +451,7 @@ fn transactions() -> Vec<Case> {
                         writes: vec![vec![offered(to.long, 4)]],
                         ..reply(to, to.result)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -463,7 +463,7 @@ fn transactions() -> Vec<Case> {
                         writes: vec![vec![[handle, length, high, low + 4]]],
                         ..reply(to, to.result)
                     }
-                    .octets()
+                    .bytes()
                 }]
             })
         }),
@@ -474,7 +474,7 @@ fn transactions() -> Vec<Case> {
                         writes: vec![Vec::new()],
                         ..reply(to, to.result)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -485,7 +485,7 @@ fn transactions() -> Vec<Case> {
                         writes: vec![vec![offered(to.result, 4); 2]],
                         ..reply(to, to.result)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -496,12 +496,12 @@ fn transactions() -> Vec<Case> {
                         writes: vec![vec![offered(to.result, 4)]; 2],
                         ..reply(to, to.result)
                     }
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
         case(
-            "a Reply chunk returned with more octets than offered",
+            "a Reply chunk returned with more bytes than offered",
             |to| {
                 (to.role == Role::Client).then(|| {
                     vec![
@@ -510,7 +510,7 @@ fn transactions() -> Vec<Case> {
                             ..reply(to, to.long)
                         }
                         .long()
-                        .octets(),
+                        .bytes(),
                     ]
                 })
             },
@@ -523,7 +523,7 @@ fn transactions() -> Vec<Case> {
                         ..reply(to, to.long)
                     }
                     .long()
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -535,7 +535,7 @@ fn transactions() -> Vec<Case> {
                         ..reply(to, to.result)
                     }
                     .long()
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -548,7 +548,7 @@ fn transactions() -> Vec<Case> {
                             writes: vec![vec![SEGMENT]],
                             ..call(to, NONE)
                         }
-                        .octets(),
+                        .bytes(),
                     ]
                 })
             },
@@ -561,7 +561,7 @@ fn transactions() -> Vec<Case> {
                         ..call(to, NONE)
                     }
                     .long()
-                    .octets(),
+                    .bytes(),
                 ]
             })
         }),
@@ -607,7 +607,7 @@ fn operations() -> Vec<Case> {
         case("`RDMA2_OPTIONAL`", |to| {
             (to.version == Version::One).then(|| vec![fixed(to, NONE, OPTIONAL, &[CALL, 1, 0])])
         }),
-        case("an operation of more octets than there are", |to| {
+        case("an operation of more bytes than there are", |to| {
             (to.version == Version::Two)
                 .then(|| vec![fixed(to, NONE, OPTIONAL, &[CALL, CONNPROP, 64, 0])])
         }),
@@ -629,13 +629,13 @@ fn operations() -> Vec<Case> {
         case("`ROPT_UPDPROP` with an RPC message", |to| {
             (to.version == Version::Two).then(|| {
                 vec![{
-                    let mut octets = operation(to, NONE, CALL, UPDPROP, &[0]);
-                    octets.extend(words(&[NONE, CALL]));
-                    octets
+                    let mut bytes = operation(to, NONE, CALL, UPDPROP, &[0]);
+                    bytes.extend(words(&[NONE, CALL]));
+                    bytes
                 }]
             })
         }),
-        case("`ROPT_UPDPROP` with octets behind its values", |to| {
+        case("`ROPT_UPDPROP` with bytes behind its values", |to| {
             (to.version == Version::Two).then(|| vec![operation(to, NONE, CALL, UPDPROP, &[0, 0])])
         }),
         case("a property whose value goes beyond the message", |to| {
@@ -663,19 +663,19 @@ fn invalidation() -> Vec<Case> {
         Case {
             invalidates: Some(|to| key(to.result, 1)),
             ..case("a reply that invalidates another key", |to| {
-                (to.role == Role::Client).then(|| vec![reply(to, to.plain).octets()])
+                (to.role == Role::Client).then(|| vec![reply(to, to.plain).bytes()])
             })
         },
         Case {
             invalidates: Some(|to| key(to.plain, 1)),
             ..case("a reply to no call that invalidates", |to| {
-                Some(vec![reply(to, NONE).octets()])
+                Some(vec![reply(to, NONE).bytes()])
             })
         },
         Case {
             invalidates: Some(|to| key(to.plain, 1)),
             ..case("a call that invalidates", |to| {
-                Some(vec![call(to, NONE).octets()])
+                Some(vec![call(to, NONE).bytes()])
             })
         },
         Case {

@@ -56,14 +56,14 @@ pub(crate) fn all() -> Vec<Case> {
 
 #[expect(clippy::unnecessary_wraps, reason = "as the cases want it")]
 fn one(transmission: &Transmission) -> Messages {
-    Some(vec![transmission.octets()])
+    Some(vec![transmission.bytes()])
 }
 
 /// A group of so many transmissions, all of them there.
 fn group(first: &Transmission, count: u32) -> Vec<Vec<u8>> {
     let first = first.clone().of(count);
-    let more = (1..count).map(|number| first.more(number).octets());
-    [first.octets()].into_iter().chain(more).collect()
+    let more = (1..count).map(|number| first.more(number).bytes());
+    [first.bytes()].into_iter().chain(more).collect()
 }
 
 /// A call of two transmissions, and messages between them.

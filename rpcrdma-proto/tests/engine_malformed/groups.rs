@@ -163,8 +163,8 @@ impl Joined {
         let credits = [grant, end.session.config().credits];
         let before = (end.session.counters(), end.events.len());
         let invalidated = case.invalidates.map(|key_of| key_of(&to));
-        for octets in messages {
-            end.receive_with(octets, invalidated);
+        for bytes in messages {
+            end.receive_with(bytes, invalidated);
         }
         if let Some(why) = end.closing() {
             return format!("closes: `{why:?}`");
@@ -183,11 +183,11 @@ impl Joined {
         let mut answers = 0;
         while let Some(sent) = end.send() {
             let tells = match sent.word(3) {
-                4 => answer(&sent.octets, messages, grant),
+                4 => answer(&sent.bytes, messages, grant),
                 5 if sent.word(5) == REPTERR => reported(&sent, credits),
                 procedure => {
                     found.push(again(&sent, procedure));
-                    other.receive_with(&sent.octets, sent.invalidate);
+                    other.receive_with(&sent.bytes, sent.invalidate);
                     continue;
                 }
             };
@@ -271,8 +271,8 @@ fn again(sent: &Packet, procedure: u32) -> String {
 
 /// A ROPT_REPTERR, word by word.
 fn reported(sent: &Packet, [grant, wanted]: [u32; 2]) -> String {
-    let words: Vec<u32> = (0..sent.octets.len() / 4)
-        .map(|at| word(&sent.octets, at))
+    let words: Vec<u32> = (0..sent.bytes.len() / 4)
+        .map(|at| word(&sent.bytes, at))
         .collect();
     let [
         xid,
@@ -297,7 +297,7 @@ fn reported(sent: &Packet, [grant, wanted]: [u32; 2]) -> String {
         "from the end that it came to"
     );
     assert_eq!(*credits, if *direction == 1 { grant } else { wanted });
-    assert_eq!(*length as usize, sent.octets.len() - 28);
+    assert_eq!(*length as usize, sent.bytes.len() - 28);
     let (lead, why) = rest.split_at(if *leads == 1 { 3 } else { 0 });
     let values = match why {
         [3] => String::new(),
@@ -368,15 +368,15 @@ fn whatever_comes_nothing_is_lost() {
             let (end, other) = joined.ends();
             for _ in 0..=random.below(6) {
                 let messages = &cases[random.below(cases.len())];
-                let mut octets = messages[random.below(messages.len())].clone();
+                let mut bytes = messages[random.below(messages.len())].clone();
                 if random.below(2) == 0 {
-                    let words = (octets.len() / 4).min(40);
+                    let words = (bytes.len() / 4).min(40);
                     let at = 4 * random.below(words.max(1));
                     let value =
-                        [0, 1, 2, 4, 8, 44, 4096, u32::MAX, end_of(&octets)][random.below(9)];
-                    octets[at..at + 4].copy_from_slice(&value.to_be_bytes());
+                        [0, 1, 2, 4, 8, 44, 4096, u32::MAX, end_of(&bytes)][random.below(9)];
+                    bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
                 }
-                end.receive(&octets);
+                end.receive(&bytes);
                 if end.closing().is_some() {
                     break;
                 }
@@ -386,7 +386,7 @@ fn whatever_comes_nothing_is_lost() {
                     // What goes again comes to the other end; what is told of our messages it knows
                     // nothing of.
                     if sent.word(3) != 4 && (sent.word(3) != 5 || sent.word(5) != REPTERR) {
-                        other.receive_with(&sent.octets, sent.invalidate);
+                        other.receive_with(&sent.bytes, sent.invalidate);
                     }
                 }
             }
@@ -402,8 +402,8 @@ fn whatever_comes_nothing_is_lost() {
 
 const ROUNDS: usize = 300;
 
-fn end_of(octets: &[u8]) -> u32 {
-    u32::try_from(octets.len()).unwrap()
+fn end_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap()
 }
 
 /// A generator of the xorshift family.

@@ -1,4 +1,4 @@
-//! Messages as octets, with whatever is wrong in them.
+//! Messages as bytes, with whatever is wrong in them.
 
 use rpcrdma_proto::version::Version;
 
@@ -33,12 +33,12 @@ pub(crate) struct Raw {
     pub(crate) payload: Vec<u32>,
 }
 
-/// A call of 40 octets.
+/// A call of 40 bytes.
 pub(crate) fn call(to: &To, xid: u32) -> Raw {
     message(to, xid, CALL)
 }
 
-/// A reply of 24 octets.
+/// A reply of 24 bytes.
 pub(crate) fn reply(to: &To, xid: u32) -> Raw {
     Raw {
         payload: vec![xid, REPLY, 0, 0, 0, 0],
@@ -69,7 +69,7 @@ impl Raw {
         }
     }
 
-    pub(crate) fn octets(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut all = vec![self.xid, self.version.number(), 1, self.procedure];
         if self.version == Version::Two {
             all.push(self.direction);
@@ -93,10 +93,10 @@ impl Raw {
         words(&all)
     }
 
-    /// The first octets, up to a word of the header's lists.
+    /// The first bytes, up to a word of the header's lists.
     pub(crate) fn cut(&self, words: usize) -> Vec<u8> {
         let fixed = if self.version == Version::Two { 5 } else { 4 };
-        self.octets()[..4 * (fixed + words)].to_vec()
+        self.bytes()[..4 * (fixed + words)].to_vec()
     }
 }
 
@@ -107,12 +107,12 @@ pub(crate) fn fixed(to: &To, xid: u32, procedure: u32, rest: &[u32]) -> Vec<u8> 
 
 /// An operation: its direction, its code, and what it says in words.
 pub(crate) fn operation(to: &To, xid: u32, direction: u32, code: u32, info: &[u32]) -> Vec<u8> {
-    let octets = u32::try_from(4 * info.len()).unwrap();
+    let bytes = u32::try_from(4 * info.len()).unwrap();
     fixed(
         to,
         xid,
         OPTIONAL,
-        &[&[direction, code, octets][..], info].concat(),
+        &[&[direction, code, bytes][..], info].concat(),
     )
 }
 
@@ -123,7 +123,7 @@ pub(crate) const XMTRESP: u32 = 6;
 pub(crate) const XMTCONT: u32 = 7;
 pub(crate) const REPTERR: u32 = 8;
 
-/// Where the target of a receive buffer begins, and its octets.
+/// Where the target of a receive buffer begins, and its bytes.
 pub(crate) const TARGET: usize = 4096;
 pub(crate) const BULK: u32 = 65_536;
 
@@ -158,10 +158,10 @@ pub(crate) struct Transmission {
     /// Of a continuation: its number, and the operation that it continues.
     pub(crate) number: u32,
     pub(crate) opener: u32,
-    /// Octets of the section, where they are not those of the payload.
+    /// Bytes of the section, where they are not those of the payload.
     pub(crate) section: Option<u32>,
     pub(crate) payload: Vec<u32>,
-    /// Octets of data in the target.
+    /// Bytes of data in the target.
     pub(crate) data: usize,
 }
 
@@ -261,7 +261,7 @@ impl Transmission {
         all
     }
 
-    pub(crate) fn octets(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let info = self.info();
         let fixed = [
             self.xid,
@@ -272,11 +272,11 @@ impl Transmission {
             self.code,
             4 * count(&info),
         ];
-        let mut octets = words(&[&fixed[..], &info, &self.payload].concat());
+        let mut bytes = words(&[&fixed[..], &info, &self.payload].concat());
         if self.data > 0 {
-            octets.resize(octets.len().max(TARGET) + self.data, 0);
+            bytes.resize(bytes.len().max(TARGET) + self.data, 0);
         }
-        octets
+        bytes
     }
 
     /// The operation without its last word.

@@ -4,10 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "an octet is what is wanted"
-)]
+#![allow(clippy::cast_possible_truncation, reason = "a byte is what is wanted")]
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,12 +16,12 @@ use rpcrdma_proto::connection::{
 use rpcrdma_proto::transfer::{CallSpec, ResultSpec};
 use rpcrdma_proto::version::Version;
 
-/// Octets of each buffer here.
+/// Bytes of each buffer here.
 const BUFFER: usize = 1 << 17;
 /// Where every exposed segment begins.
 pub(crate) const OFFSET: u64 = 4096;
 
-/// A null call of NFS with AUTH_NONE, and the octets of its reply.
+/// A null call of NFS with AUTH_NONE, and the bytes of its reply.
 pub(crate) const NULL: CallSpec<'_> = CallSpec {
     length: 40,
     items: &[],
@@ -81,7 +78,7 @@ pub(crate) struct Holds {
 /// A message under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) what: SendOwner,
     pub(crate) header: usize,
     pub(crate) invalidate: Option<u32>,
@@ -90,21 +87,21 @@ pub(crate) struct Packet {
 impl Packet {
     /// A word of the header, by its number.
     pub(crate) fn word(&self, at: usize) -> u32 {
-        word(&self.octets, at)
+        word(&self.bytes, at)
     }
 }
 
-pub(crate) fn word(octets: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(octets[4 * at..][..4].try_into().unwrap())
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[4 * at..][..4].try_into().unwrap())
 }
 
 pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// An octet of a call or a reply, by its position: the XID and the direction, and then something of
+/// A byte of a call or a reply, by its position: the XID and the direction, and then something of
 /// its own.
-pub(crate) fn octet(xid: u32, reply: bool, at: u32) -> u8 {
+pub(crate) fn byte(xid: u32, reply: bool, at: u32) -> u8 {
     match at {
         0..4 => xid.to_be_bytes()[at as usize],
         4..8 => u32::from(reply).to_be_bytes()[at as usize - 4],
@@ -223,13 +220,13 @@ impl End {
     /// Puts a call together.
     pub(crate) fn read(&mut self, call: ServedCallId) {
         let pieces = self.session.pieces(call).unwrap();
-        let octets: u32 = pieces
+        let bytes: u32 = pieces
             .map(|piece| match piece {
                 Piece::Inline { length, .. } | Piece::Padding { length, .. } => length,
                 Piece::Read { from, .. } => from.length,
             })
             .sum();
-        assert_eq!(Some(octets), self.session.call_length(call));
+        assert_eq!(Some(bytes), self.session.call_length(call));
         self.session.read_done(call);
     }
 
@@ -257,7 +254,7 @@ impl End {
                 PayloadPiece::Zeros(length) => (length, None),
             };
             for at in 0..length {
-                self.out[end + at as usize] = from.map_or(0, |from| octet(xid, reply, from + at));
+                self.out[end + at as usize] = from.map_or(0, |from| byte(xid, reply, from + at));
             }
             end += length as usize;
         }
@@ -297,25 +294,25 @@ impl End {
             length,
         ) = self.next()?;
         Some(Packet {
-            octets: self.out[..length].to_vec(),
+            bytes: self.out[..length].to_vec(),
             what,
             header,
             invalidate,
         })
     }
 
-    pub(crate) fn receive(&mut self, octets: &[u8]) {
-        self.receive_with(octets, None);
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        self.receive_with(bytes, None);
     }
 
-    pub(crate) fn receive_with(&mut self, octets: &[u8], invalidated: Option<u32>) {
+    pub(crate) fn receive_with(&mut self, bytes: &[u8], invalidated: Option<u32>) {
         self.buffers += 1;
         self.invalidated = invalidated.or(self.invalidated);
         let held = self
             .session
-            .received(BufferId(self.buffers), octets, invalidated);
+            .received(BufferId(self.buffers), bytes, invalidated);
         if self.keeps && held == BufferDisposition::Kept {
-            self.kept.insert(self.buffers, octets.to_vec());
+            self.kept.insert(self.buffers, bytes.to_vec());
         }
         self.act();
     }

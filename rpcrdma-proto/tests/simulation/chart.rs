@@ -1,5 +1,5 @@
 //! A run as a sequence chart: what both ends did, and the messages between them, decoded from their
-//! octets.
+//! bytes.
 
 use std::fmt::{self, Write as _};
 
@@ -122,7 +122,7 @@ impl fmt::Display for Chart {
 
 /// A message in a line.
 fn describe(message: &Message) -> String {
-    let header = match Header::parse(message.octets(), Version::Two) {
+    let header = match Header::parse(message.bytes(), Version::Two) {
         Ok(header) => header,
         Err(refusal) => return format!("{refusal}"),
     };
@@ -138,9 +138,9 @@ fn describe(message: &Message) -> String {
             chunks,
             payload,
         } => {
-            let octets = payload.len();
+            let bytes = payload.len();
             format!(
-                "{rdma}_MSG, {} {xid:#x}, {credits} credits, {octets} octets{}",
+                "{rdma}_MSG, {} {xid:#x}, {credits} credits, {bytes} bytes{}",
                 way(Some(direction)),
                 lists(&chunks)
             )

@@ -14,7 +14,7 @@ use super::script::{CLIENT, SERVER};
 use super::spec::{Answer, Spec};
 use super::world::World;
 
-/// Where in a call the octets of its exposed memory are.
+/// Where in a call the bytes of its exposed memory are.
 pub(crate) fn position(spec: &Spec, place: &Place) -> Option<u32> {
     match place.region {
         Region::Call => Some(place.at),
@@ -60,7 +60,7 @@ impl World {
 
     /// Holds a reply against what its responder has sent.
     pub(crate) fn check_reply(&mut self, pair: usize, end: usize, xid: u32, reply: &ReplyLocation) {
-        if reply.results.iter().any(|octets| *octets > 0) {
+        if reply.results.iter().any(|bytes| *bytes > 0) {
             self.seen(Seen::WriteList);
         }
         if reply.reassembled.is_some() {
@@ -90,7 +90,7 @@ impl World {
                     && reply.inline.start as usize == message.header))
             && lengths(&message.written, reply, &spec)
             && tiles(
-                message.parts.iter().map(|part| &part.octets),
+                message.parts.iter().map(|part| &part.bytes),
                 &message.written,
                 &answer,
             );
@@ -100,7 +100,7 @@ impl World {
                 "the reply to {xid:#x}, {answer:?}, is told as {reply:?}; parts {parts:?}, written {written:?}"
             ));
         }
-        if reply.long.is_some_and(|octets| octets > 0) {
+        if reply.long.is_some_and(|bytes| bytes > 0) {
             self.seen(Seen::ReplyChunk);
         }
     }
@@ -356,14 +356,14 @@ pub(crate) fn lengths(
     reply: &ReplyLocation,
     spec: &Spec,
 ) -> bool {
-    let octets = |wanted: Region| -> Option<u32> {
+    let bytes = |wanted: Region| -> Option<u32> {
         let mut sum = 0;
-        for (_, at, octets) in written.iter().filter(|(region, ..)| *region == wanted) {
+        for (_, at, bytes) in written.iter().filter(|(region, ..)| *region == wanted) {
             // One after the other, from the beginning.
             if *at != sum {
                 return None;
             }
-            sum += octets.len() as u32;
+            sum += bytes.len() as u32;
         }
         Some(sum)
     };
@@ -371,14 +371,14 @@ pub(crate) fn lengths(
         .results
         .iter()
         .enumerate()
-        .all(|(number, told)| octets(Region::Result(number)) == Some(*told));
+        .all(|(number, told)| bytes(Region::Result(number)) == Some(*told));
     let offered = reply.results.is_empty() || reply.results.len() == spec.results().len();
-    results && offered && octets(Region::Reply) == Some(reply.long.unwrap_or(0))
+    results && offered && bytes(Region::Reply) == Some(reply.long.unwrap_or(0))
 }
 
 /// Whether what was written is of the result that its direction is for.
 pub(crate) fn is_of_result(
-    (region, at, octets): &(Region, u32, Range<u32>),
+    (region, at, bytes): &(Region, u32, Range<u32>),
     answer: &Answer,
     spec: &Spec,
 ) -> bool {
@@ -388,10 +388,10 @@ pub(crate) fn is_of_result(
     let Some(item) = answer.directed(*number, spec) else {
         return false;
     };
-    octets.start == item.position + at && octets.end <= item.position + item.length
+    bytes.start == item.position + at && bytes.end <= item.position + item.length
 }
 
-/// Whether what came inline and what was written are all of a reply, each octet once and in its
+/// Whether what came inline and what was written are all of a reply, each byte once and in its
 /// place, but for the padding of results that went apart.
 fn tiles<'a>(
     parts: impl Iterator<Item = &'a Range<u32>>,
@@ -400,13 +400,13 @@ fn tiles<'a>(
 ) -> bool {
     let mut all: Vec<(u32, u32, Option<usize>)> =
         parts.map(|part| (part.start, part.end, None)).collect();
-    all.extend(written.iter().map(|(region, _, octets)| {
+    all.extend(written.iter().map(|(region, _, bytes)| {
         let result = if let Region::Result(number) = region {
             Some(*number)
         } else {
             None
         };
-        (octets.start, octets.end, result)
+        (bytes.start, bytes.end, result)
     }));
     all.sort_unstable();
     let mut next = 0;

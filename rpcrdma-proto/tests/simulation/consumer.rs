@@ -58,9 +58,9 @@ impl World {
             }
             Act::Operate(how) => {
                 let info = how.to_be_bytes();
-                let octets = &info[..how as usize % 5];
+                let bytes = &info[..how as usize % 5];
                 let _ = self.session(pair, end, |session| {
-                    session.send_operation(EXPERIMENT, true, None, octets)
+                    session.send_operation(EXPERIMENT, true, None, bytes)
                 });
             }
             Act::Unready => self.unready(pair),
@@ -336,20 +336,20 @@ impl World {
         match message {
             Place::Inline {
                 buffer,
-                range: octets,
+                range: bytes,
             } => {
                 let at = buffer.0 as usize;
                 let mut serving = self.take_over(pair, end, call, at);
                 (serving.announced, serving.xid) = (true, xid);
                 let inline = self.messages.get(at);
                 let whole =
-                    octets.end as usize == inline.length && octets.start as usize == inline.header;
+                    bytes.end as usize == inline.length && bytes.start as usize == inline.header;
                 if serving
                     .spec
-                    .is_some_and(|spec| spec.length != octets.len() as u32 || !whole)
+                    .is_some_and(|spec| spec.length != bytes.len() as u32 || !whole)
                 {
                     self.fail(format!(
-                        "the call {xid:#x} is not the {octets:?} of its message"
+                        "the call {xid:#x} is not the {bytes:?} of its message"
                     ));
                 }
                 self.pairs[pair].ends[end].serving.push(serving);
@@ -363,7 +363,7 @@ impl World {
                 });
                 if told != Some(true) {
                     self.fail(format!(
-                        "tells the call {xid:#x} of {length} octets before it is there"
+                        "tells the call {xid:#x} of {length} bytes before it is there"
                     ));
                 }
             }

@@ -68,7 +68,7 @@ pub(crate) struct End {
     pub(crate) group: Option<(SendOwner, u32)>,
     /// A fault that waits for a transmission of a group.
     pub(crate) tamper: Option<(Fault, u32)>,
-    /// Octets of the first segment of each receive buffer.
+    /// Bytes of the first segment of each receive buffer.
     pub(crate) head: usize,
     /// The size of the peer's receives that this end has asked for, and whether the question was
     /// sent.

@@ -27,7 +27,7 @@ pub(crate) enum Fault {
     ServerReplaced,
     /// So is the client.
     ClientReplaced,
-    /// Octets of a header change on their way.
+    /// Bytes of a header change on their way.
     Corrupted,
     /// A message loses its end.
     Truncated,

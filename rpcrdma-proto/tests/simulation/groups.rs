@@ -32,7 +32,7 @@ enum Opener<'a> {
 fn opener(message: &Message) -> Option<Opener<'_>> {
     message.share.filter(|share| share.number == 0)?;
     let Body::Operation { code, info, .. } =
-        Header::parse(message.octets(), Version::Two).ok()?.body
+        Header::parse(message.bytes(), Version::Two).ok()?.body
     else {
         return None;
     };
@@ -255,7 +255,7 @@ impl World {
         self.pairs[pair].ends[end].serving.push(serving);
     }
 
-    /// What is known of a call whose transmissions were just named. All of its octets are where
+    /// What is known of a call whose transmissions were just named. All of its bytes are where
     /// they were sent.
     pub(crate) fn take_over_group(
         &mut self,
@@ -325,7 +325,7 @@ impl World {
         genuine && !self.pairs[pair].link.properties_forged
     }
 
-    /// Octets of a message that are each in their place; an error says which is not.
+    /// Bytes of a message that are each in their place; an error says which is not.
     fn length_of(
         &self,
         message: &ReassembledMessage,
@@ -478,7 +478,7 @@ impl World {
     }
 }
 
-/// Whether octets are of one result.
+/// Whether bytes are of one result.
 fn is_within(answer: &Answer, at: u32, length: u32) -> bool {
     answer
         .items()

@@ -58,9 +58,9 @@ impl World {
                     | Hostile::Done
                     | Hostile::UnknownReply
             );
-        let octets = 4 * words.count;
+        let bytes = 4 * words.count;
         let invalidate = words.message.invalidate;
-        (message.length, message.header) = (octets, octets);
+        (message.length, message.header) = (bytes, bytes);
         let credits_forged = self.pairs[pair].link.credits_forged || !is_harmless;
         self.taint(pair);
         self.pairs[pair].link.credits_forged = credits_forged;

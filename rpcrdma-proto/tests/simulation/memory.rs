@@ -1,4 +1,4 @@
-//! The memory that one end has registered: keys, bounds and rights, and which call's octets are
+//! The memory that one end has registered: keys, bounds and rights, and which call's bytes are
 //! where.
 
 use rpcrdma_proto::chunk::Segment;
@@ -68,7 +68,7 @@ pub(crate) struct Place {
 /// How memory is exposed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
-    /// Octets of a segment at most.
+    /// Bytes of a segment at most.
     pub(crate) segment: u32,
     /// Whether all of a call has one key.
     pub(crate) one_key: bool,

@@ -7,7 +7,7 @@ use rpcrdma_proto::connection::{PayloadPiece, RdmaWrite, Region, ServedCallId, T
 
 use super::spec::{Answer, Spec};
 
-/// Octets of the largest message.
+/// Bytes of the largest message.
 pub(crate) const LARGEST: usize = 16_384 + 64;
 
 /// What a message is, as its sender knows it.
@@ -28,39 +28,39 @@ pub(crate) enum Origin {
     Forged,
 }
 
-/// A message. Its payload has the right length, and octets of the RPC message's first two words
+/// A message. Its payload has the right length, and bytes of the RPC message's first two words
 /// alone.
 #[derive(Debug)]
 pub(crate) struct Message {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     pub(crate) length: usize,
     pub(crate) header: usize,
     pub(crate) origin: Origin,
-    /// Which octets of the call or reply it has, in their order.
+    /// Which bytes of the call or reply it has, in their order.
     pub(crate) parts: Vec<Part>,
     /// Which of several transmissions it is.
     pub(crate) share: Option<TransmissionIndex>,
     /// What is written to the receiver's memory before it.
     pub(crate) writes: Vec<RdmaWrite>,
-    /// What was written: where in which region, and which octets of the reply.
+    /// What was written: where in which region, and which bytes of the reply.
     pub(crate) written: Vec<(Region, u32, Range<u32>)>,
     pub(crate) invalidate: Option<u32>,
     pub(crate) sent_at: u64,
 }
 
-/// Octets of a call or reply in a message.
+/// Bytes of a call or reply in a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
     /// Where in the message they begin.
     pub(crate) at: u32,
     /// Where in the call or reply they are.
-    pub(crate) octets: Range<u32>,
+    pub(crate) bytes: Range<u32>,
 }
 
 impl Message {
     fn new() -> Self {
         Self {
-            octets: vec![0; LARGEST].into(),
+            bytes: vec![0; LARGEST].into(),
             length: 0,
             header: 0,
             origin: Origin::Header,
@@ -74,19 +74,19 @@ impl Message {
     }
 
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
-        &mut self.octets
+        &mut self.bytes
     }
 
-    pub(crate) fn octets(&self) -> &[u8] {
-        &self.octets[..self.length]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 
-    /// What is shown of it where receive buffers begin with a segment of so many octets: all, if
+    /// What is shown of it where receive buffers begin with a segment of so many bytes: all, if
     /// more is wanted.
     pub(crate) fn shown(&self, head: usize, suffices: impl FnOnce(&[u8]) -> bool) -> &[u8] {
-        let beginning = &self.octets()[..head.min(self.length)];
+        let beginning = &self.bytes()[..head.min(self.length)];
         if beginning.len() == self.length || !suffices(beginning) {
-            self.octets()
+            self.bytes()
         } else {
             beginning
         }
@@ -94,12 +94,12 @@ impl Message {
 
     /// A word of it, counted from its beginning.
     pub(crate) fn word(&self, number: usize) -> u32 {
-        let octets = self.octets[4 * number..].first_chunk().copied();
-        octets.map_or(0, u32::from_be_bytes)
+        let bytes = self.bytes[4 * number..].first_chunk().copied();
+        bytes.map_or(0, u32::from_be_bytes)
     }
 
     pub(crate) fn set_word(&mut self, number: usize, word: u32) {
-        self.octets[4 * number..][..4].copy_from_slice(&word.to_be_bytes());
+        self.bytes[4 * number..][..4].copy_from_slice(&word.to_be_bytes());
     }
 
     /// Forgets what an earlier message had.
@@ -112,7 +112,7 @@ impl Message {
 
     /// Takes over another message.
     pub(crate) fn copy(&mut self, other: &Self) {
-        self.octets.copy_from_slice(&other.octets);
+        self.bytes.copy_from_slice(&other.bytes);
         self.parts.clone_from(&other.parts);
         self.writes.clone_from(&other.writes);
         self.written.clone_from(&other.written);
@@ -127,9 +127,9 @@ impl Message {
         for laid in laid {
             at += match laid {
                 PayloadPiece::Zeros(count) => count,
-                PayloadPiece::Bytes(octets) | PayloadPiece::Data(octets) => {
-                    let count = octets.end - octets.start;
-                    self.parts.push(Part { at, octets });
+                PayloadPiece::Bytes(bytes) | PayloadPiece::Data(bytes) => {
+                    let count = bytes.end - bytes.start;
+                    self.parts.push(Part { at, bytes });
                     count
                 }
             };
@@ -153,36 +153,36 @@ impl Message {
         }
     }
 
-    /// Octets of the call or reply that it has.
+    /// Bytes of the call or reply that it has.
     pub(crate) fn inline(&self) -> u32 {
         self.parts
             .iter()
-            .map(|part| part.octets.end - part.octets.start)
+            .map(|part| part.bytes.end - part.bytes.start)
             .sum()
     }
 
-    /// Where octets of it are in the whole call or reply; none if they are in two places, or in
+    /// Where bytes of it are in the whole call or reply; none if they are in two places, or in
     /// none.
-    pub(crate) fn origin_of(&self, octets: Range<u32>) -> Option<u32> {
+    pub(crate) fn origin_of(&self, bytes: Range<u32>) -> Option<u32> {
         let mut found: Option<Range<u32>> = None;
         for part in &self.parts {
-            let end = part.at + (part.octets.end - part.octets.start);
-            let (from, to) = (octets.start.max(part.at), octets.end.min(end));
+            let end = part.at + (part.bytes.end - part.bytes.start);
+            let (from, to) = (bytes.start.max(part.at), bytes.end.min(end));
             if from >= to {
                 continue;
             }
-            let here = part.octets.start + (from - part.at)..part.octets.start + (to - part.at);
+            let here = part.bytes.start + (from - part.at)..part.bytes.start + (to - part.at);
             found = match found {
                 None => Some(here),
                 Some(before) if before.end == here.start => Some(before.start..here.end),
                 Some(_) => return None,
             };
         }
-        let whole = |found: &Range<u32>| found.end - found.start == octets.end - octets.start;
+        let whole = |found: &Range<u32>| found.end - found.start == bytes.end - bytes.start;
         found.filter(whole).map(|found| found.start)
     }
 
-    /// Where octets of its inline stream, which is in one piece, are in the whole call.
+    /// Where bytes of its inline stream, which is in one piece, are in the whole call.
     pub(crate) fn place(&self, from: u32, length: u32) -> Option<u32> {
         let from = self.header as u32 + from;
         self.origin_of(from..from + length)

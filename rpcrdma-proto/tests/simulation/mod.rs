@@ -3,8 +3,8 @@
 //!
 //! A [`script::Plan`] is all that decides a run: settings, a list of what consumers do and which
 //! faults there are, and a seed for the rest. A [`world::World`] lets it happen. Headers are real
-//! octets, and of payloads the first two words; what else they hold is a place in a call or a
-//! reply, so that how messages are put together is checked octet by octet at no cost.
+//! bytes, and of payloads the first two words; what else they hold is a place in a call or a
+//! reply, so that how messages are put together is checked byte by byte at no cost.
 //!
 //! After the last act all faults are healed: every call is to end, both ends are to know each
 //! other's properties, and the world is to come to rest. Then both sessions are drained, and
@@ -13,7 +13,7 @@
 //! # What a forgery excuses
 //!
 //! A message that is corrupt or hostile taints its connection, until that is lost, which it is when
-//! faults are healed. On it the following is no defect: a missing receive, octets beyond what the
+//! faults are healed. On it the following is no defect: a missing receive, bytes beyond what the
 //! peer takes, access to memory that is not there (it breaks the connection, as it does in an RDMA
 //! device), a reply or a call that is not what was sent, a close for `CreditOverrun`, `Invalidated` or
 //! `NoVersion`, a call that hangs until the connection is lost. Credits beyond a grant are none

@@ -1,4 +1,4 @@
-//! Calls and replies as their consumers know them: lengths and positions, without a single octet.
+//! Calls and replies as their consumers know them: lengths and positions, without a single byte.
 
 use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec, Span};
 
@@ -7,7 +7,7 @@ use super::random::Random;
 /// Items of a call, or results of a reply, at most.
 pub(crate) const MOST: usize = 4;
 
-/// Octets before the first item of a call, and before the first result of a reply.
+/// Bytes before the first item of a call, and before the first result of a reply.
 const CALL: u32 = 40;
 const REPLY: u32 = 24;
 
@@ -31,7 +31,7 @@ pub(crate) struct Spec {
 
 impl std::fmt::Debug for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} octets", self.length)?;
+        write!(f, "{} bytes", self.length)?;
         if self.item_count > 0 {
             write!(f, " with items {:?}", &self.items[..self.item_count])?;
         }
@@ -81,8 +81,8 @@ impl Style {
     pub(crate) const DEVOTED: [Self; 4] = [Self::Any, Self::Long, Self::Bulk, Self::Bulk];
 }
 
-fn padded(octets: u32) -> u32 {
-    octets.next_multiple_of(4)
+fn padded(bytes: u32) -> u32 {
+    bytes.next_multiple_of(4)
 }
 
 /// A length: small ones, and those around what fits inline.
@@ -126,13 +126,13 @@ impl Spec {
             result_count: results.len(),
             ..Self::NULL
         };
-        for (place, octets) in spec.items.iter_mut().zip(items) {
-            *place = (spec.length + 4, *octets);
-            spec.length += 4 + padded(*octets);
+        for (place, bytes) in spec.items.iter_mut().zip(items) {
+            *place = (spec.length + 4, *bytes);
+            spec.length += 4 + padded(*bytes);
         }
-        for (place, octets) in spec.results.iter_mut().zip(results) {
-            *place = *octets;
-            spec.largest_reply += 4 + padded(*octets);
+        for (place, bytes) in spec.results.iter_mut().zip(results) {
+            *place = *bytes;
+            spec.largest_reply += 4 + padded(*bytes);
         }
         spec.length += padded(tail);
         spec.largest_reply += padded(reply_tail);
@@ -231,12 +231,12 @@ impl Spec {
         })
     }
 
-    /// Whether octets are padding of an item.
+    /// Whether bytes are padding of an item.
     pub(crate) fn is_padding(&self, at: u32, length: u32) -> bool {
         self.items[..self.item_count]
             .iter()
-            .any(|(position, octets)| {
-                at == position + octets && length == padded(*octets) - octets && length > 0
+            .any(|(position, bytes)| {
+                at == position + bytes && length == padded(*bytes) - bytes && length > 0
             })
     }
 }
@@ -267,16 +267,16 @@ impl Answer {
             if misses && random.one_in(3) {
                 continue;
             }
-            let octets = match random.below(4) {
+            let bytes = match random.below(4) {
                 0 => 0,
                 1 => random.between(0, *most),
                 _ if wild => most + random.between(0, 5000),
                 _ => *most,
             };
-            answer.results[answer.count] = (answer.length + 4, octets);
+            answer.results[answer.count] = (answer.length + 4, bytes);
             answer.wanted[answer.count] = number;
             answer.count += 1;
-            answer.length += 4 + padded(octets);
+            answer.length += 4 + padded(bytes);
         }
         let left = spec.largest_reply.saturating_sub(answer.length) & !3;
         let tail = if random.one_in(2) { left.min(64) } else { left };
@@ -359,11 +359,11 @@ impl Answer {
             .filter(|_| self.tells)
     }
 
-    /// Whether octets are padding of a result.
+    /// Whether bytes are padding of a result.
     pub(crate) fn is_padding(&self, at: u32, length: u32) -> bool {
         let mut results = self.results[..self.count].iter();
-        results.any(|(position, octets)| {
-            at == position + octets && length == padded(*octets) - octets && length > 0
+        results.any(|(position, bytes)| {
+            at == position + bytes && length == padded(*bytes) - bytes && length > 0
         })
     }
 }

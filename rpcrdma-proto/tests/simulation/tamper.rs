@@ -115,7 +115,7 @@ fn change(message: &mut Message, random: &mut Random) {
     let at = match random.below(5) {
         // The XID, the direction, and the operation.
         0 => random.pick(&[0, 0, 4, 5]),
-        // The octets of the Payload stream.
+        // The bytes of the Payload stream.
         1 => last,
         2 if message.word(5) == ROPT_XMTRESP => last,
         // Where the first item begins, and in which target.
@@ -124,7 +124,7 @@ fn change(message: &mut Message, random: &mut Random) {
     };
     let word = message.word(at as usize);
     let any = random.word();
-    let more = |octets| word.wrapping_add(octets);
+    let more = |bytes| word.wrapping_add(bytes);
     let other = random.pick(&[
         word ^ 1,
         more(1),

@@ -585,7 +585,7 @@ impl World {
             && this.session.call_length(serving.call) == Some(next);
         if serving.spec.is_some() && current && (wrong.is_some() || !whole) {
             self.fail(format!(
-                "puts the call {:#x} together wrongly: {wrong:?}, {next} octets",
+                "puts the call {:#x} together wrongly: {wrong:?}, {next} bytes",
                 serving.xid
             ));
         }

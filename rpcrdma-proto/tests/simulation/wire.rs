@@ -220,7 +220,7 @@ impl World {
             self.fail("asks a server that has refused Version Two in it".to_owned());
         }
         if length > most as usize {
-            self.fail(format!("sends {length} octets, and {most} are taken"));
+            self.fail(format!("sends {length} bytes, and {most} are taken"));
         }
         if unready {
             self.fail("calls back before the peer is ready".to_owned());
@@ -387,7 +387,7 @@ impl World {
         if room.is_none_or(|room| (room as usize) < length) {
             if !self.pairs[pair].link.tainted && !forged {
                 self.fail(format!(
-                    "a message of {length} octets comes to the {}, where {room:?} is posted",
+                    "a message of {length} bytes comes to the {}, where {room:?} is posted",
                     name(to)
                 ));
             }
@@ -596,7 +596,7 @@ impl World {
     }
 }
 
-/// Changes some octets of a header.
+/// Changes some bytes of a header.
 fn flip(message: &mut Message, random: &mut Random) {
     let most = (message.header + 8).min(message.length).max(1);
     for _ in 0..random.between(1, 3) {

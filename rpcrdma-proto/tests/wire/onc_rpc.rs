@@ -10,7 +10,7 @@ use rpc::{
 const CALL: &str = "
         00000100 00000000  # xid, CALL
         00000002 000186a3 00000003 00000001  # rpcvers, prog, vers, proc
-        00000001 00000024  # AUTH_SYS, 36 octets
+        00000001 00000024  # AUTH_SYS, 36 bytes
         00000099                       # stamp
         00000006 636c69656e74 0000     # machinename
         000003e8 00000064              # uid, gid
@@ -20,8 +20,8 @@ const CALL: &str = "
 
 #[test]
 fn call_with_auth_sys() {
-    let octets = hex(CALL);
-    let (message, own) = both::<rpc::owned::RpcMsg>(octets);
+    let bytes = hex(CALL);
+    let (message, own) = both::<rpc::owned::RpcMsg>(bytes);
     let RpcMsgBody::Call(call) = message.body else {
         panic!("{message:?}")
     };
@@ -39,7 +39,7 @@ fn call_with_auth_sys() {
     assert_eq!(parameters.machinename.to_str(), Ok("client"));
     assert_eq!(parameters.gids.iter().collect::<Vec<_>>(), [10, 20]);
     assert!(matches!(own.body, rpc::owned::RpcMsgBody::Call(call) if call.cred.body.len() == 36));
-    let arguments = [octets, &[0, 0, 0, 4, 1, 2, 3, 4]].concat();
+    let arguments = [bytes, &[0, 0, 0, 4, 1, 2, 3, 4]].concat();
     assert_eq!(
         rpc::RpcMsg::from_prefix(&arguments).unwrap().1,
         [0, 0, 0, 4, 1, 2, 3, 4]
@@ -67,10 +67,10 @@ fn bounds_of_authentication() {
 }
 
 fn accepted(content: &str) -> AcceptedReplyData {
-    let octets = hex(&format!(
+    let bytes = hex(&format!(
         "00000100 00000001 00000000 00000000 00000000 {content}"
     ));
-    let (message, _) = both::<rpc::owned::RpcMsg>(octets);
+    let (message, _) = both::<rpc::owned::RpcMsg>(bytes);
     let RpcMsgBody::Reply(ReplyBody::Accepted(reply)) = message.body else {
         panic!("{message:?}")
     };

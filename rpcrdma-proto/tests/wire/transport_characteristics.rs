@@ -75,7 +75,7 @@ fn updxch() {
         (Ok(Characteristic::Rbsiz(2048)), true)
     );
     assert!(properties::OptInfo::decode(4, hex(content)).is_err());
-    // No rule of xcharext-02 gives no octets a meaning.
+    // No rule of xcharext-02 gives no bytes a meaning.
     let empty = characteristics::Xcharval {
         which: 1,
         data: &[],

@@ -36,8 +36,8 @@ const NOMSG: &str = "
 
 #[test]
 fn msg() {
-    let octets = hex(MSG);
-    let (header, owned) = both::<v2::owned::XprtHdr>(octets);
+    let bytes = hex(MSG);
+    let (header, owned) = both::<v2::owned::XprtHdr>(bytes);
     assert_eq!(
         (header.xid, header.vers, header.credit),
         (0x5ca1_ab1e, 2, 32)
@@ -83,7 +83,7 @@ fn msg() {
     assert_eq!(chunks.reads[0], read);
 }
 
-/// The same, built from values instead of octets: the caller's slices, without any allocation.
+/// The same, built from values instead of bytes: the caller's slices, without any allocation.
 #[test]
 fn msg_from_slices() {
     let segment = |handle, length, offset| v2::Segment {
@@ -154,8 +154,8 @@ fn errors() {
         ("00000003", v2::Error::InvalOption, Errcode::InvalOption),
     ];
     for (content, error, code) in cases {
-        let octets = hex(&format!("00000007 00000002 00000001 00000004 {content}"));
-        let (header, owned) = both::<v2::owned::XprtHdr>(octets);
+        let bytes = hex(&format!("00000007 00000002 00000001 00000004 {content}"));
+        let (header, owned) = both::<v2::owned::XprtHdr>(bytes);
         assert_eq!(
             (header.xid, header.body, error.err()),
             (7, Body::Error(error), code)
@@ -167,21 +167,21 @@ fn errors() {
 #[test]
 fn what_is_refused_is_named() {
     // Two words from the third segment's end.
-    let octets = hex(MSG);
+    let bytes = hex(MSG);
     assert_eq!(
-        why::<v2::XprtHdr<'_>>(&octets[..100]),
+        why::<v2::XprtHdr<'_>>(&bytes[..100]),
         "rdma_body.rdma_chunks.rdma_writes[0].rdma_target[2].rdma_offset: unexpected end of input at byte 96"
     );
     assert_eq!(
-        why::<v2::owned::XprtHdr>(&octets[..100]),
-        why::<v2::XprtHdr<'_>>(&octets[..100])
+        why::<v2::owned::XprtHdr>(&bytes[..100]),
+        why::<v2::XprtHdr<'_>>(&bytes[..100])
     );
     let at = |at: usize, word: u32| {
-        let mut octets = octets.to_vec();
-        octets[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        let mut bytes = bytes.to_vec();
+        bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
         (
-            why::<v2::XprtHdr<'_>>(&octets),
-            why::<v2::owned::XprtHdr>(&octets),
+            why::<v2::XprtHdr<'_>>(&bytes),
+            why::<v2::owned::XprtHdr>(&bytes),
         )
     };
     let same = |text: &str| (text.to_owned(), text.to_owned());
@@ -225,10 +225,10 @@ fn what_is_refused_is_named() {
 /// A header stands before a payload.
 #[test]
 fn payload_follows() {
-    let octets = [hex(MSG), b"payload"].concat();
-    let (header, payload) = v2::XprtHdr::from_prefix(&octets).unwrap();
+    let bytes = [hex(MSG), b"payload"].concat();
+    let (header, payload) = v2::XprtHdr::from_prefix(&bytes).unwrap();
     assert_eq!((header.xid, payload), (0x5ca1_ab1e, &b"payload"[..]));
-    let error = v2::XprtHdr::from_bytes(&octets).unwrap_err();
+    let error = v2::XprtHdr::from_bytes(&bytes).unwrap_err();
     assert_eq!(
         (error.kind(), error.offset()),
         (ErrorKind::TrailingBytes, hex(MSG).len())

@@ -30,16 +30,16 @@ fn long(list: &[v2::ReadSegment]) -> Result<ReadPlan<'_>, ChunkError> {
 fn assemble(plan: &ReadPlan<'_>, stream: &[u8], memory: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     for piece in plan.pieces() {
-        let (at, octets) = match piece {
+        let (at, bytes) = match piece {
             Piece::Inline { at, from, length } => (at, &stream[from as usize..][..length as usize]),
             Piece::Read { at, from } => {
                 (at, &memory[from.offset as usize..][..from.length as usize])
             }
             Piece::Padding { at, length } => (at, &[0; 3][..length as usize]),
         };
-        assert!(!octets.is_empty(), "{piece:?}");
+        assert!(!bytes.is_empty(), "{piece:?}");
         assert_eq!(at as usize, message.len(), "{piece:?}");
-        message.extend_from_slice(octets);
+        message.extend_from_slice(bytes);
     }
     assert_eq!(message.len(), plan.len() as usize);
     message
@@ -210,10 +210,10 @@ proptest! {
     #[test]
     fn what_is_taken_out_is_put_back((items, tail, cuts) in messages()) {
         let mut number = 0u8;
-        let mut octets = |count: usize| -> Vec<u8> {
+        let mut bytes = |count: usize| -> Vec<u8> {
             (0..count).map(|_| { number = number.wrapping_add(1); number }).collect()
         };
-        let (mut message, mut stream, mut memory, mut list) = (octets(4), Vec::new(), Vec::new(), Vec::new());
+        let (mut message, mut stream, mut memory, mut list) = (bytes(4), Vec::new(), Vec::new(), Vec::new());
         stream.extend_from_slice(&message);
         let mut cut = cuts.iter().cycle();
         let mut place = |position: usize, item: &[u8], memory: &mut Vec<u8>, list: &mut Vec<v2::ReadSegment>| {
@@ -227,10 +227,10 @@ proptest! {
             }
         };
         for (gap, length) in items {
-            let between = octets(4 * gap);
+            let between = bytes(4 * gap);
             stream.extend_from_slice(&between);
             message.extend_from_slice(&between);
-            let item = octets(length);
+            let item = bytes(length);
             // Two chunks at one Position would be one chunk.
             if list.last().is_none_or(|last: &v2::ReadSegment| last.position as usize != message.len()) {
                 place(message.len(), &item, &mut memory, &mut list);
@@ -238,7 +238,7 @@ proptest! {
                 message.resize(message.len().next_multiple_of(4), 0);
             }
         }
-        let end = octets(4 * tail);
+        let end = bytes(4 * tail);
         stream.extend_from_slice(&end);
         message.extend_from_slice(&end);
 

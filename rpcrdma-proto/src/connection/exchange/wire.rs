@@ -297,8 +297,8 @@ type Head = (u32, u32, MsgType, u32);
 /// Writes an operation with what it says; none if the buffer is too small.
 fn write(buffer: &mut [u8], head: Head, info: &impl Encode) -> Option<usize> {
     let mut place = [0; 1024];
-    let octets = info.encode_to_slice(&mut place).ok()?;
-    optional(buffer, head, place.get(..octets)?)
+    let bytes = info.encode_to_slice(&mut place).ok()?;
+    optional(buffer, head, place.get(..bytes)?)
 }
 
 /// Writes an operation that says this.

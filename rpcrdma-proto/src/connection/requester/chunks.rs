@@ -110,19 +110,19 @@ fn chunks_returned(
         match region {
             Region::Result(_) => {
                 // A responder that omits the list has used none of it.
-                let octets = match writes.next() {
+                let bytes = match writes.next() {
                     Some(chunk) => {
                         chunk.and_then(|chunk| chunk::check_returned(offered, chunk.segments()))
                     }
                     None => Ok(0),
                 };
-                reply.results.push(octets.map_err(CallFailure::Reply)?);
+                reply.results.push(bytes.map_err(CallFailure::Reply)?);
             }
             Region::Reply => {
-                let octets = long.take().map_or(Ok(0), |chunk| {
+                let bytes = long.take().map_or(Ok(0), |chunk| {
                     chunk::check_returned(offered, chunk.segments())
                 });
-                reply.long = Some(octets.map_err(CallFailure::Reply)?);
+                reply.long = Some(bytes.map_err(CallFailure::Reply)?);
             }
             Region::Call | Region::Item(_) => {}
         }

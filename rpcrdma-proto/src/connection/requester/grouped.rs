@@ -73,11 +73,11 @@ impl Request {
             self.chosen(grouped.placed | grouped.read),
             self.chosen(grouped.placed),
         );
-        let octets: u32 = reduced
+        let bytes: u32 = reduced
             .iter()
             .map(|item| item.length.next_multiple_of(4))
             .sum();
-        let stream = self.length.saturating_sub(octets);
+        let stream = self.length.saturating_sub(bytes);
         let lengths: ArrayVec<u32, MAX_REDUCED> = placed.iter().map(|item| item.length).collect();
         let contents = headers::RequestContents {
             send: grouped.send.into(),
@@ -88,7 +88,7 @@ impl Request {
             read: grouped.read.into(),
             segments: self.chunks.segments().len() as u64,
         };
-        let fixed = contents.octets()?;
+        let fixed = contents.bytes()?;
         let (header, count) = headers::first_header(
             &groups.responder_structure,
             fixed,
@@ -497,7 +497,7 @@ fn returned(
     for (at, result) in request.chunks.results().iter().enumerate() {
         let directed = directed >> at & 1 == 1;
         let (send, explicit) = (send >> at & 1 == 1, explicit >> at & 1 == 1);
-        let mut octets = 0;
+        let mut bytes = 0;
         if directed {
             let item = items.next().ok_or(not_so)?;
             let offered = if explicit {
@@ -513,10 +513,10 @@ fn returned(
                 (Reduction::Placed(_), _) if send => {}
                 (Reduction::Explicit(range), Some(offered)) => {
                     let contents = message.segments.get(range.clone()).unwrap_or_default();
-                    octets =
+                    bytes =
                         chunk::check_returned(offered.iter().copied(), contents.iter().copied())
                             .map_err(CallFailure::Reply)?;
-                    if octets != item.length {
+                    if bytes != item.length {
                         return Err(not_so);
                     }
                 }
@@ -524,7 +524,7 @@ fn returned(
                 _ => return Err(not_so),
             }
         }
-        reply.results.push(octets);
+        reply.results.push(bytes);
     }
     if items.next().is_some() {
         Err(not_so)

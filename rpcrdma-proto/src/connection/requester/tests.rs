@@ -103,16 +103,16 @@ fn a_header_has_what_was_exposed() {
             requests.admit(&link, None, &mut out);
             let regions = exposed(&mut requests, xid, &link, &mut out);
             let counted = requests.calls.get(xid).unwrap().header_len(&link);
-            let mut octets = [0; 1024];
+            let mut bytes = [0; 1024];
             let sent = requests
-                .transmit(&mut octets, &link, None, &mut out)
+                .transmit(&mut bytes, &link, None, &mut out)
                 .unwrap();
             assert_eq!(sent.header, counted as usize);
             let inline: u32 = requests.parts(xid).map(|part| part.end - part.start).sum();
-            octets[sent.header..sent.header + 4].copy_from_slice(&xid.to_be_bytes());
+            bytes[sent.header..sent.header + 4].copy_from_slice(&xid.to_be_bytes());
             let length = sent.header + inline as usize;
             assert!(length <= 1024);
-            let header = Header::parse(&octets[..length], version).unwrap();
+            let header = Header::parse(&bytes[..length], version).unwrap();
             let (Body::Message { chunks, .. } | Body::Long { chunks, .. }) = header.body else {
                 panic!()
             };
@@ -150,17 +150,17 @@ fn a_call_that_no_longer_fits_travels_another_way() {
         .unwrap();
     requests.admit(&larger, None, &mut out);
     assert!(requests.has_ready());
-    let mut octets = [0; 1024];
+    let mut bytes = [0; 1024];
     assert!(
         requests
-            .transmit(&mut octets, &link(Version::Two), None, &mut out)
+            .transmit(&mut bytes, &link(Version::Two), None, &mut out)
             .is_none()
     );
     assert!(requests.has_waiting() && requests.credits.used() == 0);
     requests.admit(&link(Version::Two), None, &mut out);
     exposed(&mut requests, xid, &link(Version::Two), &mut out);
     let sent = requests
-        .transmit(&mut octets, &link(Version::Two), None, &mut out)
+        .transmit(&mut bytes, &link(Version::Two), None, &mut out)
         .unwrap();
     assert_eq!(sent.header, 32 + 5 * 24, "a Position-Zero Read chunk");
 }
@@ -374,21 +374,21 @@ fn a_reply_fits_with_the_segments_that_were_exposed() {
     // The longest rest that fits with two segments, as many as are planned.
     let header = link.version.header_len() + sizes::WRITE_CHUNK + 2 * sizes::SEGMENT;
     call.max_reply += link.reply_threshold - header;
-    for (octets, fits) in [(1000, true), (500, false)] {
+    for (bytes, fits) in [(1000, true), (500, false)] {
         let (mut requests, mut out) = (Requester::new(2, 2, 64, 3), OutputQueues::default());
         let xid = requests
             .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
             .unwrap();
         requests.admit(&link, None, &mut out);
-        let segments: Vec<Segment> = (0..2000 / octets)
+        let segments: Vec<Segment> = (0..2000 / bytes)
             .map(|number| Segment {
                 handle: number,
-                length: octets,
-                offset: u64::from(number * octets),
+                length: bytes,
+                offset: u64::from(number * bytes),
             })
             .collect();
         requests.exposed(xid, [&segments[..]].into_iter(), &link, &mut out);
-        assert_eq!(requests.ready.front() == Some(xid), fits, "{octets}");
+        assert_eq!(requests.ready.front() == Some(xid), fits, "{bytes}");
         if fits {
             continue;
         }

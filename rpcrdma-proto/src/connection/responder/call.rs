@@ -65,7 +65,7 @@ impl OutgoingReply {
     };
 
     /// Begins an inline reply in a slot that another reply may have used.
-    pub(super) fn begin(&mut self, octets: u32, items: &[ResultItem]) {
+    pub(super) fn begin(&mut self, bytes: u32, items: &[ResultItem]) {
         let Self {
             length,
             results,
@@ -73,7 +73,7 @@ impl OutgoingReply {
             group,
         } = self;
         (*length, *its_plan, *group) = (
-            octets,
+            bytes,
             ReplyPlan {
                 reduced: 0,
                 long: false,
@@ -192,7 +192,7 @@ impl ServedCall {
         &mut self,
         (xid, version, asked): (u32, Version, u32),
         buffer: BufferId,
-        octets: Option<Range<u32>>,
+        bytes: Option<Range<u32>>,
     ) {
         // All fields are named, so that none keeps the value of the earlier call.
         let Self {
@@ -218,10 +218,8 @@ impl ServedCall {
             *its_credits,
             *its_buffer,
         ) = (ServedState::Delivered, xid, version, asked, buffer);
-        *length = octets
-            .as_ref()
-            .map_or(0, |octets| octets.end - octets.start);
-        (*inline, *keys) = (octets, ChunkKeys::None);
+        *length = bytes.as_ref().map_or(0, |bytes| bytes.end - bytes.start);
+        (*inline, *keys) = (bytes, ChunkKeys::None);
         offered.begin();
         (*parts, *reserve, *its_retains, *its_retransmitted) = (1, None, false, false);
         answer.begin(0, &[]);
@@ -241,9 +239,9 @@ impl ServedCall {
     /// Returns the location of the message.
     pub(super) fn message(&self) -> CallLocation {
         match &self.inline {
-            Some(octets) if self.offered.reads().is_empty() => CallLocation::Inline {
+            Some(bytes) if self.offered.reads().is_empty() => CallLocation::Inline {
                 buffer: self.buffer,
-                range: octets.clone(),
+                range: bytes.clone(),
             },
             _ => CallLocation::Placed {
                 length: self.length,
@@ -253,13 +251,13 @@ impl ServedCall {
 
     /// Returns the length of the header of the reply, with all offered segments.
     pub(super) fn reply_header_len(&self) -> u32 {
-        let octets = |(number, mine): (Option<usize>, &[v2::Segment])| {
+        let bytes = |(number, mine): (Option<usize>, &[v2::Segment])| {
             // The number of segments of a call has 16 bits.
             let segments = u32::from(u16::try_from(mine.len()).unwrap_or(u16::MAX));
             let chunk = number.map_or(sizes::REPLY_CHUNK, |_| sizes::WRITE_CHUNK);
             chunk + sizes::SEGMENT * segments
         };
-        self.version.header_len() + self.offered.chunks().map(octets).sum::<u32>()
+        self.version.header_len() + self.offered.chunks().map(bytes).sum::<u32>()
     }
 
     /// Sets the length of each offered segment to the number of bytes that the reply fills.
@@ -282,8 +280,8 @@ impl ServedCall {
             return;
         };
         let mut rest = segments.iter_mut();
-        let mut fill = |count: u16, octets: u32| {
-            let mut left = octets;
+        let mut fill = |count: u16, bytes: u32| {
+            let mut left = bytes;
             for segment in rest.by_ref().take(usize::from(count)) {
                 segment.length = segment.length.min(left);
                 left -= segment.length;
@@ -294,11 +292,11 @@ impl ServedCall {
             fill(*count, reduced.map_or(0, |(_, item)| item.length));
         }
         if let Some(count) = *reply {
-            let octets = answer
+            let bytes = answer
                 .remaining()
                 .map(|range| range.end - range.start)
                 .sum();
-            fill(count, if answer.plan.long { octets } else { 0 });
+            fill(count, if answer.plan.long { bytes } else { 0 });
         }
     }
 

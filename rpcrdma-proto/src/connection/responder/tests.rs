@@ -19,35 +19,35 @@ fn offering(xid: u32, writes: &[&[v2::Segment]], reply: Option<&[v2::Segment]>) 
             target: (*target).into(),
         })
         .collect();
-    let mut octets = vec![0; 4096];
+    let mut bytes = vec![0; 4096];
     let header = OutgoingHeader {
         xid,
         writes: &writes,
         reply,
         ..OutgoingHeader::EMPTY
     }
-    .write(&mut octets)
+    .write(&mut bytes)
     .unwrap();
-    octets[header..header + 4].copy_from_slice(&xid.to_be_bytes());
-    octets.truncate(header + 8);
-    octets
+    bytes[header..header + 4].copy_from_slice(&xid.to_be_bytes());
+    bytes.truncate(header + 8);
+    bytes
 }
 
 fn arrive(
     serving: &mut Responder,
     out: &mut OutputQueues,
-    octets: &[u8],
+    bytes: &[u8],
 ) -> Result<ServedCallId, ServeError> {
     let Header {
         xid,
         version,
         credits,
         body,
-    } = Header::parse(octets, Version::Two).unwrap();
+    } = Header::parse(bytes, Version::Two).unwrap();
     let Body::Message { chunks, .. } = body else {
         panic!("a message")
     };
-    let inline = Some(octets.len() as u32 - 8..octets.len() as u32);
+    let inline = Some(bytes.len() as u32 - 8..bytes.len() as u32);
     serving.arrived(
         &IncomingCall {
             xid,
@@ -79,8 +79,8 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
         [segment(3, 5, 300)],
     );
     let rest = [segment(4, 50, 400), segment(5, 100, 500)];
-    let octets = offering(9, &[&first, &second], Some(&rest));
-    let call = arrive(&mut serving, &mut out, &octets).unwrap();
+    let bytes = offering(9, &[&first, &second], Some(&rest));
+    let call = arrive(&mut serving, &mut out, &bytes).unwrap();
     let results = [
         DataItem {
             position: 20,
@@ -150,8 +150,8 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
 #[test]
 fn a_reply_chunk_is_used_where_the_reply_does_not_fit() {
     let (mut serving, mut out) = serving();
-    let octets = offering(9, &[], Some(&[segment(4, 500, 400)]));
-    let call = arrive(&mut serving, &mut out, &octets).unwrap();
+    let bytes = offering(9, &[], Some(&[segment(4, 500, 400)]));
+    let call = arrive(&mut serving, &mut out, &bytes).unwrap();
     let terms = ReplyLimits {
         threshold: 1024,
         invalidate: true,
@@ -181,11 +181,11 @@ fn xids_are_free_again_with_the_reply() {
         groups: None,
     };
     for xid in [0, 1, u32::MAX, 0x8000_0000, 0, 0] {
-        let octets = offering(xid, &[], None);
-        let call = arrive(&mut serving, &mut out, &octets).unwrap();
+        let bytes = offering(xid, &[], None);
+        let call = arrive(&mut serving, &mut out, &bytes).unwrap();
         assert!(serving.is_open(xid) && !serving.is_open(xid ^ 2));
         assert_eq!(
-            arrive(&mut serving, &mut out, &octets),
+            arrive(&mut serving, &mut out, &bytes),
             Err(ServeError::DuplicateXid)
         );
         assert_eq!(serving.reply(call, 8, &[], |_| terms), Some(Ok(())));

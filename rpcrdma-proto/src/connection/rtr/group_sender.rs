@@ -211,18 +211,18 @@ fn data(
     let mut laid = ArrayVec::<PayloadPiece, { 2 * MAX_BUFFER_SEGMENTS }>::new();
     for one in placed {
         let position = items.get(one.item).map_or(0, |item| item.position);
-        let octets = position + one.range.start..position + one.range.end;
+        let bytes = position + one.range.start..position + one.range.end;
         let gap = one.at.saturating_sub(end);
-        end = one.at + (octets.end - octets.start);
+        end = one.at + (bytes.end - bytes.start);
         match laid.last_mut() {
-            Some(PayloadPiece::Data(before)) if gap == 0 && before.end == octets.start => {
-                before.end = octets.end
+            Some(PayloadPiece::Data(before)) if gap == 0 && before.end == bytes.start => {
+                before.end = bytes.end
             }
             _ => {
                 if gap > 0 {
                     laid.push(PayloadPiece::Zeros(gap));
                 }
-                laid.push(PayloadPiece::Data(octets));
+                laid.push(PayloadPiece::Data(bytes));
             }
         }
     }

@@ -16,12 +16,12 @@ pub(in crate::connection) fn write(
     info: &impl Encode,
 ) -> Option<usize> {
     let mut place = [0; MAX_INFO];
-    let octets = info.encode_to_slice(&mut place).ok()?;
+    let bytes = info.encode_to_slice(&mut place).ok()?;
     let (opttype, optdir) = operation;
     let body = v2::Body::Optional(Optional {
         optdir,
         opttype,
-        optinfo: place.get(..octets)?,
+        optinfo: place.get(..bytes)?,
     });
     XprtHdr {
         xid,

@@ -142,7 +142,7 @@ impl Reassembly {
             return (None, false);
         };
         let buffers = &mut spare.message.buffers;
-        if last.is_some() && buffers.last().map(|octets| octets.buffer) == last {
+        if last.is_some() && buffers.last().map(|bytes| bytes.buffer) == last {
             buffers.pop();
         }
         let message = (!buffers.is_empty()).then(|| {
@@ -360,10 +360,10 @@ impl IncomingGroup {
                 .unwrap_or(fragment.shown),
         );
         if pslen > 0 {
-            let octets = fragment.header..fragment.header.saturating_add(pslen);
+            let bytes = fragment.header..fragment.header.saturating_add(pslen);
             self.message.stream.push(BufferRange {
                 buffer: fragment.buffer,
-                range: octets,
+                range: bytes,
             });
         }
         let rest = fragment.header.saturating_add(pslen)..fragment.length;

@@ -9,10 +9,10 @@ const MEMORY: Segment = Segment {
     offset: 4096,
 };
 
-fn octets(buffer: u64, octets: Range<u32>) -> BufferRange {
+fn bytes(buffer: u64, bytes: Range<u32>) -> BufferRange {
     BufferRange {
         buffer: BufferId(buffer),
-        range: octets,
+        range: bytes,
     }
 }
 
@@ -29,14 +29,14 @@ fn item(position: u32, length: u32, how: Reduction) -> ReducedItem {
 fn message() -> ReassembledMessage {
     ReassembledMessage {
         length: 0,
-        stream: vec![octets(1, 48..108), octets(2, 40..80)],
+        stream: vec![bytes(1, 48..108), bytes(2, 40..80)],
         items: vec![
             item(20, 10, Reduction::Placed(0..2)),
             item(80, 10, Reduction::Explicit(0..1)),
         ],
-        places: vec![octets(1, 4096..4102), octets(2, 4096..4100)],
+        places: vec![bytes(1, 4096..4102), bytes(2, 4096..4100)],
         segments: vec![MEMORY],
-        buffers: vec![octets(1, 108..4102), octets(2, 80..4100)],
+        buffers: vec![bytes(1, 108..4102), bytes(2, 80..4100)],
     }
 }
 
@@ -60,30 +60,30 @@ fn sections_and_items_make_one_message() {
     let expected = [
         Source::Received {
             at: 0,
-            from: octets(1, 48..68),
+            from: bytes(1, 48..68),
         },
         Source::Received {
             at: 20,
-            from: octets(1, 4096..4102),
+            from: bytes(1, 4096..4102),
         },
         Source::Received {
             at: 26,
-            from: octets(2, 4096..4100),
+            from: bytes(2, 4096..4100),
         },
         Source::Padding { at: 30, length: 2 },
         Source::Received {
             at: 32,
-            from: octets(1, 68..108),
+            from: bytes(1, 68..108),
         },
         Source::Received {
             at: 72,
-            from: octets(2, 40..48),
+            from: bytes(2, 40..48),
         },
         Source::Read { at: 80, from: read },
         Source::Padding { at: 90, length: 2 },
         Source::Received {
             at: 92,
-            from: octets(2, 48..80),
+            from: bytes(2, 48..80),
         },
     ];
     assert_eq!(message.sources().collect::<Vec<_>>(), expected);
@@ -98,7 +98,7 @@ fn without_items_the_stream_is_all() {
         ..message()
     };
     assert_eq!((message.finish(u32::MAX), message.length), (Ok(()), 100));
-    let sections = [octets(1, 48..108), octets(2, 40..80)];
+    let sections = [bytes(1, 48..108), bytes(2, 40..80)];
     let expected = [0, 60]
         .into_iter()
         .zip(sections)

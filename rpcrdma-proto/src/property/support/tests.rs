@@ -78,7 +78,7 @@ fn characteristics_are_known_as_properties_are() {
 /// What begins a connection, and what asks, has the same bytes in both drafts.
 // spec: xc2-4.1-a, xc2-4.2-c
 #[test]
-fn two_operations_have_the_same_octets() {
+fn two_operations_have_the_same_bytes() {
     let [size, support] = [SIZE, SUPPORT].map(|Propval { which, data }| Xcharval { which, data });
     let (start, want) = ([size, support], [support]);
     let initxch = Initxch {
@@ -105,7 +105,7 @@ fn two_operations_have_the_same_octets() {
 /// No bytes are no default, but an error, for each value that is known and no other.
 // spec: xc2-2.1-c, xc2-2.1-e, xc2-2.1-f
 #[test]
-fn no_octets_are_an_error() {
+fn no_bytes_are_an_error() {
     for (knowledge, known) in [
         (PropertySupport::CHARACTERISTICS, 3),
         (

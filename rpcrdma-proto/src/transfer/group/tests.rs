@@ -320,7 +320,7 @@ fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
     assert_eq!(
         of(ResultPlacement::BySize(1), 8),
         Some((0b111, 0b111, 0)),
-        "all that has octets is written"
+        "all that has bytes is written"
     );
 }
 

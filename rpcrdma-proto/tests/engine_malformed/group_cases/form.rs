@@ -10,7 +10,7 @@ use crate::raw::{
 pub(super) fn shapes() -> Vec<Case> {
     vec![
         case("`ROPT_XMTREQ` cut off", |_| Some(vec![request(NONE).cut()])),
-        case("`ROPT_XMTREQ` with octets behind", |_| {
+        case("`ROPT_XMTREQ` with bytes behind", |_| {
             Some(vec![request(NONE).lengthened()])
         }),
         case("`ROPT_XMTREQ` with `REPLY`", |_| {
@@ -25,13 +25,13 @@ pub(super) fn shapes() -> Vec<Case> {
                 ..request(NONE)
             })
         }),
-        case("`ROPT_XMTREQ` of more octets than there are", |to| {
+        case("`ROPT_XMTREQ` of more bytes than there are", |to| {
             Some(vec![fixed(to, NONE, 5, &[CALL, XMTREQ, 64, 0, 0])])
         }),
         case("`ROPT_XMTRESP` cut off", |to| {
             Some(vec![response(to.plain).cut()])
         }),
-        case("`ROPT_XMTRESP` with octets behind", |to| {
+        case("`ROPT_XMTRESP` with bytes behind", |to| {
             Some(vec![response(to.plain).lengthened()])
         }),
         case("`ROPT_XMTRESP` with `CALL`", |_| {
@@ -45,18 +45,18 @@ pub(super) fn shapes() -> Vec<Case> {
         }),
         case("`ROPT_XMTCONT` cut off, of a group", |_| {
             let first = request(NONE).of(2);
-            Some(vec![first.octets(), first.more(1).cut()])
+            Some(vec![first.bytes(), first.more(1).cut()])
         }),
         case(
             "`ROPT_XMTCONT` cut off, of another XID than the group that waits",
             |_| {
                 Some(vec![
-                    request(NONE).of(2).octets(),
+                    request(NONE).of(2).bytes(),
                     request(NONE + 1).more(1).cut(),
                 ])
             },
         ),
-        case("`ROPT_XMTCONT` with octets behind", |_| {
+        case("`ROPT_XMTCONT` with bytes behind", |_| {
             Some(vec![request(NONE).more(1).lengthened()])
         }),
         case("an item of a type that there is not", |_| {
@@ -93,13 +93,13 @@ pub(super) fn sections() -> Vec<Case> {
         case("a reply with a count of zero", |to| {
             one(&response(to.plain).of(0))
         }),
-        case("a section of more octets than there are", |_| {
+        case("a section of more bytes than there are", |_| {
             one(&Transmission {
                 section: Some(44),
                 ..request(NONE)
             })
         }),
-        case("a section of the most octets that can be told", |_| {
+        case("a section of the most bytes that can be told", |_| {
             one(&Transmission {
                 section: Some(u32::MAX),
                 ..request(NONE)
@@ -112,16 +112,16 @@ pub(super) fn sections() -> Vec<Case> {
             })
         }),
         case(
-            "a section of more octets than there are, in a continuation",
+            "a section of more bytes than there are, in a continuation",
             |_| {
                 let first = request(NONE).of(2);
                 Some(vec![
-                    first.octets(),
+                    first.bytes(),
                     Transmission {
                         section: Some(20),
                         ..first.more(1)
                     }
-                    .octets(),
+                    .bytes(),
                 ])
             },
         ),
@@ -137,13 +137,13 @@ pub(super) fn sections() -> Vec<Case> {
                 ..request(NONE)
             })
         }),
-        case("four octets of a Payload stream", |_| {
+        case("four bytes of a Payload stream", |_| {
             one(&Transmission {
                 payload: vec![NONE],
                 ..request(NONE)
             })
         }),
-        case("four octets in all of a reply's Payload stream", |to| {
+        case("four bytes in all of a reply's Payload stream", |to| {
             one(&Transmission {
                 payload: vec![to.plain],
                 ..response(to.plain)
@@ -155,12 +155,12 @@ pub(super) fn sections() -> Vec<Case> {
                 ..request(NONE).of(2)
             };
             Some(vec![
-                first.octets(),
+                first.bytes(),
                 Transmission {
                     payload: Vec::new(),
                     ..first.more(1)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("an RPC message of another XID, in a call", |_| {
@@ -192,7 +192,7 @@ pub(super) fn sections() -> Vec<Case> {
                     payload: vec![NONE + 1, CALL, 0, 0],
                     ..first.more(1)
                 };
-                Some(vec![first.octets(), more.octets()])
+                Some(vec![first.bytes(), more.bytes()])
             },
         ),
         case(
@@ -205,12 +205,12 @@ pub(super) fn sections() -> Vec<Case> {
                     ..first
                 };
                 Some(vec![
-                    first.octets(),
+                    first.bytes(),
                     Transmission {
                         payload: request(NONE).payload,
                         ..first.more(1)
                     }
-                    .octets(),
+                    .bytes(),
                 ])
             },
         ),
@@ -225,7 +225,7 @@ pub(super) fn sections() -> Vec<Case> {
                     payload: vec![REPLY, 0, 0],
                     ..first.more(1)
                 };
-                Some(vec![first.octets(), more.octets()])
+                Some(vec![first.bytes(), more.bytes()])
             },
         ),
     ]

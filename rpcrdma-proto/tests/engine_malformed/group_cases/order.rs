@@ -15,49 +15,49 @@ pub(super) fn groups() -> Vec<Case> {
             one(&response(to.plain).more(1))
         }),
         case("a continuation of a call that is whole", |_| {
-            Some(vec![request(NONE).octets(), request(NONE).more(1).octets()])
+            Some(vec![request(NONE).bytes(), request(NONE).more(1).bytes()])
         }),
         case("a continuation with another number", |_| {
             Some(vec![
-                request(NONE).of(3).octets(),
-                request(NONE).more(2).octets(),
+                request(NONE).of(3).bytes(),
+                request(NONE).more(2).bytes(),
             ])
         }),
         case("a continuation that comes twice", |_| {
             let first = request(NONE).of(3);
             Some(vec![
-                first.octets(),
-                first.more(1).octets(),
-                first.more(1).octets(),
-                first.more(2).octets(),
+                first.bytes(),
+                first.more(1).bytes(),
+                first.more(1).bytes(),
+                first.more(2).bytes(),
             ])
         }),
         case("a continuation of another operation", |_| {
             let first = request(NONE).of(2);
             Some(vec![
-                first.octets(),
+                first.bytes(),
                 Transmission {
                     opener: XMTRESP,
                     ..first.more(1)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a continuation of the other direction", |_| {
             let first = request(NONE).of(2);
             Some(vec![
-                first.octets(),
+                first.bytes(),
                 Transmission {
                     direction: REPLY,
                     ..first.more(1)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
         case("a continuation of another XID", |_| {
             Some(vec![
-                request(NONE).of(2).octets(),
-                request(NONE + 1).more(1).octets(),
+                request(NONE).of(2).bytes(),
+                request(NONE + 1).more(1).bytes(),
             ])
         }),
         case("more transmissions than were granted", |_| {
@@ -78,7 +78,7 @@ pub(super) fn groups() -> Vec<Case> {
 pub(super) fn between() -> Vec<Case> {
     vec![
         case("between the transmissions of a call: a call", |to| {
-            interrupted(&[call(to, NONE + 1).octets()])
+            interrupted(&[call(to, NONE + 1).bytes()])
         }),
         case("between them: a long call", |to| {
             interrupted(&[Raw {
@@ -86,20 +86,20 @@ pub(super) fn between() -> Vec<Case> {
                 ..call(to, NONE + 1)
             }
             .long()
-            .octets()])
+            .bytes()])
         }),
         case("between them: a call in one transmission", |_| {
-            interrupted(&[request(NONE + 1).octets()])
+            interrupted(&[request(NONE + 1).bytes()])
         }),
         case("between them: the beginning of another group", |_| {
             let first = request(NONE + 1).of(2);
-            interrupted(&[first.octets(), first.more(1).octets()])
+            interrupted(&[first.bytes(), first.more(1).bytes()])
         }),
         case("between them: a reply", |to| {
-            interrupted(&[reply(to, to.plain).octets()])
+            interrupted(&[reply(to, to.plain).bytes()])
         }),
         case("between them: a reply in one transmission", |to| {
-            interrupted(&[response(to.plain).octets()])
+            interrupted(&[response(to.plain).bytes()])
         }),
         case("between them: an error", |to| {
             interrupted(&[fixed(to, NONE, ERROR, &[2])])
@@ -121,12 +121,12 @@ pub(super) fn between() -> Vec<Case> {
         }),
         case("between the transmissions of a reply: a call", |to| {
             let mut messages = group(&response(to.long), 2);
-            messages.insert(1, call(to, NONE).octets());
+            messages.insert(1, call(to, NONE).bytes());
             Some(messages)
         }),
         case("between them: the reply to another call", |to| {
             let mut messages = group(&response(to.long), 2);
-            messages.insert(1, response(to.plain).octets());
+            messages.insert(1, response(to.plain).bytes());
             Some(messages)
         }),
     ]
@@ -154,18 +154,18 @@ pub(super) fn replies() -> Vec<Case> {
         }),
         case("a reply of which a transmission is missing", |to| {
             let mut messages = group(&response(to.long), 2);
-            messages[1] = response(to.long).more(2).octets();
+            messages[1] = response(to.long).more(2).bytes();
             Some(messages)
         }),
         case("a reply that goes on as a call", |to| {
             let first = response(to.long).of(2);
             Some(vec![
-                first.octets(),
+                first.bytes(),
                 Transmission {
                     opener: XMTREQ,
                     ..first.more(1)
                 }
-                .octets(),
+                .bytes(),
             ])
         }),
     ]

@@ -42,7 +42,7 @@ pub(super) fn placements() -> Vec<Case> {
         }),
         case("a target of a transmission that has none of it", |_| {
             let first = request(NONE).of(2).item(8, 64, At::Targets(0, vec![1]));
-            Some(vec![first.octets(), first.more(1).octets()])
+            Some(vec![first.bytes(), first.more(1).bytes()])
         }),
         case("an offset beyond its target", |_| {
             one(&Transmission {
@@ -72,7 +72,7 @@ pub(super) fn placements() -> Vec<Case> {
                 ..request(NONE).item(8, BULK + 4, item)
             })
         }),
-        case("two items at the same octets of a target", |_| {
+        case("two items at the same bytes of a target", |_| {
             let first = request(NONE).item(8, 64, At::Targets(0, vec![0]));
             one(&Transmission {
                 data: 128,
@@ -133,7 +133,7 @@ pub(super) fn items() -> Vec<Case> {
         case("an item of `XMPTYPE_NOITEM`, in a call", |_| {
             one(&request(NONE).item(0, 0, At::Type(NO_ITEM)))
         }),
-        case("an item of fewer octets of memory than it has", |_| {
+        case("an item of fewer bytes of memory than it has", |_| {
             one(&request(NONE).item(8, 4097, At::Memory(vec![SEGMENT])))
         }),
         case("an item in 257 segments", |_| {
@@ -142,7 +142,7 @@ pub(super) fn items() -> Vec<Case> {
         case("an item beyond the address space", |_| {
             one(&request(NONE).item(8, 2, At::Memory(vec![[9, 2, u32::MAX, u32::MAX]])))
         }),
-        case("a call of more octets than are taken", |_| {
+        case("a call of more bytes than are taken", |_| {
             one(&request(NONE).item(8, 1 << 25, At::Memory(vec![[9, 1 << 25, 0, 0]])))
         }),
         case(
@@ -185,7 +185,7 @@ pub(super) fn directions() -> Vec<Case> {
             one(&request(NONE).range(0, 40, &[&[0, EXRW, 1, 9, 2, u32::MAX, u32::MAX]]))
         }),
         case(
-            "a direction with more octets of memory than 32 bits tell",
+            "a direction with more bytes of memory than 32 bits tell",
             |_| {
                 one(&request(NONE).range(
                     0,

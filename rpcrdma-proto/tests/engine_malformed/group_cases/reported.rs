@@ -17,7 +17,7 @@ pub(super) fn results() -> Vec<Case> {
         case("a result in memory, where it was to be placed", |to| {
             one(&response(to.result).item(8, 4096, At::Memory(vec![SEGMENT])))
         }),
-        case("a result of more octets than it may have", |to| {
+        case("a result of more bytes than it may have", |to| {
             let item = At::Targets(0, vec![0]);
             one(&Transmission {
                 data: 60_004,
@@ -73,18 +73,15 @@ pub(super) fn results() -> Vec<Case> {
                 })
             },
         ),
-        case(
-            "a result written with more octets than were offered",
-            |to| {
-                client(to, || {
-                    one(&response(to.written).item(
-                        8,
-                        2_000_001,
-                        At::Memory(vec![offered(to.written, 2_000_001)]),
-                    ))
-                })
-            },
-        ),
+        case("a result written with more bytes than were offered", |to| {
+            client(to, || {
+                one(&response(to.written).item(
+                    8,
+                    2_000_001,
+                    At::Memory(vec![offered(to.written, 2_000_001)]),
+                ))
+            })
+        }),
     ]
 }
 
@@ -106,7 +103,7 @@ pub(super) fn reports() -> Vec<Case> {
         case("`ROPT_REPTERR` of a direction that there is not", |to| {
             Some(vec![report(REPLY, [to.plain, 2, 0], None, NOTHING)])
         }),
-        case("`ROPT_REPTERR` with octets behind", |to| {
+        case("`ROPT_REPTERR` with bytes behind", |to| {
             Some(vec![report(
                 REPLY,
                 [to.plain, CALL, 0],
@@ -226,7 +223,7 @@ pub(super) fn abilities() -> Vec<Case> {
                 "a call in two transmissions, where `ROPT_XMTCONT` is not taken, and another call",
                 |to| {
                     let mut messages = group(&request(NONE), 2);
-                    messages.push(call(to, NONE + 1).octets());
+                    messages.push(call(to, NONE + 1).bytes());
                     Some(messages)
                 },
             ),
@@ -316,8 +313,8 @@ pub(super) fn invalidation() -> Vec<Case> {
                 |to| {
                     client(to, || {
                         Some(vec![
-                            response(to.long).of(2).octets(),
-                            response(to.plain).octets(),
+                            response(to.long).of(2).bytes(),
+                            response(to.plain).bytes(),
                         ])
                     })
                 },

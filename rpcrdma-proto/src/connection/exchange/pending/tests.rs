@@ -1,13 +1,13 @@
 use super::*;
 use crate::v2::properties::{PROP_RBSIZ, PROP_REQREMINV, Propval};
 
-const fn size(octets: u32) -> BasicProperty {
-    BasicProperty::ReceiveBufferSize(octets)
+const fn size(bytes: u32) -> BasicProperty {
+    BasicProperty::ReceiveBufferSize(bytes)
 }
 
-fn values(octets: u32) -> PropertyValues {
+fn values(bytes: u32) -> PropertyValues {
     PropertyValues {
-        receive_buffer_size: octets,
+        receive_buffer_size: bytes,
         ..PropertyValues::DEFAULT
     }
 }

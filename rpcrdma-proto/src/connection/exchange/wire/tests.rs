@@ -15,8 +15,8 @@ fn words(words: &[u32]) -> Vec<u8> {
 }
 
 /// What is written behind the fixed words, in words.
-fn written(octets: Option<usize>, buffer: &[u8]) -> Vec<u32> {
-    let info = &buffer[28..octets.unwrap()];
+fn written(bytes: Option<usize>, buffer: &[u8]) -> Vec<u32> {
+    let info = &buffer[28..bytes.unwrap()];
     info.chunks(4)
         .map(|word| u32::from_be_bytes(word.try_into().unwrap()))
         .collect()
@@ -24,8 +24,8 @@ fn written(octets: Option<usize>, buffer: &[u8]) -> Vec<u32> {
 
 /// How many values an update tells, and whether it clears.
 fn told(draft: PropertyDraft, info: &[u32]) -> Option<(usize, bool)> {
-    let octets = words(info);
-    match draft.read(ROPT_UPDPROP, &octets) {
+    let bytes = words(info);
+    match draft.read(ROPT_UPDPROP, &bytes) {
         Ok(Some(PropertyOperation::Update(update))) => Some((update.now().len(), update.clears)),
         Ok(other) => panic!("{other:?} is no update"),
         Err(_) => None,
@@ -59,14 +59,14 @@ fn two_operations_are_the_same() {
         );
     }
     let mut buffer = [0; 256];
-    let octets = write_request(
+    let bytes = write_request(
         &mut buffer,
         7,
         8,
         Some(BasicProperty::ReceiveBufferSize(8192)),
     );
     assert_eq!(buffer[..28], words(&[7, 2, 8, 5, 0, 2, 16]));
-    assert_eq!(written(octets, &buffer), [1, 1, 4, 8192]);
+    assert_eq!(written(bytes, &buffer), [1, 1, 4, 8192]);
     assert_eq!(
         written(write_request(&mut buffer, 7, 8, None), &buffer),
         [0]
@@ -103,9 +103,9 @@ fn answers_have_the_form_of_their_draft() {
             &[1, 0b010, 1, 0b100, 1, 0b001],
         ),
     ] {
-        let octets = draft.write_response(&mut buffer, 7, 8, &answer);
+        let bytes = draft.write_response(&mut buffer, 7, 8, &answer);
         assert_eq!(buffer[..24], words(&[7, 2, 8, 5, 1, 3]));
-        let found = written(octets, &buffer);
+        let found = written(bytes, &buffer);
         assert_eq!(found, expected);
         let info = words(&found);
         let Ok(Some(PropertyOperation::Response(response))) = draft.read(3, &info) else {
@@ -142,7 +142,7 @@ fn updates_have_the_form_of_their_draft() {
         ),
         (PropertyDraft::Characteristics, 1, &[1, 4, 12_288, 1]),
     ] {
-        let (octets, found) = draft
+        let (bytes, found) = draft
             .write_update(&mut buffer, 7, 8, &changed, &ours)
             .unwrap();
         assert_eq!(
@@ -150,7 +150,7 @@ fn updates_have_the_form_of_their_draft() {
             (words(&[7, 2, 8, 5, 0, 4]), count),
             "what holds is told"
         );
-        let info = written(Some(octets), &buffer);
+        let info = written(Some(bytes), &buffer);
         assert_eq!(info, expected);
         assert_eq!(
             told(draft, &info),
@@ -221,7 +221,7 @@ proptest! {
 
     /// Whatever bytes come, nothing panics.
     #[test]
-    fn any_octets_are_read_or_refused(code in 0u32..6, info: Vec<u8>) {
+    fn any_bytes_are_read_or_refused(code in 0u32..6, info: Vec<u8>) {
         for draft in BOTH {
             let _ = draft.read(code, &info);
         }

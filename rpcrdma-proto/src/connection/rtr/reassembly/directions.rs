@@ -63,13 +63,13 @@ impl ReplyDirections {
             Rsdloc::Bysize(either) => (Some(&either.bsex), true, Some(either.dsdov)),
         };
         let from = self.segments.len();
-        let mut octets = 0u32;
+        let mut bytes = 0u32;
         for segment in memory.into_iter().flat_map(|memory| memory.iter()) {
             if self.segments.len() >= limits.max_segments as usize {
                 return Err(ChunkError::TooManySegments);
             }
             let length = Segment::from(segment).validated()?.length;
-            octets = octets.checked_add(length).ok_or(ChunkError::TooLong)?;
+            bytes = bytes.checked_add(length).ok_or(ChunkError::TooLong)?;
             self.segments.push(segment);
         }
         let segments =
@@ -77,7 +77,7 @@ impl ReplyDirections {
         Ok(ResultDirection {
             of,
             min_length: least,
-            memory: memory.map(|_| octets),
+            memory: memory.map(|_| bytes),
             send,
             by_size,
             segments,

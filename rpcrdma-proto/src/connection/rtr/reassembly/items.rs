@@ -84,14 +84,14 @@ impl IncomingGroup {
                 })
                 .into());
             }
-            let octets = offset..offset + (length - offset).min(left);
-            left -= octets.end - octets.start;
+            let bytes = offset..offset + (length - offset).min(left);
+            left -= bytes.end - bytes.start;
             offset = 0;
             // What has no bytes is nowhere: another item may be there.
-            if !octets.is_empty() {
+            if !bytes.is_empty() {
                 self.message.places.push(BufferRange {
                     buffer: BufferId(target.into()),
-                    range: octets,
+                    range: bytes,
                 });
             }
         }
@@ -118,15 +118,15 @@ impl IncomingGroup {
         limits: &Limits,
     ) -> Result<Reduction, ChunkError> {
         let from = self.message.segments.len();
-        let mut octets = 0u64;
+        let mut bytes = 0u64;
         for segment in segments {
             if self.message.segments.len() >= limits.max_segments as usize {
                 return Err(ChunkError::TooManySegments);
             }
-            octets += u64::from(segment.validated()?.length);
+            bytes += u64::from(segment.validated()?.length);
             self.message.segments.push(segment);
         }
-        if octets >= u64::from(length) {
+        if bytes >= u64::from(length) {
             Ok(Reduction::Explicit(from..self.message.segments.len()))
         } else {
             Err(ChunkError::NotAsOffered)
@@ -154,16 +154,16 @@ impl IncomingGroup {
             let absent = outside(target, 0, target.checked_sub(1));
             let (transmission, range) = structure.find(target).ok_or(absent)?;
             let fragment = buffers.get(transmission as usize).ok_or(absent)?;
-            let octets = range.start + place.range.start..range.start + place.range.end;
-            if octets.end > fragment.range.end {
+            let bytes = range.start + place.range.start..range.start + place.range.end;
+            if bytes.end > fragment.range.end {
                 return Err(absent);
             }
-            if octets.start < fragment.range.start {
+            if bytes.start < fragment.range.start {
                 return Err(outside(target, target.saturating_add(1), most));
             }
             *place = BufferRange {
                 buffer: fragment.buffer,
-                range: octets,
+                range: bytes,
             };
         }
         Ok(())
@@ -218,10 +218,10 @@ mod tests {
     /// The peer chooses the targets and their order: as many as there may be, in the opposite
     /// order.
     #[test]
-    fn octets_that_are_taken_twice_are_found_in_any_order() {
-        let place = |target: usize, octets| BufferRange {
+    fn bytes_that_are_taken_twice_are_found_in_any_order() {
+        let place = |target: usize, bytes| BufferRange {
             buffer: BufferId(target as u64),
-            range: octets,
+            range: bytes,
         };
         let mut places: Vec<_> = (0..MAX_PLACES)
             .rev()
@@ -234,10 +234,10 @@ mod tests {
         assert_eq!(
             taken_twice(&places, &mut by_target),
             None,
-            "octets of one target in two places"
+            "bytes of one target in two places"
         );
-        for (octets, is_taken) in [(3..8, true), (0..1, true), (0..8, true), (8..12, false)] {
-            places[MAX_PLACES / 2] = place(MAX_PLACES - 1, octets);
+        for (bytes, is_taken) in [(3..8, true), (0..1, true), (0..8, true), (8..12, false)] {
+            places[MAX_PLACES / 2] = place(MAX_PLACES - 1, bytes);
             let found = taken_twice(&places, &mut by_target);
             assert_eq!(found, is_taken.then_some(MAX_PLACES as u32 - 1));
         }
