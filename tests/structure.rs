@@ -1,4 +1,5 @@
-//! The structure of every crate: modules import each other without circles.
+//! The structure of every crate: modules import each other without circles, and no two public types
+//! have one name.
 //!
 //! The test reads the sources with syn. A module depends on the module that defines what it names,
 //! also where the name comes by a re-export. It is compared with its siblings, each with all that
@@ -12,6 +13,7 @@ mod circles;
 #[path = "structure/modules.rs"]
 mod modules;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use modules::Crate;
@@ -36,6 +38,15 @@ const ALLOWED: [&[&str]; 1] = [&[
     "parse::types",
     "parse::union",
 ]];
+
+/// Names that types of several crates have: each is the language's or the field's habit, and is used
+/// with the name of its crate or module.
+const COMMON: [&str; 5] = ["ClientConfig", "Config", "Error", "Result", "ServerConfig"];
+
+/// Modules of rpcrdma-verbs that its RPC layer replaces. They go, and this list with them.
+const REPLACED: [&str; 9] = [
+    "blocking", "calls", "client", "handlers", "local", "peers", "rpc", "server", "tokio",
+];
 
 fn read(root: &str) -> Crate {
     Crate::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(root))
@@ -78,5 +89,38 @@ fn modules_form_no_circle() {
             found.push(format!("{root}:\n{circle}"));
         }
     }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The compiler runs in build scripts, where no other of the crates is used: its names are compared
+/// with each other alone.
+#[test]
+fn no_two_public_types_have_one_name() {
+    let mut places: BTreeMap<(bool, String), Vec<String>> = BTreeMap::new();
+    for root in CRATES.iter().filter(|root| root.ends_with("/lib.rs")) {
+        let root = root.trim_end_matches("/src/lib.rs");
+        for (name, module) in read(&format!("{root}/src/lib.rs")).types() {
+            let first = module.split("::").next().unwrap_or_default();
+            let is_replaced = root == "rpcrdma-verbs" && REPLACED.contains(&first);
+            if !is_replaced {
+                let place = format!("{root}: {module}");
+                let key = (root == "xdrgen", name.to_owned());
+                places.entry(key).or_default().push(place);
+            }
+        }
+    }
+    let in_several_crates = |places: &[String]| {
+        let mut crates: Vec<_> = places.iter().map(|place| place.split(':').next()).collect();
+        crates.sort_unstable();
+        crates.windows(2).all(|pair| pair[0] != pair[1])
+    };
+    let found: Vec<_> = places
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .filter(|((_, name), places)| {
+            !(COMMON.contains(&name.as_str()) && in_several_crates(places))
+        })
+        .map(|((_, name), places)| format!("{name}: {}", places.join(", ")))
+        .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

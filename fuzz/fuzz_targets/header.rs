@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::both;
-use rpcrdma_proto::chunk::{Limits, Piece, ReadList, ReadPlan, WriteChunk, check_returned};
+use rpcrdma_proto::chunk::{ChunkLimits, Piece, ReadList, ReadPlan, WriteChunk, check_returned};
 use rpcrdma_proto::error::RefusalAction;
 use rpcrdma_proto::header::{self, Chunks, Header};
 use rpcrdma_proto::v2::properties::{Connprop, OptInfo, Property, Resprop, Updprop};
@@ -42,12 +42,12 @@ fuzz_target!(|bytes: &[u8]| {
 fn engine(bytes: &[u8]) {
     match Header::parse(bytes, Version::Two) {
         Ok(header) => {
-            if let header::Body::Message {
+            if let header::HeaderBody::Message {
                 chunks, payload, ..
             } = header.body
             {
                 plans(&chunks, Some(payload.len()));
-            } else if let header::Body::Long { chunks, .. } = header.body {
+            } else if let header::HeaderBody::Long { chunks, .. } = header.body {
                 plans(&chunks, None);
             }
         }
@@ -75,8 +75,8 @@ fn plans(chunks: &Chunks<'_>, inline: Option<usize>) {
         Chunks::V2 { reads, .. } => ReadList::from(reads),
     };
     let plan = match inline {
-        Some(length) => ReadPlan::inline(reads, length, &Limits::DEFAULT),
-        None => ReadPlan::long(reads, &Limits::DEFAULT),
+        Some(length) => ReadPlan::inline(reads, length, &ChunkLimits::DEFAULT),
+        None => ReadPlan::long(reads, &ChunkLimits::DEFAULT),
     };
     if let Ok(plan) = plan {
         let end = plan.pieces().fold(0, |end, piece| {
@@ -90,8 +90,12 @@ fn plans(chunks: &Chunks<'_>, inline: Option<usize>) {
         assert_eq!(end, plan.len());
     }
     let reply = match *chunks {
-        Chunks::V1 { reply, .. } => reply.map(|target| WriteChunk::v1(target, &Limits::DEFAULT)),
-        Chunks::V2 { reply, .. } => reply.map(|target| WriteChunk::v2(target, &Limits::DEFAULT)),
+        Chunks::V1 { reply, .. } => {
+            reply.map(|target| WriteChunk::v1(target, &ChunkLimits::DEFAULT))
+        }
+        Chunks::V2 { reply, .. } => {
+            reply.map(|target| WriteChunk::v2(target, &ChunkLimits::DEFAULT))
+        }
     };
     if let Some(Ok(chunk)) = reply {
         let half = chunk.capacity() / 2;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use libfuzzer_sys::fuzz_target;
 use oncrpc::xdr::SharedBytes;
-use oncrpc::{HandlerDeadline, OutgoingReply, Peer, ReceivedMessage};
+use oncrpc::{BackwardError, HandlerDeadline, OutgoingReply, Peer, ReceivedMessage};
 use rpcrdma_nfs::nfs3::{
     Access3res, Commit3res, Create3res, Fsinfo3res, Fsstat3res, Getattr3res, Link3res, Lookup3res,
     Mkdir3res, Mknod3res, Pathconf3res, PostOpFh3, Read3res, Readdir3res, Readdirplus3res,
@@ -123,6 +123,7 @@ impl Client {
             address: None,
             transport: "memory",
             memory: None,
+            caller: Err(BackwardError::Transport),
         });
         let deadline = HandlerDeadline::none();
         let served = self

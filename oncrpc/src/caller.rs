@@ -13,14 +13,14 @@ use crate::item_buf::ItemMemory;
 /// that the client is ready for calls (RFC 8167, section 6).
 ///
 /// ```
-/// use oncrpc::Caller;
+/// use oncrpc::CallerChannel;
 ///
-/// let (caller, submissions) = Caller::new(7, "rdma", None);
+/// let (caller, submissions) = CallerChannel::new(7, "rdma", None);
 /// assert!(!caller.is_ready() && !caller.begin_readiness());
 /// # drop(submissions);
 /// ```
 #[derive(Debug)]
-pub struct Caller {
+pub struct CallerChannel {
     channel: Channel,
     connection: u64,
     state: AtomicU8,
@@ -33,7 +33,7 @@ const TAKEN: u8 = 1;
 /// The transport has noted it.
 const READY: u8 = 2;
 
-impl Caller {
+impl CallerChannel {
     /// Creates the way back over a connection with this number, and the transport's end of it.
     #[must_use]
     pub fn new(

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use tokio::time::Instant;
 
-use crate::channel::{CallId, Completion, Submission};
+use crate::channel::{CallCompletion, CallId, Submission};
 use crate::error::{CallErrorKind, Execution, Progress};
 use crate::request::Request;
 
@@ -140,7 +140,7 @@ impl Calls {
     }
 
     /// Ends the call with this XID, and returns what takes its result; `None` if there is none.
-    pub(crate) fn take(&mut self, xid: u32) -> Option<Completion> {
+    pub(crate) fn take(&mut self, xid: u32) -> Option<CallCompletion> {
         let id = *self.in_flight.get(&xid)?;
         self.remove(id).map(|call| call.submission.completion)
     }

@@ -182,7 +182,7 @@ impl AsyncTransport for Channel {
         let id = queue.change(|state| {
             let id = CallId(state.next);
             state.next += 1;
-            let completion = Completion {
+            let completion = CallCompletion {
                 slot: slot.clone(),
                 procedure: request.procedure,
                 peer: queue.peer.clone(),
@@ -301,20 +301,20 @@ pub struct Submission {
     /// The call.
     pub request: Request,
     /// Takes its result.
-    pub completion: Completion,
+    pub completion: CallCompletion,
 }
 
 /// The promise of a call's result. A completion that is dropped fails its call: nothing is lost
 /// when a runner ends.
 #[derive(Debug)]
-pub struct Completion {
+pub struct CallCompletion {
     slot: Arc<Slot>,
     procedure: ProcedureId,
     peer: Arc<str>,
     sent: bool,
 }
 
-impl Completion {
+impl CallCompletion {
     /// Says whether the server may have the call, so that it may execute it.
     pub fn set_sent(&mut self, sent: bool) {
         self.sent = sent;
@@ -356,7 +356,7 @@ impl Completion {
     }
 }
 
-impl Drop for Completion {
+impl Drop for CallCompletion {
     fn drop(&mut self) {
         // Nothing happens if the call has ended.
         self.end(CallErrorKind::RunnerEnded, self.execution());

@@ -40,9 +40,9 @@ mod transport;
 
 pub use auth::{AuthSys, Credentials, OtherCredentials};
 pub use call::{Call, CallOptions, ReplyFuture, ResultsFuture};
-pub use caller::Caller;
+pub use caller::CallerChannel;
 pub use channel::{
-    CallId, Channel, ChannelCall, ChannelEvent, Completion, Submission, Submissions,
+    CallCompletion, CallId, Channel, ChannelCall, ChannelEvent, Submission, Submissions,
 };
 #[cfg(feature = "tokio")]
 pub use control::{ConnectRequest, RejectReason, ServerControl, ServerStats};

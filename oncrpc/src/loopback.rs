@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 use xdrgen_runtime::{Matching, ReceivedItem};
 
-use crate::caller::Caller;
+use crate::caller::CallerChannel;
 use crate::calls::Calls;
 use crate::channel::{Channel, ChannelEvent, Submissions};
 use crate::error::{BackwardError, CallErrorKind, Progress};
@@ -38,7 +38,7 @@ pub fn loopback_with_services<P: Programs, S: Programs>(
     services: Router<S>,
 ) -> (Channel, impl Future<Output = ()> + Send) {
     let (channel, forward) = Channel::new("loopback");
-    let (caller, backward) = Caller::new(0, "loopback", None);
+    let (caller, backward) = CallerChannel::new(0, "loopback", None);
     let forward = run(router, forward, peer(Ok(caller)));
     let backward = run(services, backward, peer(Err(BackwardError::Transport)));
     // Backward calls end with the connection.
@@ -47,7 +47,7 @@ pub fn loopback_with_services<P: Programs, S: Programs>(
     })
 }
 
-fn peer(caller: Result<Arc<Caller>, BackwardError>) -> Arc<Peer> {
+fn peer(caller: Result<Arc<CallerChannel>, BackwardError>) -> Arc<Peer> {
     Arc::new(Peer {
         address: None,
         transport: "memory",

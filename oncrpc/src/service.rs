@@ -10,7 +10,7 @@ use std::time::Instant;
 use xdrgen_runtime::{Decode, Decoder, Encode, Error, ItemList, Limits, Procedure};
 
 use crate::auth::Credentials;
-use crate::caller::Caller;
+use crate::caller::CallerChannel;
 use crate::channel::Channel;
 use crate::error::{BackwardError, CallErrorKind};
 use crate::header::ReplyStatus;
@@ -95,7 +95,7 @@ pub struct Peer {
     /// The memory of the transport for the items of replies, if it has its own.
     pub memory: Option<Arc<dyn ItemMemory>>,
     /// The way back to a client, or why there is none.
-    pub caller: Result<Arc<Caller>, BackwardError>,
+    pub caller: Result<Arc<CallerChannel>, BackwardError>,
 }
 
 impl fmt::Display for Peer {

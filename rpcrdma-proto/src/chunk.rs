@@ -56,13 +56,13 @@ segments! { v1 v2 }
 /// What one message may offer, against a peer that offers more than could ever be used.
 ///
 /// ```
-/// use rpcrdma_proto::chunk::Limits;
+/// use rpcrdma_proto::chunk::ChunkLimits;
 ///
-/// let limits = Limits { max_segments: 16, ..Limits::DEFAULT };
+/// let limits = ChunkLimits { max_segments: 16, ..ChunkLimits::DEFAULT };
 /// assert_eq!(limits.max_bytes, 1 << 24);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct ChunkLimits {
     /// Segments of one list together.
     pub max_segments: u32,
     /// Bytes of XDR of a whole message, after all that was reduced has been put back; and bytes of
@@ -70,7 +70,7 @@ pub struct Limits {
     pub max_bytes: u32,
 }
 
-impl Limits {
+impl ChunkLimits {
     /// 64 segments and 16 MiB: as many segments as a call of ours has at most, and more than Linux
     /// offers.
     pub const DEFAULT: Self = Self {
@@ -79,7 +79,7 @@ impl Limits {
     };
 }
 
-impl Default for Limits {
+impl Default for ChunkLimits {
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -91,9 +91,9 @@ impl Default for Limits {
 pub enum ChunkError {
     /// A segment ends beyond the address space.
     OffsetOverflow,
-    /// More segments than [`Limits::max_segments`].
+    /// More segments than [`ChunkLimits::max_segments`].
     TooManySegments,
-    /// A message, or a chunk, of more bytes than [`Limits::max_bytes`].
+    /// A message, or a chunk, of more bytes than [`ChunkLimits::max_bytes`].
     TooLong,
     /// A Position that is no multiple of four (RFC 8166, section 3.4.5).
     MisalignedPosition,

@@ -69,10 +69,12 @@ mod xid_table;
 pub use config::{Config, ConfigError, MAX_CALL_SEGMENTS, Properties, Role};
 pub use exchange::RegisterError;
 pub use output::{
-    Action, BufferId, CallFailure, CallLocation, CloseReason, Event, Exposure, ExtensionOperation,
-    PayloadPiece, RdmaWrite, Region, ReplyLocation, SendOwner, ServedCallId, TransmissionIndex,
-    Transmit,
+    Action, BufferId, CallFailure, CallLocation, CallRegion, CloseReason, Event, Exposure,
+    ExtensionOperation, PayloadPiece, RdmaWrite, ReplyLocation, SendOwner, ServedCallId,
+    TransmissionIndex, Transmit,
 };
-pub use requester::CallError;
-pub use session::{BufferDisposition, ConnectError, Counters, PropertyError, ReplyError, Session};
+pub use requester::SessionCallError;
+pub use session::{
+    BufferDisposition, PropertyError, ReplyError, Session, SessionConnectError, SessionCounters,
+};
 pub use states::{ConnState, RequestEvent, RequestState, ServedEvent, ServedState, StateChange};

@@ -6,7 +6,7 @@
 
 mod write;
 
-use crate::chunk::{ChunkError, Limits, ReadList, WriteChunk};
+use crate::chunk::{ChunkError, ChunkLimits, ReadList, WriteChunk};
 use crate::error::{PeerError, Refusal, RefusalReason};
 use crate::v2::MsgType;
 use crate::version::Version;
@@ -18,7 +18,7 @@ pub use write::OutgoingHeader;
 /// A transport header, and what follows it.
 ///
 /// ```
-/// use rpcrdma_proto::header::{Body, Header};
+/// use rpcrdma_proto::header::{Header, HeaderBody};
 /// use rpcrdma_proto::v2::MsgType;
 /// use rpcrdma_proto::version::Version;
 ///
@@ -30,7 +30,7 @@ pub use write::OutgoingHeader;
 /// ];
 /// let header = Header::parse(&message, Version::Two)?;
 /// assert_eq!((header.xid, header.version, header.credits), (7, Version::Two, 32));
-/// assert!(matches!(header.body, Body::Message { direction: MsgType::Call, payload, .. } if payload.len() == 8));
+/// assert!(matches!(header.body, HeaderBody::Message { direction: MsgType::Call, payload, .. } if payload.len() == 8));
 /// # Ok::<(), rpcrdma_proto::error::Refusal>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +42,12 @@ pub struct Header<'a> {
     /// Credits asked for or granted, as the direction says.
     pub credits: u32,
     /// What the message is.
-    pub body: Body<'a>,
+    pub body: HeaderBody<'a>,
 }
 
 /// What a message is.
 #[derive(Clone, Copy, Debug)]
-pub enum Body<'a> {
+pub enum HeaderBody<'a> {
     /// An RPC message inline: `RDMA_MSG`, `RDMA2_MSG`. Its XID and direction are those of the
     /// header.
     Message {
@@ -116,7 +116,7 @@ impl<'a> Chunks<'a> {
     /// Returns the Write chunks, each validated.
     pub fn writes(
         &self,
-        limits: &Limits,
+        limits: &ChunkLimits,
     ) -> impl Iterator<Item = Result<WriteChunk<'a>, ChunkError>> + use<'a> {
         let limits = *limits;
         let (one, two) = match *self {
@@ -138,7 +138,7 @@ impl<'a> Chunks<'a> {
     ///
     /// # Errors
     /// Its numbers overflow, or exceed the limits.
-    pub fn reply(&self, limits: &Limits) -> Result<Option<WriteChunk<'a>>, ChunkError> {
+    pub fn reply(&self, limits: &ChunkLimits) -> Result<Option<WriteChunk<'a>>, ChunkError> {
         match *self {
             Self::V1 { reply, .. } => reply
                 .map(|target| WriteChunk::v1(target, limits))
@@ -223,7 +223,7 @@ impl<'a> Header<'a> {
             return None;
         }
         let direction = MsgType::from_value(direction.cast_signed())?;
-        let body = Body::Message {
+        let body = HeaderBody::Message {
             direction,
             chunks: Chunks::none(),
             payload: message.get(32..)?,
@@ -284,7 +284,7 @@ const ERROR: u32 = 4;
 const V1_MIN_LEN: usize = 28;
 
 // spec: rfc8166-4.2.4-a, rfc8166-4.5-a
-fn version_one(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
+fn version_one(message: &[u8]) -> Result<HeaderBody<'_>, RefusalReason> {
     // The error's layout is shorter than the least message.
     let error = message.get(12..FIXED) == Some(&ERROR.to_be_bytes());
     if message.len() < V1_MIN_LEN && !error {
@@ -304,7 +304,7 @@ fn version_one(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
                 writes,
                 reply: reply.map(|chunk| chunk.target),
             };
-            Ok(Body::Message {
+            Ok(HeaderBody::Message {
                 direction,
                 chunks,
                 payload,
@@ -321,7 +321,7 @@ fn version_one(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
                 writes,
                 reply: reply.map(|chunk| chunk.target),
             };
-            Ok(Body::Long {
+            Ok(HeaderBody::Long {
                 direction: None,
                 chunks,
             })
@@ -330,7 +330,7 @@ fn version_one(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
         v1::Body::Done => Err(RefusalReason::Done),
         v1::Body::Error(error) => {
             nothing_follows(payload)?;
-            Ok(Body::Error(match error {
+            Ok(HeaderBody::Error(match error {
                 v1::Error::Vers(range) => PeerError::Versions {
                     low: range.vers_low,
                     high: range.vers_high,
@@ -341,7 +341,7 @@ fn version_one(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
     }
 }
 
-fn version_two(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
+fn version_two(message: &[u8]) -> Result<HeaderBody<'_>, RefusalReason> {
     let (header, payload) = v2::XprtHdr::from_prefix(message).map_err(xdr_error)?;
     match header.body {
         v2::Body::Msg(v2::ChunkLists {
@@ -358,7 +358,7 @@ fn version_two(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
                 writes,
                 reply: reply.map(|chunk| chunk.target),
             };
-            Ok(Body::Message {
+            Ok(HeaderBody::Message {
                 direction,
                 chunks,
                 payload,
@@ -376,14 +376,14 @@ fn version_two(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
                 writes,
                 reply: reply.map(|chunk| chunk.target),
             };
-            Ok(Body::Long {
+            Ok(HeaderBody::Long {
                 direction: Some(direction),
                 chunks,
             })
         }
         v2::Body::Error(error) => {
             nothing_follows(payload)?;
-            Ok(Body::Error(match error {
+            Ok(HeaderBody::Error(match error {
                 v2::Error::Vers(range) => PeerError::Versions {
                     low: range.vers_low,
                     high: range.vers_high,
@@ -396,7 +396,7 @@ fn version_two(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
             optdir,
             opttype,
             optinfo,
-        }) => Ok(Body::Operation {
+        }) => Ok(HeaderBody::Operation {
             direction: optdir,
             code: opttype,
             info: optinfo,
@@ -408,12 +408,14 @@ fn version_two(message: &[u8]) -> Result<Body<'_>, RefusalReason> {
 /// Checks the rules that hold in both versions.
 // spec: bd-5.1-d, bd-5.2-d
 // spec: rfc8166-4.2.1-a, rfc8166-4.2.4-b
-fn consistent(xid: u32, body: Body<'_>) -> Result<Body<'_>, RefusalReason> {
+fn consistent(xid: u32, body: HeaderBody<'_>) -> Result<HeaderBody<'_>, RefusalReason> {
     match body {
-        Body::Message { payload, .. } if payload.first_chunk() != Some(&xid.to_be_bytes()) => {
+        HeaderBody::Message { payload, .. }
+            if payload.first_chunk() != Some(&xid.to_be_bytes()) =>
+        {
             Err(RefusalReason::Xid)
         }
-        Body::Long { chunks, .. } if chunks.is_empty() => Err(RefusalReason::NoMessage),
+        HeaderBody::Long { chunks, .. } if chunks.is_empty() => Err(RefusalReason::NoMessage),
         _ => Ok(body),
     }
 }

@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::connection::{CallError, CallFailure, CloseReason, ReplyError, ServedCallId};
+use rpcrdma_proto::connection::{
+    CallFailure, CloseReason, ReplyError, ServedCallId, SessionCallError,
+};
 use rpcrdma_proto::transfer::MAX_RESULTS;
 use rpcrdma_proto::version::Version;
 
@@ -105,7 +107,7 @@ impl Answered {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientError {
     /// It could not begin.
-    Call(CallError),
+    Call(SessionCallError),
     /// The client has not said that it takes backward calls, or they can't go by this connection.
     NotReady,
     /// Its message could not be written.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use rpcrdma_proto::connection::{
-    CallError, CloseReason, Config, ReplyError, Role, ServedCallId, Session,
+    CloseReason, Config, ReplyError, Role, ServedCallId, Session, SessionCallError,
 };
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 
@@ -395,7 +395,7 @@ impl<D: Device> Driver<D> {
                     ..CallBuffers::default()
                 });
                 Err(BeginError {
-                    error: OutgoingCallError::Call(CallError::Closed),
+                    error: OutgoingCallError::Call(SessionCallError::Closed),
                     buffers: memory,
                 })
             }

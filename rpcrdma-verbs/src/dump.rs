@@ -6,10 +6,10 @@ mod operations;
 use std::borrow::Cow;
 use std::fmt;
 
-use rpcrdma_proto::chunk::{Limits, Segment};
+use rpcrdma_proto::chunk::{ChunkLimits, Segment};
 use rpcrdma_proto::connection::Properties;
 use rpcrdma_proto::error::PeerError;
-use rpcrdma_proto::header::{Body, Chunks, Header};
+use rpcrdma_proto::header::{Chunks, Header, HeaderBody};
 use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::version::Version;
 
@@ -55,7 +55,7 @@ impl<'a> Dump<'a> {
 }
 
 /// Whatever is offered is displayed.
-const ALL: Limits = Limits {
+const ALL: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,
     max_bytes: u32::MAX,
 };
@@ -75,7 +75,7 @@ impl fmt::Display for Dump<'_> {
         let name =
             |one: &'static str, two: &'static str| if version == Version::One { one } else { two };
         match body {
-            Body::Message {
+            HeaderBody::Message {
                 direction,
                 chunks,
                 payload,
@@ -88,7 +88,7 @@ impl fmt::Display for Dump<'_> {
                 )?;
                 show(&chunks, f)
             }
-            Body::Long { direction, chunks } => {
+            HeaderBody::Long { direction, chunks } => {
                 let direction = direction.map_or("message", word);
                 write!(
                     f,
@@ -97,7 +97,7 @@ impl fmt::Display for Dump<'_> {
                 )?;
                 show(&chunks, f)
             }
-            Body::Operation {
+            HeaderBody::Operation {
                 direction,
                 code,
                 info,
@@ -117,7 +117,7 @@ impl fmt::Display for Dump<'_> {
                     write!(f, ", {} bytes inline", payload.len())
                 }
             }
-            Body::Error(error) => {
+            HeaderBody::Error(error) => {
                 write!(f, "{} {xid:#010x}: ", name("RDMA_ERROR", "RDMA2_ERROR"))?;
                 match error {
                     PeerError::Versions { low, high } => {

@@ -11,7 +11,7 @@ mod endpoints;
 use std::net::SocketAddr;
 
 use endpoints::{Block, NULL, call};
-use rpcrdma_proto::chunk::Limits;
+use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{Config, Role};
 use rpcrdma_verbs::client::{Client, ClientEvent};
 use rpcrdma_verbs::driver::Driver;
@@ -136,9 +136,9 @@ fn call_all(
 
 /// 32 credits, no backward calls, and few segments in each call.
 fn settings() -> (Config, Config) {
-    let limits = Limits {
+    let limits = ChunkLimits {
         max_segments: 8,
-        ..Limits::DEFAULT
+        ..ChunkLimits::DEFAULT
     };
     let few = Config {
         max_segments: 8,

@@ -24,6 +24,8 @@ struct Module {
     /// What it imports or re-exports: the name there, and the path that it stands for.
     imports: HashMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
+    /// The public types and traits among these.
+    types: BTreeSet<String>,
     /// Every path that its code mentions.
     mentions: BTreeSet<Vec<String>>,
 }
@@ -34,6 +36,14 @@ impl Crate {
         let mut modules = HashMap::new();
         read_file(root, root.parent().unwrap(), Vec::new(), &mut modules);
         Self { modules }
+    }
+
+    /// Returns the public types and traits, each with the path of its module.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&str, String)> {
+        self.modules.iter().flat_map(|(path, module)| {
+            let types = module.types.iter();
+            types.map(move |name| (name.as_str(), path.join("::")))
+        })
     }
 
     /// Returns what modules depend on, apart for each level: a module beside its siblings, each
@@ -157,6 +167,7 @@ fn read_items(
             continue;
         }
         module.defines.extend(defined(item));
+        module.types.extend(public_type(item));
         Mentions(&mut module.mentions).visit_item(item);
     }
     modules.insert(path, module);
@@ -202,6 +213,19 @@ fn defined(item: &Item) -> Option<String> {
         _ => return None,
     };
     Some(name.to_string())
+}
+
+/// Returns the name of a public type or trait. (The compiler warns where others can't reach it.)
+fn public_type(item: &Item) -> Option<String> {
+    let (visibility, name) = match item {
+        Item::Enum(item) => (&item.vis, &item.ident),
+        Item::Struct(item) => (&item.vis, &item.ident),
+        Item::Trait(item) => (&item.vis, &item.ident),
+        Item::Type(item) => (&item.vis, &item.ident),
+        Item::Union(item) => (&item.vis, &item.ident),
+        _ => return None,
+    };
+    matches!(visibility, syn::Visibility::Public(_)).then(|| name.to_string())
 }
 
 /// Adds what a `use` brings in.

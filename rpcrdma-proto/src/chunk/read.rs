@@ -1,6 +1,6 @@
 //! The Read list: items that were taken out of a call, and where they belong.
 
-use super::{ChunkError, Limits, Segment, padded};
+use super::{ChunkError, ChunkLimits, Segment, padded};
 use crate::xdr::{Iter, List};
 use crate::{v1, v2};
 
@@ -108,17 +108,17 @@ impl Iterator for ReadSegments<'_> {
 /// the requester's memory.
 ///
 /// Validated: positions are multiples of four, in order, within the message and not overlapping, no
-/// sum overflows, and the whole is within the [`Limits`].
+/// sum overflows, and the whole is within the [`ChunkLimits`].
 ///
 /// ```
-/// use rpcrdma_proto::chunk::{Limits, Piece, ReadPlan};
+/// use rpcrdma_proto::chunk::{ChunkLimits, Piece, ReadPlan};
 /// use rpcrdma_proto::v2::{ReadSegment, Segment};
 /// use rpcrdma_proto::xdr::List;
 ///
 /// // An item of 10 bytes was taken out of a call after its first 40 bytes, and 8 follow it.
 /// let target = Segment { handle: 7, length: 10, offset: 4096 };
 /// let list = [ReadSegment { position: 40, target }];
-/// let plan = ReadPlan::inline(List::from(&list).into(), 48, &Limits::DEFAULT)?;
+/// let plan = ReadPlan::inline(List::from(&list).into(), 48, &ChunkLimits::DEFAULT)?;
 /// assert_eq!(plan.len(), 40 + 12 + 8);
 /// let pieces: Vec<Piece> = plan.pieces().collect();
 /// assert_eq!(pieces, [
@@ -144,7 +144,11 @@ impl<'a> ReadPlan<'a> {
     ///
     /// # Errors
     /// The list is no valid one for such a message.
-    pub fn inline(reads: ReadList<'a>, inline: usize, limits: &Limits) -> Result<Self, ChunkError> {
+    pub fn inline(
+        reads: ReadList<'a>,
+        inline: usize,
+        limits: &ChunkLimits,
+    ) -> Result<Self, ChunkError> {
         within(&reads, limits)?;
         let inline = u32::try_from(inline).map_err(|_| ChunkError::TooLong)?;
         if reads.iter().any(|segment| segment.position == 0) {
@@ -164,7 +168,7 @@ impl<'a> ReadPlan<'a> {
     /// # Errors
     /// The list is no valid one for such a message.
     // spec: rfc8166-3.5.3-b, rfc8166-3.5.3-c
-    pub fn long(reads: ReadList<'a>, limits: &Limits) -> Result<Self, ChunkError> {
+    pub fn long(reads: ReadList<'a>, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         within(&reads, limits)?;
         let (mut segments, mut stream) = (0, 0u64);
         for segment in reads.iter().take_while(|segment| segment.position == 0) {
@@ -185,7 +189,7 @@ impl<'a> ReadPlan<'a> {
     /// Fills in the length. The Payload stream without what the chunks hold has `stream` bytes; the
     /// first `skip` segments hold it, if it is not inline.
     // spec: rfc8166-3.4.5-a, rfc8166-3.4.5-b
-    fn validated(self, skip: usize, stream: u64, limits: &Limits) -> Result<Self, ChunkError> {
+    fn validated(self, skip: usize, stream: u64, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         // Bytes of the unreduced message that are accounted for, those of them that chunks hold,
         // and the chunk that is being summed up.
         let (mut end, mut reduced) = (0u64, 0u64);
@@ -279,7 +283,7 @@ fn close(chunk: Option<(u64, u64)>, end: u64, reduced: u64) -> (u64, u64) {
     }
 }
 
-fn within(reads: &ReadList<'_>, limits: &Limits) -> Result<(), ChunkError> {
+fn within(reads: &ReadList<'_>, limits: &ChunkLimits) -> Result<(), ChunkError> {
     if reads.len() > limits.max_segments as usize {
         return Err(ChunkError::TooManySegments);
     }

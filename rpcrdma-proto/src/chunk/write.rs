@@ -1,17 +1,17 @@
 //! Write chunks and the Reply chunk: memory for results, and how it is filled and returned.
 
-use super::{ChunkError, Limits, Segment};
+use super::{ChunkError, ChunkLimits, Segment};
 use crate::xdr::{Array, Iter};
 use crate::{v1, v2};
 
 /// A Write chunk, or the Reply chunk, as the requester offered it: of either version, validated.
 ///
 /// ```
-/// use rpcrdma_proto::chunk::{Limits, Segment, WriteChunk};
+/// use rpcrdma_proto::chunk::{ChunkLimits, Segment, WriteChunk};
 /// use rpcrdma_proto::v2;
 ///
 /// let offered = [v2::Segment { handle: 1, length: 4096, offset: 0 }, v2::Segment { handle: 2, length: 4096, offset: 0 }];
-/// let chunk = WriteChunk::v2((&offered).into(), &Limits::DEFAULT)?;
+/// let chunk = WriteChunk::v2((&offered).into(), &ChunkLimits::DEFAULT)?;
 /// assert_eq!(chunk.capacity(), 8192);
 /// let lengths: Vec<u32> = chunk.fill(5000).map(|segment| segment.length).collect();
 /// assert_eq!(lengths, [4096, 904]);
@@ -34,7 +34,7 @@ impl<'a> WriteChunk<'a> {
     ///
     /// # Errors
     /// Its numbers overflow, or exceed the limits.
-    pub fn v1(target: Array<'a, v1::Segment>, limits: &Limits) -> Result<Self, ChunkError> {
+    pub fn v1(target: Array<'a, v1::Segment>, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         Self::validated(Targets::V1(target), limits)
     }
 
@@ -42,11 +42,11 @@ impl<'a> WriteChunk<'a> {
     ///
     /// # Errors
     /// As [`Self::v1`].
-    pub fn v2(target: Array<'a, v2::Segment>, limits: &Limits) -> Result<Self, ChunkError> {
+    pub fn v2(target: Array<'a, v2::Segment>, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         Self::validated(Targets::V2(target), limits)
     }
 
-    fn validated(targets: Targets<'a>, limits: &Limits) -> Result<Self, ChunkError> {
+    fn validated(targets: Targets<'a>, limits: &ChunkLimits) -> Result<Self, ChunkError> {
         let chunk = Self {
             targets,
             capacity: 0,

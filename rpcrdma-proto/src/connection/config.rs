@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::chunk::Limits;
+use crate::chunk::ChunkLimits;
 use crate::continuation::{MAX_TRANSMISSIONS, RtrExtConfig};
 use crate::private_data::PrivateData;
 use crate::property::{PropertySupport, PropertyValues};
@@ -78,7 +78,7 @@ pub struct Config {
     /// The size in bytes of the largest Send that this end posts.
     pub send_size: u32,
     /// Limits on the chunks that a peer may offer in one message.
-    pub limits: Limits,
+    pub limits: ChunkLimits,
     /// The maximum number of segments in one outgoing call, over all its chunks; at most
     /// [`MAX_CALL_SEGMENTS`].
     pub max_segments: u16,
@@ -192,7 +192,7 @@ impl Config {
             receive_size: V2_INLINE_THRESHOLD,
             max_receive_size: 0,
             send_size: 1 << 16,
-            limits: Limits::DEFAULT,
+            limits: ChunkLimits::DEFAULT,
             max_segments: 64,
             max_segment_len: 1 << 20,
             max_read_chunks: u32::MAX,

@@ -405,14 +405,14 @@ pub enum PayloadPiece {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exposure {
     /// The region.
-    pub region: Region,
+    pub region: CallRegion,
     /// The length in bytes.
     pub length: u32,
 }
 
 /// A region of the memory of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Region {
+pub enum CallRegion {
     /// The argument with this number: the peer reads it.
     Item(usize),
     /// The whole call: the peer reads it.
@@ -423,7 +423,7 @@ pub enum Region {
     Reply,
 }
 
-impl Region {
+impl CallRegion {
     /// Returns whether the peer writes the region.
     #[must_use]
     pub const fn is_written(self) -> bool {

@@ -70,7 +70,7 @@ pub(super) struct Requester {
 
 /// Describes why a call cannot begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallError {
+pub enum SessionCallError {
     /// The maximum number of calls is open.
     Full,
     /// The session has ended or is draining.
@@ -79,7 +79,7 @@ pub enum CallError {
     Spans,
 }
 
-impl core::fmt::Display for CallError {
+impl core::fmt::Display for SessionCallError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Full => "as many calls are open as there may be",
@@ -91,7 +91,7 @@ impl core::fmt::Display for CallError {
     }
 }
 
-impl core::error::Error for CallError {}
+impl core::error::Error for SessionCallError {}
 
 impl Requester {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
@@ -207,15 +207,15 @@ impl Requester {
         call: &CallSpec<'_>,
         deadline: u64,
         taken: impl Fn(u32) -> bool,
-    ) -> Result<u32, CallError> {
+    ) -> Result<u32, SessionCallError> {
         if kind == RequestKind::Rpc && self.open == self.max_calls {
-            return Err(CallError::Full);
+            return Err(SessionCallError::Full);
         }
         if !transfer::in_order(call.results) {
-            return Err(CallError::Spans);
+            return Err(SessionCallError::Spans);
         }
         let age = self.begun;
-        let (xid, request) = self.calls.insert(taken).ok_or(CallError::Full)?;
+        let (xid, request) = self.calls.insert(taken).ok_or(SessionCallError::Full)?;
         request.begin(kind, age, deadline, call);
         self.begun += 1;
         if deadline != NO_DEADLINE {

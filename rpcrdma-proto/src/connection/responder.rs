@@ -18,7 +18,7 @@ use super::rtr::group_sender::GroupSender;
 use super::slab::Slab;
 use super::states::{ServedEvent, ServedState};
 use super::xid_table::XidTable;
-use crate::chunk::{ChunkError, Limits, Pieces, ReadPlan, ReadSegment, WriteChunk};
+use crate::chunk::{ChunkError, ChunkLimits, Pieces, ReadPlan, ReadSegment, WriteChunk};
 use crate::credit::{CreditOverrun, ResponderCredits};
 use crate::header::{Chunks, OutgoingHeader};
 use crate::placement::BufferStructure;
@@ -36,7 +36,7 @@ pub(super) struct Responder {
     calls: Slab<ServedCall>,
     /// The keys of calls without a reply, by XID.
     xids: XidTable,
-    limits: Limits,
+    limits: ChunkLimits,
     replies: VecDeque<u32>,
     /// The number of messages that the queued replies answer, without retransmissions.
     replies_queued: u32,
@@ -104,7 +104,7 @@ pub(super) struct ReplyLimits<'a> {
 }
 
 impl Responder {
-    pub(super) fn new(most: u16, reserve: u32, limits: Limits, hash_seed: u64) -> Self {
+    pub(super) fn new(most: u16, reserve: u32, limits: ChunkLimits, hash_seed: u64) -> Self {
         // As many calls, and replies whose Sends have not given back their memory.
         let places = 2 * u32::from(most);
         Self {
@@ -509,7 +509,7 @@ impl Responder {
 fn offered(
     chunks: &Chunks<'_>,
     inline: Option<&Range<u32>>,
-    limits: &Limits,
+    limits: &ChunkLimits,
     call: &mut ServedCall,
 ) -> Result<(), ChunkError> {
     let reads = chunks.reads();
@@ -549,7 +549,7 @@ fn offered(
 /// Keeps the segments of a chunk, unless they are too many together with those before.
 fn keep(
     chunk: &WriteChunk<'_>,
-    limits: &Limits,
+    limits: &ChunkLimits,
     lists: &mut OfferedLists,
 ) -> Result<(), ChunkError> {
     if lists.segments.len() + chunk.len() > limits.max_segments as usize {

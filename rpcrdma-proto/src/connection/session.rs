@@ -18,7 +18,7 @@ use super::output::{CloseReason, Exposure, RdmaWrite, SendOwner, ServedCallId};
 use super::params::ConnectionParams;
 use super::queues::OutputQueues;
 use super::receives::Receives;
-use super::requester::{CallError, NO_DEADLINE, RequestKind, Requester};
+use super::requester::{NO_DEADLINE, RequestKind, Requester, SessionCallError};
 use super::responder::{ReplyLimits, Responder};
 use super::rtr::extension::RtrExtension;
 use super::states::ConnState;
@@ -49,7 +49,7 @@ pub struct Session {
     /// Why the last message was answered with an error or dropped.
     refusal: Option<Refusal>,
     output: OutputQueues,
-    counters: Counters,
+    counters: SessionCounters,
     /// Remembers a peer that does not support Version Two.
     version_cache: VersionCache,
     /// Whether the next connection starts in Version One, whenever it is established.
@@ -71,7 +71,7 @@ pub struct Session {
 
 /// Counts the messages of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counters {
+pub struct SessionCounters {
     /// Messages received.
     pub received: u64,
     /// Messages handed out to be sent.
@@ -100,14 +100,14 @@ pub enum BufferDisposition {
 
 /// Describes why a session cannot use a new connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConnectError {
+pub enum SessionConnectError {
     /// The session has a connection, or has ended.
     State,
     /// A message still holds memory of the last connection: it must be released and fenced first.
     Unsettled,
 }
 
-impl core::fmt::Display for ConnectError {
+impl core::fmt::Display for SessionConnectError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::State => "there is a connection already, or the session has ended",
@@ -116,7 +116,7 @@ impl core::fmt::Display for ConnectError {
     }
 }
 
-impl core::error::Error for ConnectError {}
+impl core::error::Error for SessionConnectError {}
 
 /// Describes why a reply cannot be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,7 +205,7 @@ impl Session {
             pending_errors: VecDeque::new(),
             refusal: None,
             output: OutputQueues::default(),
-            counters: Counters::default(),
+            counters: SessionCounters::default(),
             version_cache: VersionCache::new(),
             next_is_v1: false,
             closing: None,
@@ -229,7 +229,7 @@ impl Session {
 
     /// Returns the counters.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> SessionCounters {
         self.counters
     }
 
@@ -374,7 +374,11 @@ impl Session {
     /// Too many calls are open, the session is draining, or the spans of the results are out of
     /// order.
     // spec: bd-5.4-b, bd-5.4-c, bd-2.3-a, bd-2.3-b
-    pub fn call(&mut self, call: &CallSpec<'_>, deadline: Option<u64>) -> Result<u32, CallError> {
+    pub fn call(
+        &mut self,
+        call: &CallSpec<'_>,
+        deadline: Option<u64>,
+    ) -> Result<u32, SessionCallError> {
         self.begin(call, deadline)
     }
 
@@ -387,16 +391,20 @@ impl Session {
         &mut self,
         call: &CallSpec<'_>,
         deadline: Option<u64>,
-    ) -> Result<u32, CallError> {
+    ) -> Result<u32, SessionCallError> {
         let xid = self.begin(call, deadline)?;
         self.requester.forbid_resend(xid);
         Ok(xid)
     }
 
     #[inline]
-    fn begin(&mut self, call: &CallSpec<'_>, deadline: Option<u64>) -> Result<u32, CallError> {
+    fn begin(
+        &mut self,
+        call: &CallSpec<'_>,
+        deadline: Option<u64>,
+    ) -> Result<u32, SessionCallError> {
         if self.draining || self.state == ConnState::Closed {
-            return Err(CallError::Closed);
+            return Err(SessionCallError::Closed);
         }
         let Self {
             requester: requests,

@@ -41,7 +41,7 @@ fn messages_of_both_versions_are_parsed() {
         (header.xid, header.version, header.credits),
         (42, Version::Two, 32)
     );
-    let Body::Message {
+    let HeaderBody::Message {
         direction: MsgType::Call,
         chunks,
         payload,
@@ -55,7 +55,7 @@ fn messages_of_both_versions_are_parsed() {
         "0000002a 00000001 00000020 00000000 0 0 0 {REPLY}"
     ));
     let header = Header::parse(&one, Version::One).unwrap();
-    let Body::Message {
+    let HeaderBody::Message {
         direction: MsgType::Reply,
         chunks,
         payload,
@@ -70,12 +70,12 @@ fn messages_of_both_versions_are_parsed() {
     let two = message(&std::format!("2a 2 20 1 0 {reads}"));
     assert!(matches!(
         Header::parse(&two, Version::Two).unwrap().body,
-        Body::Long { direction: Some(MsgType::Call), chunks } if !chunks.is_empty()
+        HeaderBody::Long { direction: Some(MsgType::Call), chunks } if !chunks.is_empty()
     ));
     let one = message(&std::format!("2a 1 20 1 {reads}"));
     assert!(matches!(
         Header::parse(&one, Version::Two).unwrap().body,
-        Body::Long {
+        HeaderBody::Long {
             direction: None,
             ..
         }
@@ -84,7 +84,7 @@ fn messages_of_both_versions_are_parsed() {
     let operation = message("2a 2 20 5 1 9 4 01020304 ffffffff");
     assert!(matches!(
         Header::parse(&operation, Version::Two).unwrap().body,
-        Body::Operation {
+        HeaderBody::Operation {
             direction: MsgType::Reply,
             code: 9,
             info: [1, 2, 3, 4],
@@ -106,7 +106,7 @@ fn errors_of_both_versions_are_parsed() {
         let bytes = message(text);
         let header = Header::parse(&bytes, Version::Two).unwrap();
         assert!(
-            matches!(header.body, Body::Error(found) if found == error),
+            matches!(header.body, HeaderBody::Error(found) if found == error),
             "{text}"
         );
     }
@@ -466,7 +466,7 @@ proptest! {
             let used = refusal.write_error(error, 1, &mut buffer).unwrap();
             match Header::parse(&buffer[..used], Version::Two) {
                 Ok(header) => {
-                    prop_assert!(matches!(header.body, Body::Error(found) if found == error));
+                    prop_assert!(matches!(header.body, HeaderBody::Error(found) if found == error));
                     prop_assert_eq!(header.xid, refusal.xid);
                 }
                 // A version that is not spoken here is answered in that version.

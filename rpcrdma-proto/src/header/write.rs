@@ -7,7 +7,7 @@ use crate::xdr::{self, Encode};
 /// The transport header of an outgoing RPC message.
 ///
 /// ```
-/// use rpcrdma_proto::header::{Body, Header, OutgoingHeader};
+/// use rpcrdma_proto::header::{Header, HeaderBody, OutgoingHeader};
 /// use rpcrdma_proto::v2::MsgType;
 /// use rpcrdma_proto::version::Version;
 ///

@@ -1,6 +1,6 @@
 //! What a peer can make an end do or keep: no more than the settings say, and nothing in part.
 
-use rpcrdma_proto::chunk::Limits;
+use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{BufferId, CloseReason, Config, Event, Properties};
 use rpcrdma_proto::v2::properties::{PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, ROPT_REQPROP};
 
@@ -179,9 +179,9 @@ fn as_many_notices_wait_as_are_bounded() {
 #[test]
 fn the_segments_of_several_write_chunks_are_limited_together() {
     let server = one(Config {
-        limits: Limits {
+        limits: ChunkLimits {
             max_segments: 4,
-            ..Limits::DEFAULT
+            ..ChunkLimits::DEFAULT
         },
         ..Config::server()
     });

@@ -1,8 +1,8 @@
 //! Transmissions of rtrext-02 that are broken: what is reported of them, and what becomes of their
 //! calls and replies.
 
-use rpcrdma_proto::chunk::{Limits, Segment};
-use rpcrdma_proto::connection::{CallFailure, CloseReason, Config, Event, Region, SendOwner};
+use rpcrdma_proto::chunk::{ChunkLimits, Segment};
+use rpcrdma_proto::connection::{CallFailure, CallRegion, CloseReason, Config, Event, SendOwner};
 use rpcrdma_proto::continuation::{GroupError, Mismatch, Reduction, RtrExtConfig};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::property::BasicProperty;
@@ -153,9 +153,9 @@ fn the_buffers_of_a_reply_that_comes_too_late_are_free_again() {
 /// The peer is told of the first transmission, and of the others nothing more is to be told.
 #[test]
 fn what_is_left_of_a_refused_group_is_not_counted_as_dropped() {
-    let limits = Limits {
+    let limits = ChunkLimits {
         max_bytes: 8_192,
-        ..Limits::DEFAULT
+        ..ChunkLimits::DEFAULT
     };
     let server = Config {
         limits,
@@ -621,7 +621,7 @@ fn regions_are_those_that_are_read_or_written() {
             .exposures(xid)
             .map(|one| one.region)
             .collect::<Vec<_>>(),
-        [Region::Result(0)]
+        [CallRegion::Result(0)]
     );
     let none: [&[Segment]; 0] = [];
     client.session.exposed(xid, none);

@@ -1,7 +1,8 @@
 //! Calls: how they travel, how they end, and who has their memory until then.
 
 use rpcrdma_proto::connection::{
-    Action, CallError, CallFailure, Config, Event, Exposure, Region, ReplyError, SendOwner,
+    Action, CallFailure, CallRegion, Config, Event, Exposure, ReplyError, SendOwner,
+    SessionCallError,
 };
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::property::BasicProperty;
@@ -51,8 +52,8 @@ fn no_more_read_chunks_than_the_peer_puts_together() {
         reducible: true,
     };
     for (read_chunks, regions) in [
-        (2, vec![Region::Item(0), Region::Item(1)]),
-        (1, vec![Region::Call]),
+        (2, vec![CallRegion::Item(0), CallRegion::Item(1)]),
+        (1, vec![CallRegion::Call]),
     ] {
         let (mut client, mut server) = settled(
             Config {
@@ -102,14 +103,14 @@ fn memory_is_exposed_for_what_does_not_fit() {
         exposed
     };
     assert_eq!(exposed(&NULL), []);
-    assert_eq!(exposed(&RESULT), [(Region::Result(0), 65_536)]);
-    assert_eq!(exposed(&LONG_REPLY), [(Region::Reply, 9_000)]);
+    assert_eq!(exposed(&RESULT), [(CallRegion::Result(0), 65_536)]);
+    assert_eq!(exposed(&LONG_REPLY), [(CallRegion::Reply, 9_000)]);
     assert_eq!(
         exposed(&CallSpec {
             length: 5_000,
             ..NULL
         }),
-        [(Region::Call, 5_000)]
+        [(CallRegion::Call, 5_000)]
     );
     // Protected bytes can't be moved apart.
     assert_eq!(
@@ -117,7 +118,7 @@ fn memory_is_exposed_for_what_does_not_fit() {
             reducible: false,
             ..RESULT
         }),
-        [(Region::Reply, 65_700)]
+        [(CallRegion::Reply, 65_700)]
     );
 }
 
@@ -608,8 +609,14 @@ fn no_more_calls_than_were_configured() {
     let (mut client, mut server) = settled(config, Config::server());
     client.session.call(&NULL, None).unwrap();
     client.session.call(&NULL, None).unwrap();
-    assert_eq!(client.session.call(&NULL, None), Err(CallError::Full));
+    assert_eq!(
+        client.session.call(&NULL, None),
+        Err(SessionCallError::Full)
+    );
     client.session.drain();
-    assert_eq!(client.session.call(&NULL, None), Err(CallError::Closed));
+    assert_eq!(
+        client.session.call(&NULL, None),
+        Err(SessionCallError::Closed)
+    );
     exchange(&mut client, &mut server);
 }

@@ -1,6 +1,6 @@
 //! Who sends what in transmissions of rtrext-02: what each end tells of itself decides.
 
-use rpcrdma_proto::connection::{Action, Config, Region};
+use rpcrdma_proto::connection::{Action, CallRegion, Config};
 use rpcrdma_proto::continuation::{OperationSet, Reduction, RtrExtConfig};
 use rpcrdma_proto::transfer::{
     CallSpec, DataItem, ResultItem, ResultPlacement, ResultSpec, TransferMethod,
@@ -182,7 +182,7 @@ fn a_reply_of_more_transmissions_than_are_sent_or_taken_has_a_reply_chunk() {
             if reserve.is_some() {
                 vec![]
             } else {
-                vec![Region::Reply]
+                vec![CallRegion::Reply]
             }
         );
         assert_eq!(

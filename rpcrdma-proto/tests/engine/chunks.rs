@@ -2,7 +2,7 @@
 //! responder makes of it.
 
 use rpcrdma_proto::chunk::{ChunkError, Segment};
-use rpcrdma_proto::connection::{Action, CallFailure, Config, RdmaWrite, Region, ServedCallId};
+use rpcrdma_proto::connection::{Action, CallFailure, CallRegion, Config, RdmaWrite, ServedCallId};
 use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec, TransferError};
 
@@ -150,7 +150,7 @@ fn expose_in(client: &mut End, xid: u32, count: u32) {
     let regions: Vec<Vec<Segment>> = exposures
         .iter()
         .map(|one| {
-            let count = if let Region::Result(_) = one.region {
+            let count = if let CallRegion::Result(_) = one.region {
                 count
             } else {
                 1
@@ -201,7 +201,10 @@ fn a_result_in_more_segments_than_expected_takes_a_reply_chunk() {
         let lengths: Vec<_> = exposed.iter().map(|one| (one.region, one.length)).collect();
         assert_eq!(
             lengths,
-            [(Region::Result(0), 10_000), (Region::Reply, rest_of_reply)]
+            [
+                (CallRegion::Result(0), 10_000),
+                (CallRegion::Reply, rest_of_reply)
+            ]
         );
         expose_in(&mut client, xid, second);
         let Some(packet) = client.send() else {

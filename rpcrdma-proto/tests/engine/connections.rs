@@ -1,8 +1,8 @@
 //! One connection after the other: what goes again on the next, and how a session ends.
 
 use rpcrdma_proto::connection::{
-    Action, BufferId, CallError, CallFailure, CloseReason, Config, ConnState, ConnectError, Event,
-    ReplyError,
+    Action, BufferId, CallFailure, CloseReason, Config, ConnState, Event, ReplyError,
+    SessionCallError, SessionConnectError,
 };
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::property::BasicProperty;
@@ -64,7 +64,7 @@ fn what_is_not_answered_goes_again() {
     client.lose(10);
     assert_eq!(
         client.session.connected(10, PrivateData::DEFAULT),
-        Err(ConnectError::Unsettled)
+        Err(SessionConnectError::Unsettled)
     );
     assert!(!client.session.is_settled() && server.session.is_settled());
     for call in server.arrived() {
@@ -92,7 +92,7 @@ fn what_is_not_answered_goes_again() {
     connect(&mut client, &mut server);
     assert_eq!(
         client.session.connected(20, PrivateData::DEFAULT),
-        Err(ConnectError::State)
+        Err(SessionConnectError::State)
     );
     exchange(&mut client, &mut server);
     let again = |event: &Event| {
@@ -278,9 +278,12 @@ fn a_session_that_is_aborted_fails_its_calls() {
     }));
     assert_eq!(
         client.session.connected(30, PrivateData::DEFAULT),
-        Err(ConnectError::State)
+        Err(SessionConnectError::State)
     );
-    assert_eq!(client.session.call(&NULL, None), Err(CallError::Closed));
+    assert_eq!(
+        client.session.call(&NULL, None),
+        Err(SessionCallError::Closed)
+    );
     let _ = client.session.received(BufferId(1), &words(&[0; 9]), None);
     assert_eq!(OFFSET, 4096);
 }

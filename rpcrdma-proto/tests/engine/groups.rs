@@ -1,7 +1,7 @@
 //! Messages in transmissions of rtrext-02: how they go, and what arrives (`broken` has what becomes
 //! of those that are broken).
 
-use rpcrdma_proto::chunk::{ChunkError, Limits};
+use rpcrdma_proto::chunk::{ChunkError, ChunkLimits};
 use rpcrdma_proto::connection::{Action, CallFailure, CallLocation, Config, Event, ServedCallId};
 use rpcrdma_proto::continuation::{
     GroupError, OperationSet, ReassembledMessage, Reduction, RtrExtConfig, Source,
@@ -499,7 +499,7 @@ fn a_reply_may_be_as_long_as_was_asked_for() {
             preference: MethodPreference::Groups,
             ..RtrExtConfig::ALL
         };
-        let limits = Limits {
+        let limits = ChunkLimits {
             max_bytes: 16_384,
             max_segments: 0,
         };

@@ -1,7 +1,7 @@
 //! Results of single operations of a call, each of which has its own directions (rtrext-02, section
 //! 7.4; decisions D21, D30).
 
-use rpcrdma_proto::connection::{CallError, Config};
+use rpcrdma_proto::connection::{Config, SessionCallError};
 use rpcrdma_proto::continuation::{Reduction, RtrExtConfig};
 use rpcrdma_proto::transfer::{
     CallSpec, DataItem, MethodPreference, ResultItem, ResultPlacement, ResultSpec, Span,
@@ -299,7 +299,7 @@ fn spans_that_are_not_in_order_are_refused() {
         };
         assert_eq!(
             client.session.call(&call, None),
-            Err(CallError::Spans),
+            Err(SessionCallError::Spans),
             "{spans:?}"
         );
     }

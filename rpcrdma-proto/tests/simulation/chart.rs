@@ -3,9 +3,9 @@
 
 use std::fmt::{self, Write as _};
 
-use rpcrdma_proto::chunk::Limits;
+use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::error::PeerError;
-use rpcrdma_proto::header::{Body, Chunks, Header};
+use rpcrdma_proto::header::{Chunks, Header, HeaderBody};
 use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::v2::properties::{ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP};
 use rpcrdma_proto::v2::rtr::{ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP};
@@ -133,7 +133,7 @@ fn describe(message: &Message) -> String {
         header.credits,
     );
     let mut text = match header.body {
-        Body::Message {
+        HeaderBody::Message {
             direction,
             chunks,
             payload,
@@ -145,14 +145,14 @@ fn describe(message: &Message) -> String {
                 lists(&chunks)
             )
         }
-        Body::Long { direction, chunks } => {
+        HeaderBody::Long { direction, chunks } => {
             format!(
                 "{rdma}_NOMSG, {} {xid:#x}, {credits} credits{}",
                 way(direction),
                 lists(&chunks)
             )
         }
-        Body::Operation {
+        HeaderBody::Operation {
             direction, code, ..
         } => {
             format!(
@@ -161,7 +161,7 @@ fn describe(message: &Message) -> String {
                 way(Some(direction))
             )
         }
-        Body::Error(error) => format!("{rdma}_ERROR, {xid:#x}, {}", peer_error(error)),
+        HeaderBody::Error(error) => format!("{rdma}_ERROR, {xid:#x}, {}", peer_error(error)),
     };
     for target in message.targets() {
         let _ = write!(text, ", after a Write of {}", target.length);
@@ -213,10 +213,10 @@ fn lists(chunks: &Chunks<'_>) -> String {
     if !chunks.reads().is_empty() {
         let _ = write!(text, ", Read {reads}");
     }
-    for chunk in chunks.writes(&Limits::DEFAULT).flatten() {
+    for chunk in chunks.writes(&ChunkLimits::DEFAULT).flatten() {
         let _ = write!(text, ", Write chunk {}", chunk.capacity());
     }
-    if let Ok(Some(chunk)) = chunks.reply(&Limits::DEFAULT) {
+    if let Ok(Some(chunk)) = chunks.reply(&ChunkLimits::DEFAULT) {
         let _ = write!(text, ", Reply chunk {}", chunk.capacity());
     }
     text

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rpcrdma_proto::connection::{CloseReason, ConnState, Properties, Region, ReplyLocation};
+use rpcrdma_proto::connection::{CallRegion, CloseReason, ConnState, Properties, ReplyLocation};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 use rpcrdma_proto::version::Version;
 
@@ -17,9 +17,9 @@ use super::world::World;
 /// Where in a call the bytes of its exposed memory are.
 pub(crate) fn position(spec: &Spec, place: &Place) -> Option<u32> {
     match place.region {
-        Region::Call => Some(place.at),
-        Region::Item(number) => Some(spec.item(number).position + place.at),
-        Region::Result(_) | Region::Reply => None,
+        CallRegion::Call => Some(place.at),
+        CallRegion::Item(number) => Some(spec.item(number).position + place.at),
+        CallRegion::Result(_) | CallRegion::Reply => None,
     }
 }
 
@@ -352,11 +352,11 @@ impl World {
 
 /// Whether the lengths that a reply tells are those that were written.
 pub(crate) fn lengths(
-    written: &[(Region, u32, Range<u32>)],
+    written: &[(CallRegion, u32, Range<u32>)],
     reply: &ReplyLocation,
     spec: &Spec,
 ) -> bool {
-    let bytes = |wanted: Region| -> Option<u32> {
+    let bytes = |wanted: CallRegion| -> Option<u32> {
         let mut sum = 0;
         for (_, at, bytes) in written.iter().filter(|(region, ..)| *region == wanted) {
             // One after the other, from the beginning.
@@ -371,18 +371,18 @@ pub(crate) fn lengths(
         .results
         .iter()
         .enumerate()
-        .all(|(number, told)| bytes(Region::Result(number)) == Some(*told));
+        .all(|(number, told)| bytes(CallRegion::Result(number)) == Some(*told));
     let offered = reply.results.is_empty() || reply.results.len() == spec.results().len();
-    results && offered && bytes(Region::Reply) == Some(reply.long.unwrap_or(0))
+    results && offered && bytes(CallRegion::Reply) == Some(reply.long.unwrap_or(0))
 }
 
 /// Whether what was written is of the result that its direction is for.
 pub(crate) fn is_of_result(
-    (region, at, bytes): &(Region, u32, Range<u32>),
+    (region, at, bytes): &(CallRegion, u32, Range<u32>),
     answer: &Answer,
     spec: &Spec,
 ) -> bool {
-    let Region::Result(number) = region else {
+    let CallRegion::Result(number) = region else {
         return false;
     };
     let Some(item) = answer.directed(*number, spec) else {
@@ -395,13 +395,13 @@ pub(crate) fn is_of_result(
 /// place, but for the padding of results that went apart.
 fn tiles<'a>(
     parts: impl Iterator<Item = &'a Range<u32>>,
-    written: &[(Region, u32, Range<u32>)],
+    written: &[(CallRegion, u32, Range<u32>)],
     answer: &Answer,
 ) -> bool {
     let mut all: Vec<(u32, u32, Option<usize>)> =
         parts.map(|part| (part.start, part.end, None)).collect();
     all.extend(written.iter().map(|(region, _, bytes)| {
-        let result = if let Region::Result(number) = region {
+        let result = if let CallRegion::Result(number) = region {
             Some(*number)
         } else {
             None

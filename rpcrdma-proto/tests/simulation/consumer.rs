@@ -1,7 +1,7 @@
 //! The consumers at both ends: what they begin, and what they do about events.
 
 use rpcrdma_proto::connection::{
-    CallError, CallFailure, CallLocation as Place, Event, ReplyError, ServedCallId, Session,
+    CallFailure, CallLocation as Place, Event, ReplyError, ServedCallId, Session, SessionCallError,
 };
 use rpcrdma_proto::property::BasicProperty;
 use rpcrdma_proto::v2::properties::Bkreqsup;
@@ -167,8 +167,10 @@ impl World {
                 }
                 self.pairs[pair].ends[end].calls.push(call);
             }
-            Err(CallError::Full | CallError::Closed) => {}
-            Err(CallError::Spans) => self.fail(format!("does not take the results of {spec:?}")),
+            Err(SessionCallError::Full | SessionCallError::Closed) => {}
+            Err(SessionCallError::Spans) => {
+                self.fail(format!("does not take the results of {spec:?}"))
+            }
         }
         self.poll(pair, end);
         begun.ok()

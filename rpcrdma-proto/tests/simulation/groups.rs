@@ -9,7 +9,7 @@ use rpcrdma_proto::continuation::{
     GroupError, GroupErrorReport, OperationSet, ReassembledMessage, ReducedItem, Reduction,
     RtrExtConfig, Source,
 };
-use rpcrdma_proto::header::{Body, Header};
+use rpcrdma_proto::header::{Header, HeaderBody};
 use rpcrdma_proto::v2::MsgType;
 use rpcrdma_proto::v2::rtr::{Loc, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp};
 use rpcrdma_proto::version::Version;
@@ -31,7 +31,7 @@ enum Opener<'a> {
 
 fn opener(message: &Message) -> Option<Opener<'_>> {
     message.share.filter(|share| share.number == 0)?;
-    let Body::Operation { code, info, .. } =
+    let HeaderBody::Operation { code, info, .. } =
         Header::parse(message.bytes(), Version::Two).ok()?.body
     else {
         return None;

@@ -2,7 +2,7 @@
 //! where.
 
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Exposure, Region};
+use rpcrdma_proto::connection::{CallRegion, Exposure};
 
 use super::random::Random;
 
@@ -44,7 +44,7 @@ pub(crate) enum State {
 struct Range {
     offset: u64,
     length: u32,
-    region: Region,
+    region: CallRegion,
     /// Where in the region it begins.
     base: u32,
 }
@@ -61,7 +61,7 @@ pub(crate) enum Denied {
 /// Where an access goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    pub(crate) region: Region,
+    pub(crate) region: CallRegion,
     pub(crate) at: u32,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Exposed {
 }
 
 impl Exposed {
-    /// Region by region.
+    /// CallRegion by region.
     pub(crate) fn regions(&self) -> impl Iterator<Item = &[Segment]> {
         let mut from = 0;
         self.counts.iter().map(move |count| {

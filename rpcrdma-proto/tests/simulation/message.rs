@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{PayloadPiece, RdmaWrite, Region, ServedCallId, TransmissionIndex};
+use rpcrdma_proto::connection::{
+    CallRegion, PayloadPiece, RdmaWrite, ServedCallId, TransmissionIndex,
+};
 
 use super::spec::{Answer, Spec};
 
@@ -43,7 +45,7 @@ pub(crate) struct Message {
     /// What is written to the receiver's memory before it.
     pub(crate) writes: Vec<RdmaWrite>,
     /// What was written: where in which region, and which bytes of the reply.
-    pub(crate) written: Vec<(Region, u32, Range<u32>)>,
+    pub(crate) written: Vec<(CallRegion, u32, Range<u32>)>,
     pub(crate) invalidate: Option<u32>,
     pub(crate) sent_at: u64,
 }

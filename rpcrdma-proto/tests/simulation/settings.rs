@@ -1,6 +1,6 @@
 //! Settings of two ends, drawn at random.
 
-use rpcrdma_proto::chunk::Limits;
+use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{Config, Properties, Role};
 use rpcrdma_proto::continuation::{OperationSet, RtrExtConfig};
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
@@ -134,7 +134,7 @@ fn group_end(role: Role, draft: Properties, random: &mut Random) -> Config {
         limits: if random.one_in(4) {
             config.limits
         } else {
-            Limits {
+            ChunkLimits {
                 max_segments: 64,
                 max_bytes: 1 << 24,
             }
@@ -258,7 +258,7 @@ fn config(role: Role, draft: Properties, random: &mut Random) -> Config {
             receive_size + 12_288,
         ]),
         send_size: random.pick(&[1024, 1500, 4096, 8192, 16_384]),
-        limits: Limits {
+        limits: ChunkLimits {
             max_segments: random.pick(&[4, 16, 64, 64]),
             max_bytes: random.pick(&[1 << 14, 1 << 24, 1 << 24, 1 << 24]),
         },

@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::{Add, Range};
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::connection::{CallError, CallFailure, CloseReason, ReplyError, ServedCallId};
+use rpcrdma_proto::connection::{
+    CallFailure, CloseReason, ReplyError, ServedCallId, SessionCallError,
+};
 use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 use rpcrdma_proto::version::Version;
 use xdrgen_runtime::SharedBytes;
@@ -250,7 +252,7 @@ pub(crate) struct CallParams {
 /// The reason why a call could not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutgoingCallError {
-    Call(CallError),
+    Call(SessionCallError),
     Write(WriteError),
 }
 

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use oncrpc::{
-    BackwardError, CallErrorKind, Caller, ChannelEvent, Execution, ItemMemory, Peer, Progress,
-    Submission, Submissions,
+    BackwardError, CallErrorKind, CallerChannel, ChannelEvent, Execution, ItemMemory, Peer,
+    Progress, Submission, Submissions,
 };
 use rpcrdma_proto::connection::{CallFailure, CloseReason};
 
@@ -28,7 +28,7 @@ const MAX_WAITING: usize = 128;
 /// The way back to one client, as a `LocalChannel` uses it.
 #[derive(Debug)]
 pub(super) struct LocalCaller {
-    caller: Arc<Caller>,
+    caller: Arc<CallerChannel>,
     /// What has happened to the calls of local channels.
     events: RefCell<VecDeque<LocalEvent>>,
 }
@@ -53,7 +53,7 @@ impl LocalCaller {
 fn check<D: Device>(
     driver: &Driver<D>,
     id: ConnectionId,
-    caller: &Caller,
+    caller: &CallerChannel,
 ) -> Result<(), CallErrorKind> {
     match driver.session(id) {
         None => Err(lost(CloseReason::Lost)),
@@ -137,7 +137,8 @@ impl Callers {
 
     #[cold]
     fn add<D: Device>(&mut self, driver: &Driver<D>, id: ConnectionId) -> Arc<Peer> {
-        let (caller, submissions) = Caller::new(id.number(), "client", Some(self.memory.clone()));
+        let (caller, submissions) =
+            CallerChannel::new(id.number(), "client", Some(self.memory.clone()));
         let peer = Arc::new(Peer {
             address: None,
             transport: "rdma",

@@ -7,9 +7,10 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use oncrpc::xdr::{Matching, ReceivedItem, SharedBytes};
 use oncrpc::{
-    CallErrorKind, CallId, Completion, Execution, Progress, ReceivedMessage, Request, Submission,
+    CallCompletion, CallErrorKind, CallId, Execution, Progress, ReceivedMessage, Request,
+    Submission,
 };
-use rpcrdma_proto::connection::{CallError, CallFailure};
+use rpcrdma_proto::connection::{CallFailure, SessionCallError};
 use rpcrdma_proto::transfer::MAX_RESULTS;
 
 use super::failure;
@@ -39,7 +40,7 @@ struct Waiting {
 #[derive(Debug)]
 struct InFlight {
     id: CallId,
-    completion: Completion,
+    completion: CallCompletion,
     timeout: Option<Duration>,
     /// Whether it waits for a connection.
     #[cfg(feature = "tokio")]
@@ -212,7 +213,7 @@ impl ChannelCalls {
         match begun {
             Ok(xid) => self.add(xid, *submission, options.sends),
             Err(BeginError {
-                error: OutgoingCallError::Call(CallError::Full),
+                error: OutgoingCallError::Call(SessionCallError::Full),
                 ..
             }) => return Begun::Waits(submission),
             Err(BeginError { error, .. }) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use oncrpc::{CallErrorKind, Execution};
-use rpcrdma_proto::connection::{CallError, CallFailure, CloseReason};
+use rpcrdma_proto::connection::{CallFailure, CloseReason, SessionCallError};
 
 use crate::driver::OutgoingCallError;
 
@@ -29,7 +29,7 @@ pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Ex
 /// Returns the error of a call that could not begin.
 pub(super) fn of_begin(error: OutgoingCallError) -> CallErrorKind {
     match error {
-        OutgoingCallError::Call(CallError::Closed) => CallErrorKind::Shutdown,
+        OutgoingCallError::Call(SessionCallError::Closed) => CallErrorKind::Shutdown,
         OutgoingCallError::Call(error) => CallErrorKind::Transport(Arc::new(error)),
         OutgoingCallError::Write(error) => CallErrorKind::Transport(Arc::new(error)),
     }

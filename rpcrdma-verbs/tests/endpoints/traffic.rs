@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{CallError, CallFailure, Config};
+use rpcrdma_proto::connection::{CallFailure, Config, SessionCallError};
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::client::{Answered, Call, CallId, Client, ClientError, ClientEvent};
 use rpcrdma_verbs::driver::Driver;
@@ -208,7 +208,7 @@ impl<D: Device> Caller<D> {
         let id = match begun {
             Ok(id) => id,
             // Calls that were given up keep their slots until they are answered.
-            Err(refused) if refused.error == ClientError::Call(CallError::Full) => return,
+            Err(refused) if refused.error == ClientError::Call(SessionCallError::Full) => return,
             Err(refused) => panic!("with {} open: {refused}", self.open.len()),
         };
         let open = Open {

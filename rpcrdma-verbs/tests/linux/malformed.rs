@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rpcrdma_proto::chunk::Limits;
+use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{Action, BufferId, Config, Event, Session};
 use rpcrdma_proto::error::{PeerError, Refusal, RefusalReason};
-use rpcrdma_proto::header::{Body, Header};
+use rpcrdma_proto::header::{Header, HeaderBody};
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::provider::ibverbs::IbvDevice;
@@ -53,13 +53,13 @@ fn answer(bytes: &[u8]) -> String {
         format!(" to {:#x}", header.xid)
     };
     match header.body {
-        Body::Error(PeerError::Header) => format!("{CHUNK}{about}"),
-        Body::Error(PeerError::Versions { low, high }) => {
+        HeaderBody::Error(PeerError::Header) => format!("{CHUNK}{about}"),
+        HeaderBody::Error(PeerError::Versions { low, high }) => {
             format!("`ERR_VERS`, {low} to {high}{about}")
         }
-        Body::Long { chunks, .. } => {
+        HeaderBody::Long { chunks, .. } => {
             let long = chunks
-                .reply(&Limits::DEFAULT)
+                .reply(&ChunkLimits::DEFAULT)
                 .expect("a chunk of ours")
                 .is_some();
             format!(
@@ -71,12 +71,12 @@ fn answer(bytes: &[u8]) -> String {
                 }
             )
         }
-        Body::Message { payload, .. }
+        HeaderBody::Message { payload, .. }
             if payload.len() == 24 && (word(payload, 2), word(payload, 5)) == (0, 0) =>
         {
             format!("{SERVED}{about}")
         }
-        Body::Message { payload, .. } if payload.len() >= 12 && word(payload, 2) == 1 => {
+        HeaderBody::Message { payload, .. } if payload.len() >= 12 && word(payload, 2) == 1 => {
             format!("{SERVED}{about} by MSG_DENIED")
         }
         other => format!("{other:?}"),

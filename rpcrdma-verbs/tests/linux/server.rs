@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{Config, Counters, Session};
+use rpcrdma_proto::connection::{Config, Session, SessionCounters};
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::client::{Call, Client, ClientEvent};
@@ -105,11 +105,11 @@ fn null_calls_are_answered_after_the_fallback() {
                 sent[1].ends_with(&format!(", 32 credits, {bytes} bytes inline")),
                 "{sent:?}"
             );
-            let all = Counters {
+            let all = SessionCounters {
                 received: 2,
                 sent: 2,
                 connections: 1,
-                ..Counters::default()
+                ..SessionCounters::default()
             };
             assert_eq!(
                 (caller.session().version(), caller.session().counters()),
@@ -151,11 +151,11 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
                 .count(),
             3
         );
-        let all = Counters {
+        let all = SessionCounters {
             received: 4,
             sent: 4,
             connections: 1,
-            ..Counters::default()
+            ..SessionCounters::default()
         };
         assert_eq!(
             (caller.session().version(), caller.session().counters()),

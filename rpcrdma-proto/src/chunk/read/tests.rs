@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-const LIMITS: Limits = Limits {
+const LIMITS: ChunkLimits = ChunkLimits {
     max_segments: 512,
     max_bytes: 1 << 20,
 };

@@ -1,7 +1,7 @@
 use super::*;
 use std::vec::Vec;
 
-const LIMITS: Limits = Limits {
+const LIMITS: ChunkLimits = ChunkLimits {
     max_segments: 4,
     max_bytes: 1 << 20,
 };

@@ -3,9 +3,9 @@
 use arrayvec::ArrayVec;
 
 use super::request::Request;
-use crate::chunk::{self, ChunkError, Limits};
+use crate::chunk::{self, ChunkError, ChunkLimits};
 use crate::connection::config::MAX_CALL_SEGMENTS;
-use crate::connection::output::{CallFailure, Region, ReplyLocation};
+use crate::connection::output::{CallFailure, CallRegion, ReplyLocation};
 use crate::header::{Chunks, OutgoingHeader};
 use crate::transfer::{MAX_RESULTS, PathLimits};
 use crate::v2::{self, MsgType};
@@ -47,11 +47,11 @@ pub(super) fn write(
             }
         };
         match region {
-            Region::Call => {
+            CallRegion::Call => {
                 header.long = true;
                 reads.extend(mine.iter().map(read(0)));
             }
-            Region::Item(at) => {
+            CallRegion::Item(at) => {
                 let position = request
                     .chunks
                     .items()
@@ -59,10 +59,10 @@ pub(super) fn write(
                     .map_or(0, |item| item.position);
                 reads.extend(mine.iter().map(read(position)));
             }
-            Region::Result(_) => writes.push(v2::WriteChunk {
+            CallRegion::Result(_) => writes.push(v2::WriteChunk {
                 target: mine.into(),
             }),
-            Region::Reply => header.reply = Some(mine),
+            CallRegion::Reply => header.reply = Some(mine),
         }
     }
     (header.reads, header.writes) = (&reads, &writes);
@@ -91,7 +91,7 @@ fn chunks_returned(
     reply: &mut ReplyLocation,
 ) -> Result<(), CallFailure> {
     // Offered chunks are within our own limits.
-    const ALL: Limits = Limits {
+    const ALL: ChunkLimits = ChunkLimits {
         max_segments: u32::MAX,
         max_bytes: u32::MAX,
     };
@@ -108,7 +108,7 @@ fn chunks_returned(
     {
         let offered = offered.iter().copied();
         match region {
-            Region::Result(_) => {
+            CallRegion::Result(_) => {
                 // A responder that omits the list has used none of it.
                 let bytes = match writes.next() {
                     Some(chunk) => {
@@ -118,13 +118,13 @@ fn chunks_returned(
                 };
                 reply.results.push(bytes.map_err(CallFailure::Reply)?);
             }
-            Region::Reply => {
+            CallRegion::Reply => {
                 let bytes = long.take().map_or(Ok(0), |chunk| {
                     chunk::check_returned(offered, chunk.segments())
                 });
                 reply.long = Some(bytes.map_err(CallFailure::Reply)?);
             }
-            Region::Call | Region::Item(_) => {}
+            CallRegion::Call | CallRegion::Item(_) => {}
         }
     }
     if writes.next().is_some() || long.is_some() {

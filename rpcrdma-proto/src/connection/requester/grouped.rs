@@ -9,7 +9,7 @@ use super::{RequestKind, Requester, in_state};
 use crate::chunk::{self, ChunkError};
 use crate::connection::config::MAX_CALL_SEGMENTS;
 use crate::connection::output::{
-    BufferId, CallFailure, Region, ReplyLocation, SendOwner, Transmit,
+    BufferId, CallFailure, CallRegion, ReplyLocation, SendOwner, Transmit,
 };
 use crate::connection::queues::OutputQueues;
 use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
@@ -117,7 +117,7 @@ impl Request {
             return false;
         };
         let regions = self.regions(self.chunks.segments());
-        let results = regions.filter(|(region, _)| matches!(region, Region::Result(_)));
+        let results = regions.filter(|(region, _)| matches!(region, CallRegion::Result(_)));
         let segments: u64 = results.map(|(_, segments)| segments.len() as u64).sum();
         let sets = (grouped.send.into(), grouped.explicit.into());
         let count = transfer::reply_transmissions(&self.as_call(), groups, sets, segments);
@@ -493,7 +493,7 @@ fn returned(
     let mut items = message.items.iter_mut();
     let mut regions = request
         .regions(request.chunks.segments())
-        .filter(|(region, _)| matches!(region, Region::Result(_)));
+        .filter(|(region, _)| matches!(region, CallRegion::Result(_)));
     for (at, result) in request.chunks.results().iter().enumerate() {
         let directed = directed >> at & 1 == 1;
         let (send, explicit) = (send >> at & 1 == 1, explicit >> at & 1 == 1);

@@ -2,7 +2,7 @@
 
 use super::call_chunks::CallChunks;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
-use crate::connection::output::{CallFailure, Exposure, Region, ReplyLocation};
+use crate::connection::output::{CallFailure, CallRegion, Exposure, ReplyLocation};
 use crate::connection::slab::Reset;
 use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
@@ -200,7 +200,7 @@ impl Request {
             TransferMethod::Long => (
                 0,
                 Some(Exposure {
-                    region: Region::Call,
+                    region: CallRegion::Call,
                     length: self.length,
                 }),
             ),
@@ -218,7 +218,7 @@ impl Request {
             .enumerate()
             .filter(move |(at, _)| reduced >> at & 1 == 1);
         let items = items.map(|(at, item)| Exposure {
-            region: Region::Item(at),
+            region: CallRegion::Item(at),
             length: item.length,
         });
         let results = self
@@ -228,11 +228,11 @@ impl Request {
             .enumerate()
             .filter(move |(at, _)| written >> at & 1 == 1);
         let results = results.map(|(at, result)| Exposure {
-            region: Region::Result(at),
+            region: CallRegion::Result(at),
             length: result.max_length,
         });
         let reply = self.plan.reply_chunk.map(|length| Exposure {
-            region: Region::Reply,
+            region: CallRegion::Reply,
             length,
         });
         whole.into_iter().chain(items).chain(results).chain(reply)
@@ -242,7 +242,7 @@ impl Request {
     pub(super) fn regions<'a, S>(
         &'a self,
         segments: &'a [S],
-    ) -> impl Iterator<Item = (Region, &'a [S])> + use<'a, S> {
+    ) -> impl Iterator<Item = (CallRegion, &'a [S])> + use<'a, S> {
         let mut rest = segments;
         // Counted first: most calls have nothing exposed.
         self.chunks
@@ -332,11 +332,11 @@ impl Request {
             .map(|(region, segments)| {
                 let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
                 match region {
-                    Region::Item(_) | Region::Call => 0,
-                    Region::Result(_) => count
+                    CallRegion::Item(_) | CallRegion::Call => 0,
+                    CallRegion::Result(_) => count
                         .saturating_mul(sizes::SEGMENT)
                         .saturating_add(sizes::WRITE_CHUNK),
-                    Region::Reply => count
+                    CallRegion::Reply => count
                         .saturating_mul(sizes::SEGMENT)
                         .saturating_add(sizes::REPLY_CHUNK),
                 }
@@ -354,11 +354,13 @@ impl Request {
             .map(|(region, segments)| {
                 let count = u32::try_from(segments.len()).unwrap_or(u32::MAX);
                 match region {
-                    Region::Item(_) | Region::Call => count.saturating_mul(sizes::READ_SEGMENT),
-                    Region::Result(_) => count
+                    CallRegion::Item(_) | CallRegion::Call => {
+                        count.saturating_mul(sizes::READ_SEGMENT)
+                    }
+                    CallRegion::Result(_) => count
                         .saturating_mul(sizes::SEGMENT)
                         .saturating_add(sizes::WRITE_CHUNK),
-                    Region::Reply => count
+                    CallRegion::Reply => count
                         .saturating_mul(sizes::SEGMENT)
                         .saturating_add(sizes::REPLY_CHUNK),
                 }

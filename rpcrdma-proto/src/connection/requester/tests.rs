@@ -1,7 +1,7 @@
 use super::*;
-use crate::chunk::Limits;
+use crate::chunk::ChunkLimits;
 use crate::connection::output::{CloseReason, Event};
-use crate::header::{Body, Header};
+use crate::header::{Header, HeaderBody};
 use crate::sizes;
 use crate::transfer::{DataItem, ResultSpec, Span};
 use crate::version::Version;
@@ -113,14 +113,16 @@ fn a_header_has_what_was_exposed() {
             let length = sent.header + inline as usize;
             assert!(length <= 1024);
             let header = Header::parse(&bytes[..length], version).unwrap();
-            let (Body::Message { chunks, .. } | Body::Long { chunks, .. }) = header.body else {
+            let (HeaderBody::Message { chunks, .. } | HeaderBody::Long { chunks, .. }) =
+                header.body
+            else {
                 panic!()
             };
             let reads = chunks.reads().iter().map(|read| read.target);
             let written = chunks
-                .writes(&Limits::DEFAULT)
+                .writes(&ChunkLimits::DEFAULT)
                 .map(Result::unwrap)
-                .chain(chunks.reply(&Limits::DEFAULT).unwrap());
+                .chain(chunks.reply(&ChunkLimits::DEFAULT).unwrap());
             let found: Vec<Segment> = reads
                 .chain(written.flat_map(|chunk| chunk.segments()))
                 .collect();

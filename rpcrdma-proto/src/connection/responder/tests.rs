@@ -1,5 +1,5 @@
 use super::*;
-use crate::header::{Body, Header};
+use crate::header::{Header, HeaderBody};
 use crate::transfer::DataItem;
 use std::{vec, vec::Vec};
 
@@ -44,7 +44,7 @@ fn arrive(
         credits,
         body,
     } = Header::parse(bytes, Version::Two).unwrap();
-    let Body::Message { chunks, .. } = body else {
+    let HeaderBody::Message { chunks, .. } = body else {
         panic!("a message")
     };
     let inline = Some(bytes.len() as u32 - 8..bytes.len() as u32);
@@ -63,7 +63,7 @@ fn arrive(
 
 fn serving() -> (Responder, OutputQueues) {
     (
-        Responder::new(4, 2, Limits::DEFAULT, 7),
+        Responder::new(4, 2, ChunkLimits::DEFAULT, 7),
         OutputQueues::default(),
     )
 }
@@ -125,7 +125,7 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
     ];
     assert_eq!(found, expected);
     let parsed = Header::parse(&header[..sent.header], Version::Two).unwrap();
-    let Body::Long { chunks, .. } = parsed.body else {
+    let HeaderBody::Long { chunks, .. } = parsed.body else {
         panic!("a long reply")
     };
     let lengths = |chunk: WriteChunk<'_>| {
@@ -135,12 +135,12 @@ fn a_reply_is_laid_into_the_segments_in_their_order() {
             .collect::<Vec<_>>()
     };
     let writes: Vec<_> = chunks
-        .writes(&Limits::DEFAULT)
+        .writes(&ChunkLimits::DEFAULT)
         .map(|chunk| lengths(chunk.unwrap()))
         .collect();
     assert_eq!(writes, [vec![10, 6], vec![0]]);
     assert_eq!(
-        lengths(chunks.reply(&Limits::DEFAULT).unwrap().unwrap()),
+        lengths(chunks.reply(&ChunkLimits::DEFAULT).unwrap().unwrap()),
         [50, 34]
     );
 }
@@ -238,7 +238,7 @@ fn replies_wait_for_those_that_are_not_released() {
 #[test]
 fn a_report_takes_no_longer_where_many_calls_are_served() {
     let (mut serving, mut out) = (
-        Responder::new(2_000, 2, Limits::DEFAULT, 7),
+        Responder::new(2_000, 2, ChunkLimits::DEFAULT, 7),
         OutputQueues::default(),
     );
     serving.credits.grant_with_reply(2_000);

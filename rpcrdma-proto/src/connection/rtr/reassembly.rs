@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
-use crate::chunk::{ChunkError, Limits};
+use crate::chunk::{ChunkError, ChunkLimits};
 use crate::connection::output::BufferId;
 use crate::continuation::{
     self, BufferRange, GroupError, Mismatch, ReassembledMessage, TransmissionId,
@@ -95,7 +95,7 @@ pub(in crate::connection) struct FragmentLimits<'a> {
     pub(in crate::connection) structure: &'a BufferStructure,
     /// The maximum number of transmissions of this message.
     pub(in crate::connection) max_transmissions: u32,
-    pub(in crate::connection) limits: &'a Limits,
+    pub(in crate::connection) limits: &'a ChunkLimits,
 }
 
 impl Reassembly {

@@ -1,6 +1,6 @@
 //! The connection of a session: how it begins and ends, and its version.
 
-use super::{ConnectError, Session};
+use super::{Session, SessionConnectError};
 use crate::connection::config::Role;
 use crate::connection::exchange::ChangeOutcome;
 use crate::connection::output::{Action, CloseReason, Event};
@@ -17,14 +17,14 @@ impl Session {
     /// # Errors
     /// The session has a connection or has ended, or a message holds memory of the last connection.
     // spec: v2-5-a
-    pub fn connected(&mut self, now: u64, peer: PrivateData) -> Result<(), ConnectError> {
+    pub fn connected(&mut self, now: u64, peer: PrivateData) -> Result<(), SessionConnectError> {
         if !self.is_settled() {
-            return Err(ConnectError::Unsettled);
+            return Err(SessionConnectError::Unsettled);
         }
         self.state = self
             .state
             .next(StateChange::Connected)
-            .ok_or(ConnectError::State)?;
+            .ok_or(SessionConnectError::State)?;
         self.counters.connections += 1;
         self.connected_at = now;
         let remembered =

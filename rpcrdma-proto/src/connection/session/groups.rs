@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use super::operations::OptionalMessage;
 use super::{BufferDisposition, Session};
-use crate::chunk::Limits;
+use crate::chunk::ChunkLimits;
 use crate::connection::output::{
     Action, BufferId, CloseReason, Event, PayloadPiece, SendOwner, Transmit,
 };
@@ -20,7 +20,7 @@ use crate::continuation::{
     GroupError, GroupErrorReport, Mismatch, OperationSet, ReassembledMessage, TransmissionId,
 };
 use crate::error::RefusalReason;
-use crate::header::{Body, Header};
+use crate::header::{Header, HeaderBody};
 use crate::v2::MsgType;
 use crate::v2::rtr::{
     Cont, OptreptErr, ROPT_REPTERR, ROPT_XMTCONT, ROPT_XMTREQ, ROPT_XMTRESP, Req, Resp,
@@ -148,7 +148,7 @@ impl Session {
         let (limits, most) = match fragment.direction {
             MsgType::Call => (&self.config.limits, settings.request_limit),
             MsgType::Reply => (
-                &Limits {
+                &ChunkLimits {
                     max_segments: u32::MAX,
                     max_bytes: u32::MAX,
                 },
@@ -363,10 +363,10 @@ impl Session {
             return false;
         }
         let (procedure, operation, direction) = match header.body {
-            Body::Message { direction, .. } => (0, None, direction),
-            Body::Long { direction, .. } => (1, None, direction.unwrap_or(MsgType::Call)),
-            Body::Error(_) => (4, None, MsgType::Reply),
-            Body::Operation {
+            HeaderBody::Message { direction, .. } => (0, None, direction),
+            HeaderBody::Long { direction, .. } => (1, None, direction.unwrap_or(MsgType::Call)),
+            HeaderBody::Error(_) => (4, None, MsgType::Reply),
+            HeaderBody::Operation {
                 direction, code, ..
             } => (5, Some(code), direction),
         };

@@ -9,7 +9,7 @@ use crate::connection::requester::{CallReply, ReplyOutcome, RequestKind};
 use crate::connection::responder::{IncomingCall, ServeError};
 use crate::connection::states::ConnState;
 use crate::error::RefusalReason;
-use crate::header::{Body, Header};
+use crate::header::{Header, HeaderBody};
 use crate::v2::MsgType;
 use crate::v2::rtr::ROPT_REPTERR;
 use crate::version::Version;
@@ -166,22 +166,22 @@ impl Session {
     // spec: rfc8166-4.3.1-a, bd-2.4-c
     fn is_reply(&self, header: &Header<'_>) -> bool {
         match header.body {
-            Body::Message { direction, .. }
-            | Body::Long {
+            HeaderBody::Message { direction, .. }
+            | HeaderBody::Long {
                 direction: Some(direction),
                 ..
             } => direction == MsgType::Reply,
-            Body::Long {
+            HeaderBody::Long {
                 direction: None,
                 chunks,
             } => {
                 chunks.reads().is_empty()
                     && (self.config.role == Role::Client || self.requester.expects(header.xid))
             }
-            Body::Operation {
+            HeaderBody::Operation {
                 direction, code, ..
             } => direction == MsgType::Reply && code != ROPT_REPTERR && self.takes_group(code),
-            Body::Error(_) => false,
+            HeaderBody::Error(_) => false,
         }
     }
 
@@ -202,7 +202,7 @@ impl Session {
             .as_ref()
             .and_then(|_| Header::parse(beginning, Version::Two).ok());
         let code = header.and_then(|header| {
-            if let Body::Operation { code, .. } = header.body {
+            if let HeaderBody::Operation { code, .. } = header.body {
                 Some(code)
             } else {
                 None
@@ -233,7 +233,7 @@ impl Session {
             end.saturating_sub(u32::try_from(payload.len()).unwrap_or(u32::MAX))..end
         };
         match &header.body {
-            Body::Message {
+            HeaderBody::Message {
                 direction: MsgType::Call,
                 chunks,
                 payload,
@@ -248,7 +248,7 @@ impl Session {
                     chunks: chunks.some(),
                 })
             }
-            Body::Message {
+            HeaderBody::Message {
                 direction: MsgType::Reply,
                 chunks,
                 payload,
@@ -263,7 +263,7 @@ impl Session {
                     invalidated,
                 },
             ),
-            Body::Long { direction, chunks } => {
+            HeaderBody::Long { direction, chunks } => {
                 if self.is_reply(header) {
                     let is_certain = direction.is_some() || self.answers_open_call(xid);
                     self.reply_arrived(
@@ -289,7 +289,7 @@ impl Session {
                     })
                 }
             }
-            Body::Operation {
+            HeaderBody::Operation {
                 direction,
                 code,
                 info,
@@ -309,7 +309,7 @@ impl Session {
                 }
                 self.operation_arrived(&optional, buffer, message)
             }
-            Body::Error(error) => {
+            HeaderBody::Error(error) => {
                 self.error_arrived(xid, version, *error, credits);
                 BufferDisposition::Free
             }

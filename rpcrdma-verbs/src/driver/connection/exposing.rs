@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
-use rpcrdma_proto::connection::{Exposure, Region};
+use rpcrdma_proto::connection::{CallRegion, Exposure};
 
 use super::{Connection, MAX_EXPOSURES, WrContext};
 use crate::driver::exposure::{ExposedRegion, KeyedWindow, WindowBinding};
@@ -29,19 +29,19 @@ impl<D: Device> Connection<D> {
         let Exposure { region, length } = exposure;
         let outgoing = self.calls.get_mut(self.session.call_slot(xid))?;
         let (memory, from) = match region {
-            Region::Item(number) => outgoing
+            CallRegion::Item(number) => outgoing
                 .message
                 .source(number)
                 .map(|(buf, from)| (buf.clone(), from))?,
-            Region::Result(number) => (outgoing.results.get(number)?.clone(), 0),
-            Region::Call => {
+            CallRegion::Result(number) => (outgoing.results.get(number)?.clone(), 0),
+            CallRegion::Call => {
                 let mut whole = self.pool.take(length).ok()?;
                 outgoing.message.copy(0..length, whole.as_full_mut());
                 whole.set_len(length);
                 self.counters.copied += u64::from(length);
                 (outgoing.call_message.insert(whole.into()).clone(), 0)
             }
-            Region::Reply => (
+            CallRegion::Reply => (
                 outgoing
                     .reply
                     .insert(self.pool.take(length).ok()?.into())

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::chunk::{ChunkError, Limits, Segment};
+use crate::chunk::{ChunkError, ChunkLimits, Segment};
 use crate::connection::config::MAX_WRITE_CHUNKS;
 use crate::transfer::{ResultDirection, Span};
 use crate::v2;
@@ -24,7 +24,11 @@ pub(in crate::connection) struct ReplyDirections {
 impl ReplyDirections {
     /// Takes what a request directs about its reply.
     // spec: rtr-7.4-a, rtr-7.4-q, rtr-7.4-z, rtr-7.4-aa
-    pub(super) fn take(&mut self, sets: &Rsdgroup<'_>, limits: &Limits) -> Result<(), ChunkError> {
+    pub(super) fn take(
+        &mut self,
+        sets: &Rsdgroup<'_>,
+        limits: &ChunkLimits,
+    ) -> Result<(), ChunkError> {
         let mut end = 0;
         for set in sets.iter() {
             let Range { start, end: stop } = set.range.begin..set.range.end;
@@ -54,7 +58,7 @@ impl ReplyDirections {
         of: Span,
         least: u32,
         place: &Rsdloc<'_>,
-        limits: &Limits,
+        limits: &ChunkLimits,
     ) -> Result<ResultDirection, ChunkError> {
         let (memory, send, by_size) = match place {
             Rsdloc::Tbsn => (None, true, None),

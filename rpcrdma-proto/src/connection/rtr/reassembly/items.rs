@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{FragmentError, FragmentLimits, IncomingGroup};
-use crate::chunk::{ChunkError, Limits, Segment};
+use crate::chunk::{ChunkError, ChunkLimits, Segment};
 use crate::connection::output::BufferId;
 use crate::continuation::{
     self, BufferRange, GroupError, ReassembledMessage, ReducedItem, Reduction,
@@ -115,7 +115,7 @@ impl IncomingGroup {
         &mut self,
         segments: impl Iterator<Item = Segment>,
         length: u32,
-        limits: &Limits,
+        limits: &ChunkLimits,
     ) -> Result<Reduction, ChunkError> {
         let from = self.message.segments.len();
         let mut bytes = 0u64;
