@@ -308,6 +308,7 @@ fn parse_document(
         .map(|(text, specification)| (*text, specification))
         .collect();
     check::consistency::check(sources, &[(xdr, &specification)], &copies, diagnostics);
+    check::unmarked::check(sources, document, (xdr, &specification), diagnostics);
     (xdr, specification)
 }
 

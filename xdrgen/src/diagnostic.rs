@@ -106,6 +106,8 @@ codes! {
     Consistency "consistency" warn "The copy of a definition in running text differs from the compiled definition.";
     TextSyntax "text-syntax" warn "The copy of a definition in running text does not follow the grammar.";
     ProseName "prose-name" allow "A name in running text resembles an XDR name of the document but is not defined.";
+    // Lints: XDR that is lost.
+    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is a definition.";
     // Lints: extensions of RFC 4506.
     PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no document declares.";
     StructReference "struct-reference" allow "`struct T field` or `enum T field` is used where RFC 4506 has `T field`.";

@@ -20,6 +20,7 @@ pub(crate) mod spelling;
 mod stubs;
 mod symbols;
 mod unions;
+pub(crate) mod unmarked;
 mod values;
 
 use crate::ast::Specification;

@@ -1,0 +1,125 @@
+//! Removes or damages the marker `///` of each single line of the drafts: no line of XDR is lost
+//! without a report.
+
+mod common;
+
+use std::path::Path;
+
+use common::{RTREXT, SPEC, V2, XCHAREXT_02, XCHAREXT_03, spec};
+use xdrgen_build::{Code, Config, Module};
+
+/// Returns what is reported for a draft alone: code and line.
+fn reported(text: &str) -> Vec<(Code, usize)> {
+    let config = Config::new().module(Module::new("a").text("draft-a-00.txt", text));
+    let checked = config.check();
+    let place = |span| checked.sources().locate(span).line;
+    let found = checked.diagnostics().iter();
+    found
+        .map(|found| (found.code, found.span.map_or(0, place)))
+        .collect()
+}
+
+/// Returns the tokens of a draft's XDR, without comments and blanks.
+fn tokens(text: &str) -> String {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("///"));
+    let xdr = lines.collect::<Vec<_>>().join("\n");
+    let mut rest = xdr.as_str();
+    let mut found = String::new();
+    while let Some((before, after)) = rest.split_once("/*") {
+        found.push_str(before);
+        found.push(' ');
+        rest = after.split_once("*/").map_or("", |(_, after)| after);
+    }
+    found.push_str(rest);
+    found.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Replaces each marker in turn. Returns the number of lines that were tried, and those that are
+/// lost without a report.
+fn lost(text: &str, replacement: &str) -> (usize, Vec<usize>) {
+    let before = reported(text);
+    let whole = tokens(text);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let marked = |line: &&str| line.trim_start().starts_with("///");
+    let mut tried = 0;
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| marked(line)) {
+        let changed = line.replacen("///", replacement, 1);
+        let mut text: Vec<&str> = lines.clone();
+        text[at] = &changed;
+        let text = text.concat();
+        tried += 1;
+        let harmless = tokens(&text) == whole;
+        if !harmless && reported(&text).iter().all(|one| before.contains(one)) {
+            found.push(at + 1);
+        }
+    }
+    (tried, found)
+}
+
+fn no_line_is_lost(name: &str, text: &str) {
+    for replacement in ["", "//"] {
+        let (tried, lost) = lost(text, replacement);
+        assert!(tried > 0, "{name}");
+        assert_eq!(lost, [] as [usize; 0], "{name}: {replacement:?}");
+    }
+}
+
+#[test]
+fn no_line_of_version_two_is_lost() {
+    no_line_is_lost(V2, &spec(V2));
+}
+
+#[test]
+fn no_line_of_rtrext_is_lost() {
+    no_line_is_lost(RTREXT, &spec(RTREXT));
+}
+
+#[test]
+fn no_line_of_xcharext_is_lost() {
+    no_line_is_lost(XCHAREXT_02, &spec(XCHAREXT_02));
+    no_line_is_lost(XCHAREXT_03, &spec(XCHAREXT_03));
+}
+
+#[test]
+fn a_line_that_interrupts_a_definition_is_reported_at_its_place() {
+    for line in ["   int y;", "   // int y;", "   / int y;", "   int y"] {
+        let draft = format!("1. A\n\n   /// struct a {{\n   ///   int x;\n{line}\n   /// }};\n");
+        assert_eq!(reported(&draft), [(Code::UnmarkedLine, 5)], "{line}");
+    }
+    let comment = "   /// const A = 1; /* a\n   b\n   /// c */\n";
+    assert_eq!(reported(comment), [(Code::UnmarkedLine, 2)]);
+    let declaration = "   /// const A =\n   /* a */\n   /// 1;\n";
+    assert_eq!(reported(declaration), [(Code::UnmarkedLine, 2)]);
+}
+
+#[test]
+fn page_breaks_and_prose_between_definitions_are_not_reported() {
+    let draft = "   /// struct a {\n\nAuthor            A            [Page 1]\n\u{c}\n\
+                 Internet-Draft     A      2016\n\n   ///   int x;\n   /// };\n\n   Prose; with { a\n\n\
+                 \x20  struct a {\n      int x;\n   };\n\n   /// const A = 1;\n";
+    assert_eq!(reported(draft), []);
+}
+
+#[test]
+fn a_definition_without_markers_is_reported() {
+    let draft = "   /// const A = 1;\n\n   Prose.\n\n   struct b {\n     int x;\n   };\n\n   More.\n\n   /// const C = 1;\n";
+    assert_eq!(reported(draft), [(Code::UnmarkedLine, 5)]);
+}
+
+#[test]
+fn published_drafts_have_no_unmarked_line() {
+    for entry in Path::new(SPEC).read_dir().expect(SPEC) {
+        let path = entry.expect(SPEC).path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        if name.starts_with("draft-") {
+            let found = reported(&spec(&name));
+            assert!(
+                found.iter().all(|(code, _)| *code != Code::UnmarkedLine),
+                "{name}: {found:?}"
+            );
+        }
+    }
+}
