@@ -35,7 +35,9 @@ pub(crate) fn check(
     for (gap, open) in gaps.iter().zip(opened) {
         let lines = match open {
             Some(_) => gap.interrupting(sources, document),
-            None => gap.definition(sources, document, &defined),
+            None => gap
+                .touching()
+                .or_else(|| gap.definition(sources, document, &defined)),
         };
         if let Some(lines) = lines {
             diagnostics.report(whole.diagnostic(sources.document(document), lines, open));
@@ -50,8 +52,8 @@ struct Gap {
     after: usize,
     /// The paragraphs: the first and the last line of each, without page breaks.
     runs: Vec<(usize, usize)>,
-    /// Whether a line with a marker follows.
-    closed: bool,
+    /// The line after the last, if it has a marker.
+    before: Option<usize>,
 }
 
 /// Returns the gaps of a draft, with one before the first marker and one after the last.
@@ -63,7 +65,7 @@ fn gaps(text: &str) -> Vec<Gap> {
         let number = at + 1;
         let Some(gap) = gaps.last_mut() else { break };
         if strip_marker(line).is_some() {
-            gap.closed = true;
+            gap.before = Some(number);
             gaps.push(Gap {
                 after: number,
                 ..Gap::default()
@@ -207,7 +209,17 @@ impl Gap {
         let (first, last) = *self.runs.first()?;
         let line = unmark(sources.document(document).line(first)).1;
         let xdr = line.ends_with([';', ',', '{', '}', '*']) || line.starts_with(['}', '*']);
-        (self.closed || xdr || line.ends_with("*/")).then_some((first, last))
+        (self.before.is_some() || xdr || line.ends_with("*/")).then_some((first, last))
+    }
+
+    /// Returns the only paragraph between two markers if it touches one. This needs no open brace,
+    /// which may be missing too.
+    fn touching(&self) -> Option<(usize, usize)> {
+        let [(first, last)] = self.runs[..] else {
+            return None;
+        };
+        let before = self.before.filter(|_| self.after > 0)?;
+        (first == self.after + 1 || last + 1 == before).then_some((first, last))
     }
 
     /// Returns the lines of the first paragraph that parses as definitions of which one is not
@@ -218,9 +230,10 @@ impl Gap {
         document: DocumentId,
         defined: &HashSet<&str>,
     ) -> Option<(usize, usize)> {
-        let between = self.after > 0 && self.closed;
+        let between = self.after > 0 && self.before.is_some();
         let count = self.runs.len();
-        let beside = |at: usize| at == 0 && self.after > 0 || at + 1 == count && self.closed;
+        let beside =
+            |at: usize| at == 0 && self.after > 0 || at + 1 == count && self.before.is_some();
         let mut near = (0..count).filter(|at| between || beside(*at));
         near.find_map(|at| {
             let (first, last) = self.runs[at];
@@ -293,7 +306,7 @@ impl Lines {
     ) -> Diagnostic {
         let message = match open {
             Some(_) => "a line without `///` interrupts the XDR, and is not compiled",
-            None => "a definition without `///` is not compiled",
+            None => "XDR without `///` is not compiled",
         };
         let span = self.span(document, first);
         let mut found =
