@@ -19,6 +19,8 @@ pub struct Specification {
     /// The first comment that mentions copyright, without comment marks. Drafts require it to be
     /// kept.
     pub license: Option<String>,
+    /// The start of each comment that contains a `/*`, up to it. It may hide definitions.
+    pub hidden: Vec<Span>,
 }
 
 /// A top-level definition.

@@ -124,6 +124,10 @@ fn syntax(code: Code) -> Option<Example> {
     Some(match code {
         Code::InvalidToken => &[("a.x", "const MODE = 0894;\n")],
         Code::UnterminatedComment => &[("a.x", "/* the mode\nconst MODE = 1;\n")],
+        Code::NestedComment => &[(
+            "a.x",
+            "enum color {\n    RED = 1, /* first\n    BLUE = 2, /* second */\n    GREEN = 3\n};\n",
+        )],
         Code::Syntax => &[("a.x", "struct point {\n    int x\n    int y;\n};\n")],
         Code::SeveralDeclarations => &[(
             "a.x",
@@ -625,4 +629,33 @@ fn wide_definitions() {
             .diagnostics()
             .is_empty()
     );
+}
+
+#[test]
+fn an_undefined_name_points_to_the_comment_that_hides_it() {
+    let xdr =
+        "enum e {\n    A = 1, /* first\n    B = 2, /* second */\n    C = 3\n};\nconst D = B;\n";
+    let checked = check(xdr);
+    let list: Vec<_> = checked.diagnostics().iter().collect();
+    let [nested, undefined] = list[..] else {
+        panic!("{}", checked.report(Style::Plain));
+    };
+    let place = |span| checked.sources().locate(span).to_string();
+    assert_eq!(nested.code, Code::NestedComment);
+    assert_eq!(nested.span.map(place).as_deref(), Some("a.x:3:12"));
+    assert_eq!(undefined.code, Code::UndefinedConstant);
+    let note = &undefined.notes[0];
+    assert_eq!(note.span.map(place).as_deref(), Some("a.x:2:12"));
+    assert_eq!(note.message, "this comment contains `B`");
+}
+
+#[test]
+fn a_pattern_in_a_comment_opens_none() {
+    for comment in ["/* src/* */", "/*/* */", "/****/", "/* http://a/*.x */"] {
+        assert!(
+            check(&format!("{comment}\nconst A = 1;\n"))
+                .diagnostics()
+                .is_empty()
+        );
+    }
 }

@@ -129,6 +129,7 @@ pub(crate) fn undefined(
         format!("no constant is named `{name}`"),
     )
     .label("not defined");
+    let diagnostic = symbols.note_hidden(module, name, diagnostic);
     match symbols.nearest(inputs, module, false, name) {
         Some(near) => diagnostic.fix(span, near, format!("a constant `{near}` exists")),
         None => diagnostic,

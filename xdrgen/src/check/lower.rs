@@ -324,6 +324,7 @@ fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident)
         format!("no type is named `{}`", name.name),
     )
     .label("not defined");
+    diagnostic = context.symbols.note_hidden(module, &name.name, diagnostic);
     if let Some(near) = context
         .symbols
         .nearest(context.inputs, module, true, &name.name)

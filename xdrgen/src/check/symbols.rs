@@ -57,6 +57,8 @@ pub(crate) struct SymbolTable<'a> {
     pub(crate) values: Values<'a>,
     /// The inline types, by their span.
     inline: HashMap<Span, TypeId>,
+    /// The words of comments that contain a `/*`, by module, with the start of the comment.
+    hidden: HashMap<(usize, &'a str), Span>,
     /// The number of names comparisons with undefined names so far, to find similar spellings.
     comparisons: Cell<usize>,
 }
@@ -68,13 +70,14 @@ const MAX_COMPARISONS: usize = 250_000;
 impl<'a> SymbolTable<'a> {
     /// Collects the definitions of all modules.
     pub(crate) fn collect(
-        sources: &SourceMap,
+        sources: &'a SourceMap,
         inputs: &'a [ModuleInput],
         diagnostics: &mut Diagnostics,
     ) -> Self {
         let mut symbols = Self::default();
         for module in 0..inputs.len() {
             symbols.scopes.push(HashMap::new());
+            symbols.hide(sources, inputs, module);
             Collector {
                 symbols: &mut symbols,
                 sources,
@@ -85,6 +88,27 @@ impl<'a> SymbolTable<'a> {
             .collect();
         }
         symbols
+    }
+
+    /// Collects the words of the comments that may hide definitions of a module.
+    fn hide(&mut self, sources: &'a SourceMap, inputs: &[ModuleInput], module: usize) {
+        let specifications = inputs[module].specifications.iter();
+        for span in specifications.flat_map(|(_, specification)| &specification.hidden) {
+            let start = span.start as usize;
+            let mark = Span::new(span.text, start..start + 2);
+            let words = sources.slice(*span);
+            for word in words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+                self.hidden.entry((module, word)).or_insert(mark);
+            }
+        }
+    }
+
+    /// Adds the comment that may hide the definition of an undefined name.
+    pub(crate) fn note_hidden(&self, module: usize, name: &str, found: Diagnostic) -> Diagnostic {
+        match self.hidden.get(&(module, name)) {
+            Some(span) => found.note_at(*span, format!("this comment contains `{name}`")),
+            None => found,
+        }
     }
 
     /// Looks up a name in a module, and then in the modules that it uses.

@@ -78,6 +78,8 @@ pub(crate) struct LexOutput<'t> {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// The first block comment that mentions copyright, without comment marks.
     pub(crate) license: Option<String>,
+    /// The start of each comment that contains a `/*`, up to it.
+    pub(crate) hidden: Vec<Span>,
 }
 
 /// Splits `content`, which is the content of `text`, into tokens.
@@ -146,6 +148,7 @@ impl<'t> Lexer<'t> {
             Piece::Blank => {}
             Piece::Newline => self.first_on_line = true,
             Piece::Comment => {
+                self.nested_comment(taken, span);
                 if self.output.license.is_none() && taken.contains("Copyright") {
                     self.output.license = Some(strip_comment_marks(taken));
                 }
@@ -282,6 +285,37 @@ impl<'t> Lexer<'t> {
                 .fix(span, corrected, "replace it"),
         );
         TokenKind::Malformed
+    }
+
+    /// Reports the first `/*` in a comment: the end of the comment before may be missing. Part of a
+    /// pattern such as `src/*` is none.
+    fn nested_comment(&mut self, comment: &str, span: Span) {
+        let inner = comment.match_indices("/*").map(|(at, _)| at);
+        let opens = |at: &usize| {
+            let before = comment[..*at].chars().next_back();
+            before.is_some_and(|c| c.is_whitespace() || matches!(c, ',' | ';' | '{' | '}'))
+        };
+        let Some(at) = inner.skip(1).find(opens) else {
+            return;
+        };
+        let start = span.range().start;
+        let mark = Span::new(self.text, start + at..start + at + 2);
+        let outer = Span::new(self.text, start..start + 2);
+        let end = comment.find(['\r', '\n']).unwrap_or(at).min(at);
+        let end = start + comment[..end].trim_end().len();
+        self.output.diagnostics.push(
+            Diagnostic::new(Code::NestedComment, mark, "a `/*` in a comment")
+                .label("this does not begin a comment")
+                .note_at(outer, "the comment begins here, and is not closed before")
+                .fix(
+                    Span::new(self.text, end..end),
+                    " */",
+                    "end the comment before",
+                ),
+        );
+        self.output
+            .hidden
+            .push(Span::new(self.text, start..start + at));
     }
 
     /// Reports an unterminated comment, and continues at the first line that looks like a

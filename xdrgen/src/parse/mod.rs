@@ -52,5 +52,6 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
     Specification {
         definitions,
         license: output.license,
+        hidden: output.hidden,
     }
 }
