@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 use xdrgen_runtime::{Matching, ReceivedItem};
@@ -41,9 +41,11 @@ pub fn loopback_with_services<P: Programs, S: Programs>(
     let (caller, backward) = CallerChannel::new(0, "loopback", None);
     let forward = run(router, forward, peer(Ok(caller)));
     let backward = run(services, backward, peer(Err(BackwardError::Transport)));
-    // Backward calls end with the connection.
+    // Backward calls end with the connection, and do not end it.
     (channel, async {
-        select(pin!(forward), pin!(backward)).await;
+        if let Either::Right(((), forward)) = select(pin!(forward), pin!(backward)).await {
+            forward.await;
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! The ways back from a server to its clients: backward calls (RFC 8167) over its connections.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -29,13 +29,22 @@ const MAX_WAITING: usize = 128;
 #[derive(Debug)]
 pub(super) struct LocalCaller {
     caller: Arc<CallerChannel>,
-    /// What has happened to the calls of local channels.
+    /// The XIDs of the calls that local channels have begun.
+    begun: RefCell<HashSet<u32>>,
+    /// What has happened to these.
     events: RefCell<VecDeque<LocalEvent>>,
+    /// Whether the connection is gone. Another one may have its number then.
+    is_closed: Cell<bool>,
 }
 
 impl LocalCaller {
     pub(super) fn pop_event(&self) -> Option<LocalEvent> {
         self.events.borrow_mut().pop_front()
+    }
+
+    /// Notes that a local channel has begun a call.
+    pub(super) fn begun(&self, xid: u32) {
+        self.begun.borrow_mut().insert(xid);
     }
 
     /// Returns why no backward call can begin, if none can.
@@ -44,6 +53,9 @@ impl LocalCaller {
         driver: &Driver<D>,
         id: ConnectionId,
     ) -> Result<(), CallErrorKind> {
+        if self.is_closed.get() {
+            return Err(lost(CloseReason::Lost));
+        }
         check(driver, id, &self.caller)
     }
 }
@@ -79,19 +91,22 @@ struct Connection {
 }
 
 /// Waits for what happens next at a channel for any thread.
-struct NextEvent(Option<(ConnectionId, Submissions)>);
+struct NextEvent(Option<ChannelOf>);
+
+/// A connection, and the transport's end of the channel back over it.
+type ChannelOf = (ConnectionId, Rc<LocalCaller>, Submissions);
 
 impl Future for NextEvent {
-    type Output = (ConnectionId, Submissions, ChannelEvent);
+    type Output = (ChannelOf, ChannelEvent);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some((id, mut submissions)) = self.0.take() else {
+        let Some((id, local, mut submissions)) = self.0.take() else {
             return Poll::Pending;
         };
         match submissions.poll_event(cx) {
-            Poll::Ready(event) => Poll::Ready((id, submissions, event)),
+            Poll::Ready(event) => Poll::Ready(((id, local, submissions), event)),
             Poll::Pending => {
-                self.0 = Some((id, submissions));
+                self.0 = Some((id, local, submissions));
                 Poll::Pending
             }
         }
@@ -150,15 +165,18 @@ impl Callers {
             submissions.close(lost(CloseReason::Lost));
             return peer;
         }
+        let local = Rc::new(LocalCaller {
+            caller,
+            begun: RefCell::default(),
+            events: RefCell::default(),
+            is_closed: Cell::new(false),
+        });
         let connection = Connection {
             id,
             peer: peer.clone(),
             calls: ChannelCalls::default(),
             is_listed: false,
-            local: Rc::new(LocalCaller {
-                caller,
-                events: RefCell::default(),
-            }),
+            local: local.clone(),
         };
         if self.connections.len() <= id.index() {
             self.connections.resize_with(id.index() + 1, || None);
@@ -166,7 +184,8 @@ impl Callers {
         if let Some(place) = self.connections.get_mut(id.index()) {
             *place = Some(Box::new(connection));
         }
-        self.submissions.push(NextEvent(Some((id, submissions))));
+        let next = NextEvent(Some((id, local, submissions)));
+        self.submissions.push(next);
         peer
     }
 
@@ -192,7 +211,9 @@ impl Callers {
             return;
         };
         if !connection.calls.has(xid) {
-            let ended = completed((driver, id), event);
+            let is_local = connection.local.begun.borrow_mut().remove(&xid);
+            // A call that was given up ends for nobody.
+            let ended = completed((driver, id), event).filter(|_| is_local);
             return connection.local.events.borrow_mut().extend(ended);
         }
         let calls = &mut connection.calls;
@@ -216,6 +237,7 @@ impl Callers {
             return;
         };
         connection.calls.fail_all((driver, id), &lost(reason));
+        connection.local.is_closed.set(true);
         let disconnected = LocalEvent::Disconnected {
             reason,
             error: None,
@@ -234,13 +256,14 @@ impl Callers {
         cx: &mut Context<'_>,
     ) -> usize {
         let mut count = 0;
-        while let Poll::Ready(Some((id, submissions, event))) = self.submissions.poll_next_unpin(cx)
-        {
+        while let Poll::Ready(Some((channel, event))) = self.submissions.poll_next_unpin(cx) {
             count += 1;
-            if self.take(driver, id, event) {
-                self.submissions.push(NextEvent(Some((id, submissions))));
-            } else {
-                submissions.close(lost(CloseReason::Lost));
+            let (id, local, submissions) = channel;
+            match self.take(driver, (id, &local), event) {
+                Ok(()) => self
+                    .submissions
+                    .push(NextEvent(Some((id, local, submissions)))),
+                Err(kind) => submissions.close(kind),
             }
         }
         for id in std::mem::take(&mut self.waiting) {
@@ -252,31 +275,43 @@ impl Callers {
         count
     }
 
-    /// Takes what has happened at a channel. Returns false if nothing else can.
+    /// Returns when the first deadline of a call passes that waits for a place.
+    #[cfg(feature = "tokio")]
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        let connections = self.waiting.iter();
+        let listed = connections.filter_map(|id| self.connections.get(id.index())?.as_deref());
+        listed
+            .filter_map(|connection| connection.calls.next_deadline())
+            .min()
+    }
+
+    /// Takes what has happened at a channel. If nothing else can, it is an error with the reason why
+    /// further calls fail.
     fn take<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
-        id: ConnectionId,
+        (id, local): (ConnectionId, &LocalCaller),
         event: ChannelEvent,
-    ) -> bool {
-        let Some(connection) = self.get(id) else {
+    ) -> Result<(), CallErrorKind> {
+        let connection = self.get(id).filter(|_| !local.is_closed.get());
+        let Some(connection) = connection else {
             if let ChannelEvent::Call(submission) = event {
                 let completion = submission.completion;
                 completion.fail(lost(CloseReason::Lost), Execution::NotExecuted);
             }
-            return false;
+            return Err(lost(CloseReason::Lost));
         };
         match event {
             ChannelEvent::Call(submission) => self.submit(driver, id, submission),
             ChannelEvent::Cancelled(call) => connection.calls.cancel((driver, id), call),
-            ChannelEvent::Drain => return false,
+            ChannelEvent::Drain => return Err(CallErrorKind::Shutdown),
             ChannelEvent::Shutdown => {
                 let kind = CallErrorKind::Shutdown;
                 connection.calls.fail_all((driver, id), &kind);
-                return false;
+                return Err(kind);
             }
         }
-        true
+        Ok(())
     }
 
     fn submit<D: Device>(

@@ -239,18 +239,22 @@ impl<D: Device> LocalChannel<D> {
     }
 
     /// Lets the channel end when the calls that were begun are done. `Disconnected` tells when it
-    /// has.
+    /// has. A channel back to a client is the server's: it ends with its connection alone.
     pub fn drain(&self, driver: &mut Driver<D>) {
-        if let Some(session) = driver.session_mut(self.id) {
+        if let Way::Forward(_) = &self.way
+            && let Some(session) = driver.session_mut(self.id)
+        {
             session.drain();
         }
     }
 
     /// Ends the channel at once, and frees what the driver has for it. Calls in flight end without
-    /// an event.
+    /// an event. A channel back to a client is the server's: it ends with its connection alone.
     pub fn close(&self, driver: &mut Driver<D>) {
-        driver.finish(self.id);
-        driver.forget(self.id);
+        if let Way::Forward(_) = &self.way {
+            driver.finish(self.id);
+            driver.forget(self.id);
+        }
     }
 
     /// Begins a call whose arguments and header are written.
@@ -300,7 +304,8 @@ impl<D: Device> Transport for LocalChannel<D> {
 impl<D: Device> LocalTransport for LocalChannel<D> {
     type Driver = Driver<D>;
 
-    /// Begins a call. It fails if a channel back to a client has no way there, and if as many calls are open as the settings of the protocol allow
+    /// Begins a call. It fails if a channel back to a client has no way there, and if as many calls
+    /// are open as the settings of the protocol allow
     /// ([`Config::max_calls`](rpcrdma_proto::connection::Config)).
     fn begin(&self, driver: &mut Driver<D>, mut request: Request) -> Result<u32, CallError> {
         if let Way::Backward(caller) = &self.way
@@ -317,6 +322,9 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
         request.body.clear();
         spare.body = std::mem::take(&mut request.body);
         self.spare.set(spare);
+        if let (Way::Backward(caller), Ok(xid)) = (&self.way, &begun) {
+            caller.begun(*xid);
+        }
         begun.map_err(|(kind, execution)| request.error(self.peer.clone(), kind, execution))
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+#[cfg(feature = "tokio")]
+use std::time::Duration;
 
 use oncrpc::{LocalPrograms, Router};
 use rpcrdma_proto::connection::{Config, ServedCallId};
@@ -130,6 +132,16 @@ impl<P: LocalPrograms> LocalServer<P> {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.connections.is_drained()
+    }
+
+    /// Returns how long the server's loop may sleep: until a call to a client, which waits for its
+    /// place, passes its deadline.
+    #[cfg(feature = "tokio")]
+    pub(super) fn timeout<D: Device>(&self, driver: &Driver<D>) -> Option<Duration> {
+        let now = driver.now();
+        let due = self.callers.next_deadline();
+        let waits = due.map(|due| Duration::from_micros(due.saturating_sub(now)));
+        [waits, driver.timeout()].into_iter().flatten().min()
     }
 
     /// Takes what has come, and begins to serve the calls. Returns how much there is.

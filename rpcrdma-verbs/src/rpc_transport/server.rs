@@ -117,7 +117,7 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
         if driver.turn()? > 0 {
             continue;
         }
-        let timeout = driver.timeout();
+        let timeout = server.timeout(&driver);
         ::tokio::select! {
             () = poll_fn(|cx| match server.poll(&mut driver, cx) {
                 0 => Poll::Pending,

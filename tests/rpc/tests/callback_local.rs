@@ -4,7 +4,10 @@
 mod support;
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use kv1::{Client, Fail, GetResults, LocalService};
 use oncrpc::xdr::Text;
@@ -21,6 +24,9 @@ use support::assert_error;
 type Device = SoftwareDevice;
 type Channel = LocalChannel<Device>;
 
+/// A call that the client does not answer.
+const UNANSWERED: u32 = 77;
+
 /// What a handler does with its client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
@@ -29,6 +35,8 @@ enum Does {
     TakesCaller,
     /// It calls the client, and waits for the reply.
     Calls,
+    /// It calls the client, and gives the call up after a while.
+    GivesUp,
 }
 
 #[derive(Clone, Default)]
@@ -54,6 +62,19 @@ impl LocalService for Mirror {
         match self.0.does.get().unwrap_or(Does::Nothing) {
             Does::Nothing => {}
             Does::TakesCaller => drop(cx.caller()),
+            Does::GivesUp => {
+                let mut call = pin!(Client::new(cx.caller()).fail(&UNANSWERED).into_future());
+                let mut polls = 0;
+                poll_fn(|cx| {
+                    assert!(call.as_mut().poll(cx).is_pending());
+                    cx.waker().wake_by_ref();
+                    polls += 1;
+                    (polls == 20)
+                        .then_some(())
+                        .map_or(Poll::Pending, Poll::Ready)
+                })
+                .await;
+            }
             Does::Calls => return Ok(Client::new(cx.caller()).fail(&how).await?),
         }
         Ok(how)
@@ -75,6 +96,9 @@ impl LocalService for Listener {
 
     async fn fail(&self, _: &Context, how: u32) -> Result<u32, RpcError> {
         assert_ne!(how, 0, "told to");
+        if how == UNANSWERED {
+            std::future::pending::<()>().await;
+        }
         let mut heard = self.0.borrow_mut();
         // In steady state it does not allocate.
         heard.clear();
@@ -223,6 +247,32 @@ fn a_call_that_is_cancelled_ends() {
     let error = ends.end(&caller, &call).unwrap_err();
     let text = "the transport failed: it was cancelled";
     assert_error(&error, text, Execution::NotExecuted);
+}
+
+/// Nobody waits for its end: it is not kept for those who drive the server.
+#[test]
+fn a_call_that_a_handler_gives_up_leaves_nothing() {
+    let mut ends = Ends::new();
+    ends.fail(9, Does::GivesUp).unwrap();
+    let caller = ends.caller();
+    for _ in 0..100 {
+        ends.turn();
+    }
+    let event = caller.transport().poll_event(&mut ends.far);
+    assert!(event.is_none(), "{event:?}");
+}
+
+/// A channel back to a client does not end the server's connection.
+#[test]
+fn a_channel_to_a_client_is_the_servers() {
+    let mut ends = Ends::new();
+    ends.fail(9, Does::TakesCaller).unwrap();
+    let caller = ends.caller();
+    caller.transport().drain(&mut ends.far);
+    caller.transport().close(&mut ends.far);
+    assert_eq!(ends.fail(9, Does::Calls).unwrap(), 9);
+    let call = caller.fail(&7).begin(&mut ends.far).unwrap();
+    assert_eq!(ends.end(&caller, &call).unwrap(), 7);
 }
 
 #[test]

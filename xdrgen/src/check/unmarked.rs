@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::ast::Specification;
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::extract::{CodeMark, code_mark, strip_marker};
+use crate::extract::{CodeMark, code_mark, has_markers, strip_marker};
 use crate::outline::page::header_footer_lines;
 use crate::parse;
 use crate::source::{Document, DocumentId, SourceMap, Span, Text, TextId, TextKind};
@@ -21,7 +21,8 @@ pub(crate) fn check(
 ) {
     let text = sources.document(document).text();
     let marked = text.lines().any(|line| strip_marker(line).is_some());
-    if !marked || !diagnostics.is_enabled(Code::UnmarkedLine) {
+    let plain = !has_markers(sources.document(document));
+    if plain || !marked || !diagnostics.is_enabled(Code::UnmarkedLine) {
         return;
     }
     let gaps = gaps(text);
@@ -32,11 +33,16 @@ pub(crate) fn check(
         .iter()
         .map(|definition| definition.name.name.as_str())
         .collect();
+    // What is never closed is interrupted by all prose that follows: one report tells it.
+    let mut reported = HashSet::new();
     for (gap, open) in gaps.iter().zip(opened) {
         let lines = match open {
-            Some(_) => gap.interrupting(sources, document),
+            Some((_, span)) => {
+                let is_first = !gap.runs.is_empty() && reported.insert(span.range().start);
+                gap.interrupting(sources, document, is_first)
+            }
             None => gap
-                .touching()
+                .touching(sources, document)
                 .or_else(|| gap.definition(sources, document, &defined)),
         };
         if let Some(lines) = lines {
@@ -187,7 +193,7 @@ impl Scan {
                 self.braces.pop();
             }
             ';' if self.braces.is_empty() => self.pending = None,
-            _ if first.is_whitespace() => {}
+            _ if first.is_whitespace() || self.pending.is_some() => {}
             _ => {
                 let length = rest
                     .find(|c: char| !c.is_alphanumeric())
@@ -203,23 +209,29 @@ impl Scan {
 }
 
 impl Gap {
-    /// Returns the lines of the first paragraph, which interrupts something open. After the last
-    /// marker, prose is not reported: the grammar reports what is missing at the end.
-    fn interrupting(&self, sources: &SourceMap, document: DocumentId) -> Option<(usize, usize)> {
+    /// Returns the lines of the first paragraph, which interrupts something open. Prose is reported
+    /// for the first gap only, and not after the last marker, where the grammar reports what is
+    /// missing.
+    fn interrupting(
+        &self,
+        sources: &SourceMap,
+        document: DocumentId,
+        is_first: bool,
+    ) -> Option<(usize, usize)> {
         let (first, last) = *self.runs.first()?;
-        let line = unmark(sources.document(document).line(first)).1;
-        let xdr = line.ends_with([';', ',', '{', '}', '*']) || line.starts_with(['}', '*']);
-        (self.before.is_some() || xdr || line.ends_with("*/")).then_some((first, last))
+        let prose = is_first && self.before.is_some();
+        (prose || looks_like_xdr(sources, document, first)).then_some((first, last))
     }
 
-    /// Returns the only paragraph between two markers if it touches one. This needs no open brace,
-    /// which may be missing too.
-    fn touching(&self) -> Option<(usize, usize)> {
+    /// Returns the only paragraph between two markers if it touches one and begins like XDR. This
+    /// needs no open brace, which may be missing too.
+    fn touching(&self, sources: &SourceMap, document: DocumentId) -> Option<(usize, usize)> {
         let [(first, last)] = self.runs[..] else {
             return None;
         };
         let before = self.before.filter(|_| self.after > 0)?;
-        (first == self.after + 1 || last + 1 == before).then_some((first, last))
+        let touches = first == self.after + 1 || last + 1 == before;
+        (touches && looks_like_xdr(sources, document, first)).then_some((first, last))
     }
 
     /// Returns the lines of the first paragraph that parses as definitions of which one is not
@@ -256,6 +268,14 @@ impl Gap {
             (lost && !found.has_errors()).then_some((first, last))
         })
     }
+}
+
+/// Returns true if a line ends or begins as lines of XDR do.
+fn looks_like_xdr(sources: &SourceMap, document: DocumentId, number: usize) -> bool {
+    let line = unmark(sources.document(document).line(number)).1;
+    line.ends_with([';', ',', '{', '}', ':', '*'])
+        || line.starts_with(['}', '*'])
+        || line.ends_with("*/")
 }
 
 /// The keywords that begin a definition.

@@ -32,6 +32,11 @@ enum Format {
     X,
 }
 
+/// Returns true if the XDR of a document is on lines that begin with `///`.
+pub(crate) fn has_markers(document: &Document) -> bool {
+    matches!(Format::of(document), Format::Txt)
+}
+
 impl Format {
     fn of(document: &Document) -> Self {
         let ends = |end: &str| document.file_name().to_ascii_lowercase().ends_with(end);
