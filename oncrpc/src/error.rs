@@ -87,6 +87,8 @@ pub enum CallErrorKind {
     Transport(Arc<dyn StdError + Send + Sync>),
     /// A server can't call its client.
     Backward(BackwardError),
+    /// A layer between the client and its channel failed: of tower, say.
+    Middleware(Arc<dyn StdError + Send + Sync>),
 }
 
 /// Why a server can't call a client that calls it ([`Context::caller`](crate::Context::caller)).
@@ -223,6 +225,7 @@ impl fmt::Display for CallErrorKind {
             }
             Self::Transport(error) => write!(f, "the transport failed: {error}"),
             Self::Backward(error) => write!(f, "can't call the client: {error}"),
+            Self::Middleware(error) => error.fmt(f),
         }
     }
 }
@@ -257,7 +260,8 @@ impl StdError for CallError {
             CallErrorKind::Encode(error) | CallErrorKind::Decode(error, _) => Some(error),
             CallErrorKind::Connect(error)
             | CallErrorKind::ConnectionLost(error)
-            | CallErrorKind::Transport(error) => Some(&**error),
+            | CallErrorKind::Transport(error)
+            | CallErrorKind::Middleware(error) => Some(&**error),
             CallErrorKind::Backward(error) => Some(error),
             _ => None,
         }

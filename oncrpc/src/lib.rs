@@ -36,6 +36,8 @@ mod router;
 mod service;
 #[cfg(feature = "tokio")]
 pub mod tcp;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod transport;
 
 pub use auth::{AuthSys, Credentials, OtherCredentials};
