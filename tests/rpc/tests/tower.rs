@@ -135,7 +135,7 @@ fn a_layer_repeats_what_was_not_executed() {
         }
 
         fn call(&mut self, request: Request) -> Self::Future {
-            if self.1.fetch_add(1, Relaxed) % 2 == 0 {
+            if self.1.fetch_add(1, Relaxed).is_multiple_of(2) {
                 let kind = CallErrorKind::Shutdown;
                 let error = request.error("unsteady".into(), kind, Execution::NotExecuted);
                 return Box::pin(std::future::ready(Err(error)));
