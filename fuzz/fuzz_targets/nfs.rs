@@ -124,6 +124,7 @@ impl Client {
             transport: "memory",
             memory: None,
             caller: Err(BackwardError::Transport),
+            status: None,
         });
         let deadline = HandlerDeadline::none();
         let served = self

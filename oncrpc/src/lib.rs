@@ -63,7 +63,8 @@ pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};
 pub use request::{Request, Resend};
 pub use router::{LocalPrograms, Offered, Programs, Router};
 pub use service::{
-    Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer, ReplyWriter, RpcError,
+    ConnectionStatus, Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer,
+    ReplyWriter, RpcError,
 };
 pub use transport::{AsyncTransport, LocalTransport, Transport};
 /// The runtime of generated code.

@@ -55,6 +55,7 @@ fn peer(caller: Result<Arc<CallerChannel>, BackwardError>) -> Arc<Peer> {
         transport: "memory",
         memory: None,
         caller,
+        status: None,
     })
 }
 

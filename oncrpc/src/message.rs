@@ -306,6 +306,18 @@ impl ReceivedMessage {
         &self.stream
     }
 
+    /// Returns the length of the whole message in bytes, items included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces().map(<[u8]>::len).sum()
+    }
+
+    /// Returns true if the message has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns all bytes: the stream, and the items beside it.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let items = self.items.iter().map(|item| item.bytes.as_bytes());

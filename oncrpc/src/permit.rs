@@ -304,6 +304,12 @@ impl ConnectionPermit {
         self.cover(0).await;
     }
 
+    /// Returns true if one more call may be read from the connection now.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.full().is_none() && self.0.lack(0).is_none()
+    }
+
     /// Waits until there is room for so many bytes more of the call that arrives, and counts them.
     /// The future is to be polled as that of [`ready`](Self::ready).
     pub async fn reserve(&self, bytes: usize) {

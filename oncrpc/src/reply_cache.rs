@@ -1,6 +1,6 @@
 //! The reply cache: a call that comes again is answered again, and not executed again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::header::CallHeader;
 use crate::keyed_hash::KeyedHash;
 use crate::message::{OutgoingReply, ReceivedMessage};
-use crate::service::Peer;
+use crate::service::{ConnectionStatus, Peer};
 
 /// Settings of a [`ReplyCache`].
 ///
@@ -96,6 +96,10 @@ impl Default for ReplyCacheConfig {
 /// its length, and a keyed hash of all its bytes, which include the credentials and the arguments:
 /// a client that lost its connection sends it again with all of these the same.
 ///
+/// Over RDMA the port counts for nothing, since a client that connects again has another. While a
+/// connection is open, what comes by another one from the same address is a call of another client.
+/// When it is gone, the first connection that brings the call again is taken for the client's next.
+///
 /// A call that comes again while it is executed waits, and gets its reply over the connection by
 /// which it came again.
 ///
@@ -123,6 +127,9 @@ struct Shard {
     /// The bounds of this part.
     config: ReplyCacheConfig,
     entries: HashMap<Key, Entry>,
+    /// The callers of equal calls that came by several connections; keys are without a number.
+    callers: HashMap<Key, Vec<ByConnection>>,
+    next_call: u64,
     /// The replies, the oldest first.
     order: VecDeque<(Instant, Key)>,
     bytes: usize,
@@ -138,6 +145,16 @@ pub(crate) struct Key {
     procedure: [u32; 3],
     len: usize,
     hash: u64,
+    /// Tells apart equal calls that came by several connections, where callers are known by their
+    /// connections; else 0.
+    number: u64,
+}
+
+/// A call whose caller is known by its connection.
+struct ByConnection {
+    number: u64,
+    /// The last connection by which the caller sent it.
+    connection: ConnectionStatus,
 }
 
 enum Entry {
@@ -238,21 +255,31 @@ impl ReplyCache {
     ) -> Option<Key> {
         let address = peer.address.filter(|_| !self.0.is_off)?;
         let (hash, len) = self.0.hasher.hash(message.pieces());
+        let port = match peer.status {
+            Some(_) => 0,
+            None => address.port(),
+        };
         Some(Key {
-            address,
+            address: SocketAddr::new(address.ip().to_canonical(), port),
             transport: peer.transport,
             xid: header.xid,
             procedure: [header.program, header.version, header.number],
             len,
             hash,
+            number: 0,
         })
     }
 
-    /// Looks a call up, and notes that it is executed if it is new.
-    pub(crate) fn begin(&self, key: Key) -> Lookup<'_> {
+    /// Looks up a call that came by a connection, if the caller is known by it, and notes that it
+    /// is executed if it is new.
+    pub(crate) fn begin(&self, key: Key, connection: Option<&ConnectionStatus>) -> Lookup<'_> {
         let shard = self.shard(&key);
         let mut state = lock(shard);
         state.expire(Instant::now());
+        let key = match connection {
+            Some(connection) => state.by_connection(key, connection),
+            None => key,
+        };
         match state.outcome(&key) {
             Some(Poll::Ready(outcome)) => {
                 state.stats.hits += 1;
@@ -289,11 +316,54 @@ impl Shard {
         Self {
             config,
             entries: HashMap::new(),
+            callers: HashMap::new(),
+            next_call: 0,
             order: VecDeque::new(),
             bytes: 0,
             next_waiter: 0,
             stats: ReplyCacheStats::default(),
         }
+    }
+
+    /// Returns the key, with its number, of a call that came by a connection: of the call that came
+    /// by it before, else of one whose connection is gone, else of a new one.
+    fn by_connection(&mut self, key: Key, connection: &ConnectionStatus) -> Key {
+        let callers = self.callers.entry(key).or_default();
+        let same = |caller: &ByConnection| caller.connection.is_same(connection);
+        let gone = |caller: &ByConnection| !caller.connection.is_open();
+        let known = callers.iter().position(same);
+        let number = match known.or_else(|| callers.iter().position(gone)) {
+            Some(place) => {
+                callers[place].connection = connection.clone();
+                callers[place].number
+            }
+            None => {
+                self.next_call += 1;
+                callers.push(ByConnection {
+                    number: self.next_call,
+                    connection: connection.clone(),
+                });
+                self.next_call
+            }
+        };
+        Key { number, ..key }
+    }
+
+    /// Forgets a call.
+    fn remove(&mut self, key: &Key) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        if key.number != 0 {
+            let call = Key { number: 0, ..*key };
+            if let hash_map::Entry::Occupied(mut callers) = self.callers.entry(call) {
+                callers
+                    .get_mut()
+                    .retain(|caller| caller.number != key.number);
+                if callers.get().is_empty() {
+                    callers.remove();
+                }
+            }
+        }
+        Some(entry)
     }
 
     /// Returns what there is for a call; `None` if it is new.
@@ -337,7 +407,7 @@ impl Shard {
             self.stats.expired += u64::from(is_old);
             self.stats.evicted += u64::from(!is_old);
             self.order.pop_front();
-            if let Some(entry) = self.entries.remove(&key) {
+            if let Some(entry) = self.remove(&key) {
                 self.bytes -= size(&entry);
             }
         }
@@ -389,7 +459,7 @@ impl Drop for Execution<'_> {
     fn drop(&mut self) {
         let mut shard = lock(self.shard);
         if let Some(Entry::InProgress(_)) = shard.entries.get(&self.key)
-            && let Some(Entry::InProgress(waiting)) = shard.entries.remove(&self.key)
+            && let Some(Entry::InProgress(waiting)) = shard.remove(&self.key)
         {
             drop(shard);
             waiting.into_iter().for_each(|(_, waker)| waker.wake());
@@ -451,6 +521,7 @@ mod tests {
             transport: "tcp",
             memory: None,
             caller: Err(crate::BackwardError::Transport),
+            status: None,
         };
         let header = CallHeader {
             xid,
@@ -471,7 +542,7 @@ mod tests {
     }
 
     fn begin(cache: &ReplyCache, key: Key) -> Execution<'_> {
-        match cache.begin(key) {
+        match cache.begin(key, None) {
             Lookup::New(execution) => execution,
             _ => panic!("not new"),
         }
@@ -482,7 +553,7 @@ mod tests {
     }
 
     fn is_done(cache: &ReplyCache, key: Key) -> bool {
-        matches!(cache.begin(key), Lookup::Done(Outcome::Reply(_)))
+        matches!(cache.begin(key, None), Lookup::Done(Outcome::Reply(_)))
     }
 
     #[test]
@@ -511,10 +582,77 @@ mod tests {
             rdma,
             version,
         ] {
-            assert!(matches!(cache.begin(other), Lookup::New(_)), "{other:?}");
+            assert!(
+                matches!(cache.begin(other, None), Lookup::New(_)),
+                "{other:?}"
+            );
         }
         let stats = cache.stats();
         assert_eq!((stats.executed, stats.hits, stats.replies), (7, 1, 1));
+    }
+
+    /// Two clients of one address may have equal XIDs and arguments: two CREATEs, say.
+    #[test]
+    fn over_rdma_a_call_is_of_its_connection_or_of_one_that_is_gone() {
+        let cache = ReplyCache::default();
+        let peer = |port, status: &ConnectionStatus| Peer {
+            address: Some(([10, 0, 0, 1], port).into()),
+            transport: "rdma",
+            memory: None,
+            caller: Err(crate::BackwardError::Transport),
+            status: Some(status.clone()),
+        };
+        let header = CallHeader {
+            xid: 5,
+            program: 1,
+            version: 2,
+            number: 3,
+            credentials: Credentials::None,
+        };
+        let message = ReceivedMessage::whole(b"call".to_vec().into());
+        let come = |port, status: &ConnectionStatus, bytes| {
+            let key = cache.key(&peer(port, status), &header, &message).unwrap();
+            match cache.begin(key, Some(status)) {
+                Lookup::New(execution) => {
+                    execution.finish(&reply(bytes));
+                    None
+                }
+                Lookup::Done(Outcome::Reply(reply)) => Some(reply.header.len()),
+                _ => panic!("in progress"),
+            }
+        };
+        let [one, other, again, third] = [(); 4].map(|()| ConnectionStatus::open());
+        assert_eq!(come(700, &one, 1), None);
+        assert_eq!(come(700, &one, 9), Some(1), "the client itself");
+        assert_eq!(come(701, &other, 2), None, "another client");
+        assert_eq!(come(701, &other, 9), Some(2));
+        one.close();
+        assert_eq!(
+            come(702, &again, 9),
+            Some(1),
+            "the client's next connection"
+        );
+        assert_eq!(come(702, &again, 9), Some(1));
+        assert_eq!(come(701, &other, 9), Some(2));
+        // The first client is known by its next connection now.
+        assert_eq!(come(703, &third, 3), None, "a third client");
+        assert_eq!(cache.stats().executed, 3);
+    }
+
+    #[test]
+    fn calls_by_connections_that_are_forgotten_take_no_memory() {
+        let cache = ReplyCache::new(ReplyCacheConfig::new().max_replies(10));
+        for xid in 0..1000 {
+            let status = ConnectionStatus::open();
+            let key = key(&cache, 700, xid, b"");
+            match cache.begin(key, Some(&status)) {
+                Lookup::New(execution) if xid % 2 == 0 => execution.finish(&reply(1)),
+                Lookup::New(execution) => drop(execution),
+                _ => panic!("not new"),
+            }
+        }
+        let shards = cache.0.shards.iter().map(|shard| lock(shard).callers.len());
+        assert_eq!(shards.sum::<usize>(), 10);
     }
 
     #[test]
@@ -524,12 +662,12 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         for has_reply in [false, true] {
             let first = begin(&cache, key);
-            let Lookup::InProgress(waiting) = cache.begin(key) else {
+            let Lookup::InProgress(waiting) = cache.begin(key, None) else {
                 panic!("not in progress")
             };
             let mut waiting = pin!(waiting.outcome());
             assert!(waiting.as_mut().poll(&mut cx).is_pending());
-            let Lookup::InProgress(gives_up) = cache.begin(key) else {
+            let Lookup::InProgress(gives_up) = cache.begin(key, None) else {
                 panic!("not in progress")
             };
             assert!(gives_up.poll(&mut cx).is_pending());
@@ -595,7 +733,7 @@ mod tests {
             .encode_with(|sink| sink.item(&item, 9999))
             .unwrap();
         begin(&cache, key).finish(&reply);
-        let Lookup::Done(Outcome::Reply(kept)) = cache.begin(key) else {
+        let Lookup::Done(Outcome::Reply(kept)) = cache.begin(key, None) else {
             panic!("not kept")
         };
         assert_eq!(kept.body.to_vec(), reply.body.to_vec());
@@ -608,7 +746,7 @@ mod tests {
         let cache = ReplyCache::new(ReplyCacheConfig::new().max_reply(100));
         let key = key(&cache, 700, 5, b"call");
         execute(&cache, key, 101);
-        let again = cache.begin(key);
+        let again = cache.begin(key, None);
         assert!(matches!(again, Lookup::Done(Outcome::TooLarge)));
         let stats = cache.stats();
         assert_eq!((stats.too_large, stats.bytes), (1, OVERHEAD));

@@ -23,8 +23,9 @@ use crate::service::{
 /// another procedure by PROC_UNAVAIL. Procedure 0 of each version is answered without a handler
 /// (RFC 5531, section 12).
 ///
-/// A call of a procedure that is not idempotent is executed once: if it comes again, from the same
-/// address and port with the same XID, it gets the reply that it got before ([`ReplyCache`]). That needs a transport whose callers have addresses: TCP.
+/// A call of a procedure that is not idempotent is executed once: if it comes again from the same
+/// caller with the same XID, it gets the reply that it got before ([`ReplyCache`]). That needs a
+/// transport whose callers have addresses: TCP or RDMA.
 #[derive(Debug)]
 pub struct Router<P = ()> {
     programs: P,
@@ -79,7 +80,7 @@ impl<P> Router<P> {
     ) -> Option<Lookup<'_>> {
         let is_kept = offered.is_some_and(|offered| !offered.idempotent);
         let key = is_kept.then(|| self.cache.key(peer, header, message))??;
-        Some(self.cache.begin(key))
+        Some(self.cache.begin(key, peer.status.as_ref()))
     }
 }
 

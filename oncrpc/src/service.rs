@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::{Future, Pending};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use xdrgen_runtime::{Decode, Decoder, Encode, Error, ItemList, Limits, Procedure};
@@ -96,6 +97,47 @@ pub struct Peer {
     pub memory: Option<Arc<dyn ItemMemory>>,
     /// The way back to a client, or why there is none.
     pub caller: Result<Arc<CallerChannel>, BackwardError>,
+    /// Whether the connection is open, over a transport whose clients connect again from other
+    /// ports: a [`ReplyCache`](crate::ReplyCache) knows them by their addresses alone. `None` if
+    /// clients are known by address and port, as over TCP.
+    pub status: Option<ConnectionStatus>,
+}
+
+/// Whether a connection is open. Clones are of the same connection.
+///
+/// ```
+/// use oncrpc::ConnectionStatus;
+///
+/// let status = ConnectionStatus::open();
+/// let of_peer = status.clone();
+/// status.close();
+/// assert!(!of_peer.is_open());
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus(Arc<AtomicBool>);
+
+impl ConnectionStatus {
+    /// Returns the status of a connection that is open.
+    #[must_use]
+    pub fn open() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Notes that the connection is gone.
+    pub fn close(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    /// Returns true if the connection is open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns true if both are of one connection.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl fmt::Display for Peer {
@@ -119,6 +161,11 @@ impl<F: Future<Output = ()>> HandlerDeadline<F> {
     /// is polled only if the handler waits.
     pub fn new(at: Option<Instant>, passed: F) -> Self {
         Self { at, passed }
+    }
+
+    /// Returns its time, and the future that ends then.
+    pub fn into_parts(self) -> (Option<Instant>, F) {
+        (self.at, self.passed)
     }
 }
 

@@ -38,6 +38,7 @@ pub use events::{BeginError, CallBuffers, ConnectionCounters, Payload, PlacedIte
 pub(crate) use events::{CallParams, Event, OutgoingCallError, OutgoingReplyError};
 pub use handle::Handle;
 use keepalive::KeepAlive;
+pub(crate) use listener::ConnectRequest;
 pub(crate) use listener::ListenerHandle;
 use listener::{Listener, Origin};
 pub(crate) use message::Message;
@@ -92,7 +93,7 @@ pub struct Driver<D: Device> {
     trusts_peers: bool,
     pool: Pool<D>,
     device: D,
-    listeners: Vec<Listener>,
+    listeners: Vec<Listener<D>>,
     /// True if `flush` produced events that no turn has counted.
     has_flushed_events: bool,
     scratch: Scratch,

@@ -87,7 +87,7 @@ impl Peers {
         driver: &mut Driver<D>,
         mut arrived: impl FnMut(&mut Driver<D>, ConnectionId, Arrival),
     ) -> usize {
-        while let Some(id) = driver.accepted(self.listening) {
+        while let Some(id) = next_accepted(driver, self.listening) {
             self.connections.push(id);
         }
         if self.draining.is_some() {
@@ -118,7 +118,7 @@ impl Peers {
     pub(crate) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         driver.unlisten(self.listening);
         if self.draining.is_none() {
-            while let Some(id) = driver.accepted(self.listening) {
+            while let Some(id) = next_accepted(driver, self.listening) {
                 self.connections.push(id);
             }
             self.draining = Some((Instant::now(), self.connections.iter().copied().collect()));
@@ -211,4 +211,14 @@ pub(crate) fn call_back<D: Device>(
         });
     }
     begin(driver, to, call, &Credentials::none(), write)
+}
+
+/// Accepts the next peer that wants to connect.
+fn next_accepted<D: Device>(driver: &mut Driver<D>, by: ListenerHandle) -> Option<ConnectionId> {
+    while let Some(request) = driver.next_request(by) {
+        if let Some(id) = driver.accept(by, request) {
+            return Some(id);
+        }
+    }
+    None
 }

@@ -17,6 +17,7 @@
 //! [`Context::item_buf`](oncrpc::Context::item_buf) sends it from there. An item in other memory is
 //! copied once into registered memory.
 
+mod admission;
 mod callers;
 mod channel_calls;
 #[cfg(feature = "tokio")]

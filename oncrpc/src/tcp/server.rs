@@ -144,6 +144,7 @@ impl<P: Programs> Server<P> {
             transport: "tcp",
             memory: None,
             caller: Err(crate::BackwardError::Transport),
+            status: None,
         });
         let config = self.config.clone();
         let connection =

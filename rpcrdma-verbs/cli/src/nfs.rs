@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use rpcrdma_nfs::oncrpc::tcp;
+use rpcrdma_nfs::oncrpc::{ServerControl, tcp};
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, NfsRouter, router};
 use rpcrdma_verbs::rpc_transport::{self, RunningServer, ServerConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -88,9 +88,12 @@ impl Serve {
         let mut signals = Signals::new()?;
         let export = Arc::new(export.path(&self.export));
         let [tcp, rdma] = [(); 2].map(|()| router(export.clone()));
-        let rdma = self.serve_rdma(rdma)?;
+        // A client has its limits over both transports together.
+        let control = ServerControl::default();
+        let rdma = self.serve_rdma(rdma, &control)?;
         let tcp = tcp::Server::bind(self.tcp, tcp).await;
         let tcp = tcp.map_err(|error| format!("{}: {error}", self.tcp))?;
+        let tcp = tcp.control(&control);
         self.announce(
             tcp.local_addr()?,
             rdma.as_ref().map(RunningServer::local_addr),
@@ -117,14 +120,20 @@ impl Serve {
     fn serve_rdma<F: FileSystem>(
         &self,
         services: NfsRouter<F>,
+        control: &ServerControl,
     ) -> Result<Option<RunningServer>, Box<dyn Error>> {
         let Some(device) = self.device.clone() else {
             return Ok(None);
         };
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let address = self.rdma.unwrap_or(any);
+        let server = RdmaServer {
+            address,
+            services,
+            control: control.clone(),
+        };
         device_source::Options::of_host(device)
-            .run(Locality::Network, RdmaServer { address, services })
+            .run(Locality::Network, server)
             .map(Some)
     }
 
@@ -154,13 +163,15 @@ impl Serve {
 struct RdmaServer<F> {
     address: SocketAddr,
     services: NfsRouter<F>,
+    control: ServerControl,
 }
 
 impl<F: FileSystem> Command for RdmaServer<F> {
     type Output = RunningServer;
 
     fn on<G: DeviceSource>(self, ground: &G) -> Result<RunningServer, Box<dyn Error>> {
-        let (device, config) = (ground.open()?, ServerConfig::new());
+        let config = ServerConfig::new().control(&self.control);
+        let device = ground.open()?;
         let services = self.services;
         let server = rpc_transport::serve(&device, self.address, config, move || services);
         Ok(server.map_err(|error| format!("{}: {error}", self.address))?)

@@ -92,8 +92,8 @@ impl From<MemoryError> for DriverError {
 pub enum ConnectError {
     /// The device or the system reported an error.
     Device(VerbError),
-    /// The server rejected the connection.
-    Rejected,
+    /// The server rejected the connection; with its reason, if it gave one.
+    Rejected(Option<String>),
     /// The server does not answer, or nothing is known of it.
     Unanswered,
 }
@@ -102,7 +102,10 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(error) => error.fmt(f),
-            Self::Rejected => f.write_str("the server rejected the connection"),
+            Self::Rejected(None) => f.write_str("the server rejected the connection"),
+            Self::Rejected(Some(reason)) => {
+                write!(f, "the server rejected the connection: {reason}")
+            }
             Self::Unanswered => f.write_str("the server does not answer"),
         }
     }

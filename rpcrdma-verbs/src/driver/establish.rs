@@ -5,6 +5,7 @@ use rpcrdma_proto::private_data::PrivateData;
 use tracing::debug;
 
 use super::connection::Connection;
+use super::listener::ConnectRequest;
 use super::receive_pool::ReceivePool;
 use super::{ConnectError, ConnectionId, Driver, Origin, SEND_QUEUE_DEPTH, seeds};
 use crate::provider::{
@@ -78,12 +79,14 @@ impl<D: Device> Driver<D> {
                     request,
                     private_data,
                     listener,
-                    ..
+                    peer,
                 } => {
-                    // Dropping the request rejects it, if no listener is open.
-                    if let Some(number) = self.listener(listener) {
-                        self.accept(request, number, &private_data, now);
-                    }
+                    let request = ConnectRequest {
+                        request,
+                        peer,
+                        private_data,
+                    };
+                    self.add_request(listener, request);
                 }
                 ConnectionEvent::Established {
                     queue_pair,
@@ -100,12 +103,12 @@ impl<D: Device> Driver<D> {
                 ConnectionEvent::Failed {
                     queue_pair,
                     rejected,
+                    private_data,
                     error,
-                    ..
                 } => {
                     debug!(queue_pair, rejected, ?error, "not connected");
                     let error = match error {
-                        _ if rejected => ConnectError::Rejected,
+                        _ if rejected => ConnectError::Rejected(reason(&private_data)),
                         Some(error) => ConnectError::Device(error),
                         None => ConnectError::Unanswered,
                     };
@@ -151,20 +154,18 @@ impl<D: Device> Driver<D> {
     }
 
     /// Accepts a connection, after its receives are posted.
-    fn accept(
+    pub(super) fn accept_request(
         &mut self,
-        request: <D::Manager as crate::provider::ConnectionManager<D>>::Request,
+        request: ConnectRequest<D>,
         listener: usize,
-        private_data: &[u8],
         now: u64,
-    ) {
-        let Some(config) = self
-            .listeners
-            .get(listener)
-            .map(|listener| listener.config.clone())
-        else {
-            return;
-        };
+    ) -> Option<ConnectionId> {
+        let ConnectRequest {
+            request,
+            private_data,
+            ..
+        } = request;
+        let config = self.listeners.get(listener)?.config.clone();
         let pair_config = self.pair_config(&config);
         let queues = Queues {
             completions: &self.completions,
@@ -173,7 +174,10 @@ impl<D: Device> Driver<D> {
         let pair = match self.manager.prepare(&request, &pair_config, queues) {
             Ok(pair) => pair,
             // Dropping the request rejects it.
-            Err(error) => return debug!(%error, "a connection can't be accepted"),
+            Err(error) => {
+                debug!(%error, "a connection can't be accepted");
+                return None;
+            }
         };
         let ours = config.private_data().encode();
         let (seed, hash_seed) = seeds(&config);
@@ -183,17 +187,13 @@ impl<D: Device> Driver<D> {
             hash_seed,
             ..config
         };
-        let Ok(session) = Session::new(config) else {
-            return;
-        };
-        let Some(id) = self.insert(session, Origin::Listener(listener)) else {
-            return;
-        };
+        let session = Session::new(config).ok()?;
+        let id = self.insert(session, Origin::Listener(listener))?;
         self.attach(id, pair);
         if let Some(connection) = self.get_mut(id) {
             let _ = connection
                 .session
-                .connected(now, PrivateData::parse(private_data));
+                .connected(now, PrivateData::parse(&private_data));
         }
         self.drive_one(id, now);
         let accepted = match self
@@ -212,10 +212,10 @@ impl<D: Device> Driver<D> {
             }
             _ => false,
         };
-        match self.listeners.get_mut(listener) {
-            Some(listener) if accepted => listener.accepted.push(id),
-            _ => self.forget(id),
+        if !accepted {
+            self.forget(id);
         }
+        accepted.then_some(id)
     }
 
     /// Returns the queue sizes that a session with these settings needs.
@@ -238,5 +238,32 @@ impl<D: Device> Driver<D> {
     }
 }
 
+/// Returns the reason that a server gives for a rejection, if it is text: other servers may send
+/// anything, and InfiniBand fills up with zeros.
+fn reason(private_data: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(private_data).ok()?;
+    let text = text.trim_end_matches('\0');
+    let is_text = !text.is_empty() && !text.contains(char::is_control);
+    is_text.then(|| text.to_owned())
+}
+
 /// The maximum number of RDMA Reads in flight on a queue pair, if the device supports as many.
 const MAX_READS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn a_reason_is_text() {
+        let padded = [b"too many connections".as_slice(), &[0; 128]].concat();
+        assert_eq!(reason(&padded).as_deref(), Some("too many connections"));
+        assert_eq!(
+            reason("h\u{f6}chstens 3".as_bytes()).as_deref(),
+            Some("h\u{f6}chstens 3")
+        );
+        for other in [&b""[..], &[0; 148], b"a\nb", b"\xf6\xab\x0e\x18", b"a\0b"] {
+            assert_eq!(reason(other), None, "{other:?}");
+        }
+    }
+}

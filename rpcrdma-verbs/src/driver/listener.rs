@@ -1,24 +1,45 @@
 //! The listeners of a driver, and the connections that they accept.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::SocketAddr;
 
 use rpcrdma_proto::connection::Config;
 
+use tracing::debug;
+
 use super::{ConnectionId, Driver, DriverError};
-use crate::provider::{ConnectionManager as _, Device};
+use crate::provider::{ConnectionManager, Device, MAX_PRIVATE_DATA};
+
+/// The most requests to connect that wait until the server decides about them. Others are rejected.
+const MAX_REQUESTS: usize = 1024;
 
 /// A listener. The connections that it accepts have its settings, and belong to its server.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct Listener<D: Device> {
     pub(super) address: SocketAddr,
     pub(super) config: Config,
     /// True while it accepts connections.
     is_open: bool,
-    /// Connections that were accepted, and not yet reported to the server.
-    pub(super) accepted: Vec<ConnectionId>,
+    /// Peers that want to connect, and that the server has not decided about.
+    requests: VecDeque<ConnectRequest<D>>,
     /// Connections that have events.
     pub(super) ready: VecDeque<ConnectionId>,
+}
+
+/// A peer that wants to connect. Dropping it rejects the peer.
+pub(crate) struct ConnectRequest<D: Device> {
+    pub(super) request: <D::Manager as ConnectionManager<D>>::Request,
+    /// The peer's address.
+    pub(crate) peer: SocketAddr,
+    /// What the peer has sent with its request.
+    pub(crate) private_data: Box<[u8]>,
+}
+
+impl<D: Device> fmt::Debug for ConnectRequest<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConnectRequest").field(&self.peer).finish()
+    }
 }
 
 /// The end that initiated a connection.
@@ -53,7 +74,7 @@ impl<D: Device> Driver<D> {
             address,
             config,
             is_open: true,
-            accepted: Vec::new(),
+            requests: VecDeque::new(),
             ready: VecDeque::new(),
         });
         Ok(ListenerHandle {
@@ -70,6 +91,7 @@ impl<D: Device> Driver<D> {
             .filter(|listener| listener.is_open)
         {
             listener.is_open = false;
+            listener.requests.clear();
             self.manager.unlisten(by.address);
         }
     }
@@ -81,9 +103,38 @@ impl<D: Device> Driver<D> {
             .position(|listener| listener.is_open && listener.address == address)
     }
 
-    /// Returns a connection that was accepted since the last call.
-    pub(crate) fn accepted(&mut self, by: ListenerHandle) -> Option<ConnectionId> {
-        self.listeners.get_mut(by.number)?.accepted.pop()
+    /// Keeps a request until the server decides about it.
+    pub(super) fn add_request(&mut self, listener: SocketAddr, request: ConnectRequest<D>) {
+        let number = self.listener(listener);
+        let listener = number.and_then(|number| self.listeners.get_mut(number));
+        match listener.filter(|listener| listener.requests.len() < MAX_REQUESTS) {
+            Some(listener) => listener.requests.push_back(request),
+            // Dropping the request rejects it.
+            None => debug!(peer = %request.peer, "a request to connect is rejected"),
+        }
+    }
+
+    /// Returns the next peer that wants to connect: it is accepted or rejected next.
+    pub(crate) fn next_request(&mut self, by: ListenerHandle) -> Option<ConnectRequest<D>> {
+        self.listeners.get_mut(by.number)?.requests.pop_front()
+    }
+
+    /// Accepts a peer. Returns its connection, unless it could not be made.
+    pub(crate) fn accept(
+        &mut self,
+        by: ListenerHandle,
+        request: ConnectRequest<D>,
+    ) -> Option<ConnectionId> {
+        let now = self.now();
+        self.accept_request(request, by.number, now)
+    }
+
+    /// Rejects a peer, and tells it why.
+    pub(crate) fn reject(&mut self, request: ConnectRequest<D>, reason: &str) {
+        let boundary = |end: &usize| reason.is_char_boundary(*end);
+        let end = (0..=MAX_PRIVATE_DATA).rev().find(boundary).unwrap_or(0);
+        let reason = reason.get(..end).unwrap_or(reason);
+        self.manager.reject(request.request, reason.as_bytes());
     }
 
     /// Returns a connection that has events, as [`Self::ready`] does for clients.

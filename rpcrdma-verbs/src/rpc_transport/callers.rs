@@ -16,6 +16,7 @@ use oncrpc::{
 };
 use rpcrdma_proto::connection::{CallFailure, CloseReason};
 
+use super::admission::Client;
 use super::channel_calls::{BeginOptions, ChannelCalls};
 use super::local_event::{LocalEvent, completed};
 use super::message;
@@ -142,29 +143,25 @@ impl Callers {
 
     /// Returns the client at the other end of a connection by which a call has come.
     #[inline]
-    pub(super) fn peer<D: Device>(&mut self, driver: &Driver<D>, id: ConnectionId) -> Arc<Peer> {
+    pub(super) fn peer(&mut self, id: ConnectionId, client: &Client) -> Arc<Peer> {
         let known = self.connections.get(id.index()).and_then(Option::as_deref);
         match known.filter(|connection| connection.id == id) {
             Some(connection) => connection.peer.clone(),
-            None => self.add(driver, id),
+            None => self.add(id, client),
         }
     }
 
     #[cold]
-    fn add<D: Device>(&mut self, driver: &Driver<D>, id: ConnectionId) -> Arc<Peer> {
+    fn add(&mut self, id: ConnectionId, client: &Client) -> Arc<Peer> {
         let (caller, submissions) =
             CallerChannel::new(id.number(), "client", Some(self.memory.clone()));
         let peer = Arc::new(Peer {
-            address: None,
+            address: Some(client.address),
+            status: Some(client.status.clone()),
             transport: "rdma",
             memory: Some(self.memory.clone()),
             caller: Ok(caller.clone()),
         });
-        if driver.session(id).is_none() {
-            // The connection was lost after the call had come.
-            submissions.close(lost(CloseReason::Lost));
-            return peer;
-        }
         let local = Rc::new(LocalCaller {
             caller,
             begun: RefCell::default(),

@@ -12,9 +12,10 @@ use oncrpc::{
 };
 use rpcrdma_proto::connection::{CallFailure, CloseReason, Properties, ServedCallId};
 
+use super::admission::CallLimits;
 use super::channel_calls::{BeginOptions, ChannelCalls};
 use super::config::ClientConfig;
-use super::dispatcher::{Dispatcher, Handler, SendSource, reject};
+use super::dispatcher::{Dispatcher, Handler, Incoming, SendSource, reject};
 use super::message;
 use super::outage::Outage;
 use super::services::{server_of_services, without_services};
@@ -269,7 +270,12 @@ impl<D: Device, P: Programs> Runner<D, P> {
         let (driver, call) = (&mut self.driver, (self.id, call));
         match &mut self.services {
             Some(Services { dispatcher, peer }) => {
-                dispatcher.begin(driver, call, peer.clone(), payload, cx);
+                let incoming = Incoming {
+                    call,
+                    peer: peer.clone(),
+                    limits: CallLimits::default(),
+                };
+                dispatcher.begin(driver, incoming, payload, cx);
             }
             None => {
                 driver.recycle(self.id, payload);

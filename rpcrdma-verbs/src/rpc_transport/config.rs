@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncrpc::ServerControl;
 use rpcrdma_proto::connection::Config;
 
 use super::message::MAX_UNBOUNDED_REPLY;
@@ -76,16 +77,19 @@ pub struct ServerConfig {
     pub(super) protocol: Config,
     pub(super) memory: usize,
     pub(super) completions: u32,
+    pub(super) control: Option<ServerControl>,
 }
 
 impl ServerConfig {
-    /// Returns the default settings: those of [`Config::server`], and 256 MiB of registered memory.
+    /// Returns the default settings: those of [`Config::server`], 256 MiB of registered memory, and
+    /// the default limits of [`ServerLimits`](oncrpc::ServerLimits).
     #[must_use]
     pub const fn new() -> Self {
         Self {
             protocol: Config::server(),
             memory: 256 << 20,
             completions: 16384,
+            control: None,
         }
     }
 
@@ -99,6 +103,16 @@ impl ServerConfig {
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Self { memory, ..self }
+    }
+
+    /// Sets the control: who may connect, and the limits. A peer that is rejected gets the reason. A
+    /// server over TCP with the same control has the limits together with this one.
+    #[must_use]
+    pub fn control(self, control: &ServerControl) -> Self {
+        Self {
+            control: Some(control.clone()),
+            ..self
+        }
     }
 }
 

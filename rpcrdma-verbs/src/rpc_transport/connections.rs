@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
 
+use super::admission::{Admission, Client};
 use crate::driver::{ConnectionId, Driver, DriverError, Event, ListenerHandle};
 use crate::provider::Device;
 
@@ -13,7 +14,10 @@ use crate::provider::Device;
 #[derive(Debug)]
 pub(super) struct Connections {
     listener: ListenerHandle,
+    admission: Admission,
     ids: Vec<ConnectionId>,
+    /// By the index of the connection.
+    clients: Vec<Option<(ConnectionId, Client)>>,
     /// Since when the server drains, and the connections that do not drain yet.
     draining: Option<(Instant, VecDeque<ConnectionId>)>,
 }
@@ -35,9 +39,23 @@ impl Connections {
     ) -> Result<Self, DriverError> {
         Ok(Self {
             listener: driver.listen(address, config)?,
+            admission: Admission::default(),
             ids: Vec::new(),
+            clients: Vec::new(),
             draining: None,
         })
+    }
+
+    /// Sets who may connect from now on.
+    #[cfg(feature = "tokio")]
+    pub(super) fn admit_by(&mut self, admission: Admission) {
+        self.admission = admission;
+    }
+
+    /// Returns the client at the other end of a connection; `None` if the connection is gone.
+    pub(super) fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
+        let (of, client) = self.clients.get_mut(id.index())?.as_mut()?;
+        (*of == id).then_some(client)
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -72,7 +90,21 @@ impl Connections {
     }
 
     fn accept<D: Device>(&mut self, driver: &mut Driver<D>) {
-        while let Some(id) = driver.accepted(self.listener) {
+        while let Some(request) = driver.next_request(self.listener) {
+            let client = match self.admission.admit(&request) {
+                Ok(client) => client,
+                Err(reason) => {
+                    driver.reject(request, &reason);
+                    continue;
+                }
+            };
+            let Some(id) = driver.accept(self.listener, request) else {
+                continue;
+            };
+            if self.clients.len() <= id.index() {
+                self.clients.resize_with(id.index() + 1, || None);
+            }
+            self.clients[id.index()] = Some((id, client));
             self.ids.push(id);
         }
     }
@@ -103,6 +135,10 @@ impl Connections {
         let is_final = true;
         take(driver, id, Event::Closed { reason, is_final });
         driver.forget(id);
+        if let Some(client) = self.client(id) {
+            client.status.close();
+            self.clients[id.index()] = None;
+        }
         self.ids.retain(|connection| *connection != id);
     }
 

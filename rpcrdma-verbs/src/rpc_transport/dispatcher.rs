@@ -11,9 +11,10 @@ use std::task::{Context, Poll, ready};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 #[cfg(feature = "tokio")]
 use oncrpc::Programs;
-use oncrpc::{HandlerDeadline, LocalPrograms, OutgoingReply, Peer, ReceivedMessage, Router};
+use oncrpc::{LocalPrograms, OutgoingReply, Peer, ReceivedMessage, Router};
 use rpcrdma_proto::connection::ServedCallId;
 
+use super::admission::{CallLimits, Place};
 use super::message;
 use crate::driver::{ConnectionId, Driver, OutgoingReplyError, Payload};
 use crate::provider::Device;
@@ -32,13 +33,7 @@ pub(super) struct Served {
 
 /// The memory of a handler, which serves one call after the other.
 pub(super) trait Handler {
-    fn begin(
-        &mut self,
-        call: CallOfConnection,
-        message: ReceivedMessage,
-        peer: Arc<Peer>,
-        memory: OutgoingReply,
-    );
+    fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply);
 
     /// Resolves to the reply. It is not polled again then, until another call begins.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served>;
@@ -47,51 +42,67 @@ pub(super) trait Handler {
     /// calls.
     fn readiness(&self) -> Option<CallOfConnection>;
 
+    /// Notes that the handler waits.
+    fn wait(&mut self);
+
     /// Forgets the call, which is done.
     fn finish(&mut self);
 }
 
+/// A call that has arrived.
+pub(super) struct Incoming {
+    pub(super) call: CallOfConnection,
+    pub(super) peer: Arc<Peer>,
+    pub(super) limits: CallLimits,
+}
+
 struct Slot<F, M> {
     make: M,
-    call: Option<(CallOfConnection, Arc<Peer>)>,
+    call: Option<Incoming>,
+    /// Bytes of the call.
+    len: usize,
+    place: Place,
     future: Pin<Box<Option<F>>>,
 }
 
 impl<F, M> Handler for Slot<F, M>
 where
     F: Future<Output = Option<OutgoingReply>>,
-    M: Fn(ReceivedMessage, Arc<Peer>, OutgoingReply) -> F,
+    M: Fn(ReceivedMessage, Arc<Peer>, CallLimits, OutgoingReply) -> F,
 {
-    fn begin(
-        &mut self,
-        call: CallOfConnection,
-        message: ReceivedMessage,
-        peer: Arc<Peer>,
-        memory: OutgoingReply,
-    ) {
-        let future = (self.make)(message, peer.clone(), memory);
-        self.call = Some((call, peer));
+    fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply) {
+        self.len = message.len();
+        let future = (self.make)(message, call.peer.clone(), call.limits.clone(), memory);
+        self.call = Some(call);
         self.future.set(Some(future));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
-        let (Some(future), Some((call, _))) = (self.future.as_mut().as_pin_mut(), &self.call)
-        else {
+        let (Some(future), Some(incoming)) = (self.future.as_mut().as_pin_mut(), &self.call) else {
             return Poll::Pending;
         };
-        let (reply, call) = (ready!(future.poll(cx)), *call);
+        let (reply, call) = (ready!(future.poll(cx)), incoming.call);
         self.future.set(None);
         Poll::Ready(Served { call, reply })
     }
 
     fn readiness(&self) -> Option<CallOfConnection> {
-        let (call, peer) = self.call.as_ref()?;
+        let Incoming { call, peer, .. } = self.call.as_ref()?;
         let caller = peer.caller.as_ref().ok()?;
         caller.begin_readiness().then_some(*call)
     }
 
+    fn wait(&mut self) {
+        if let Some(call) = &mut self.call {
+            self.place = call.limits.wait(self.len);
+        }
+    }
+
     fn finish(&mut self) {
-        self.call = None;
+        self.place = Place::default();
+        if let Some(call) = self.call.take() {
+            call.limits.end();
+        }
     }
 }
 
@@ -120,16 +131,19 @@ macro_rules! source {
 
             fn handler(&self) -> Box<Self::Handler> {
                 let router = self.0.clone();
-                let make = move |message, peer, memory| {
+                let make = move |message, peer, limits: CallLimits, memory| {
                     let router = router.clone();
+                    let deadline = limits.begin();
                     async move {
                         let (message, peer): (ReceivedMessage, Arc<Peer>) = (message, peer);
-                        router.$serve(&message, &peer, HandlerDeadline::none(), memory).await
+                        router.$serve(&message, &peer, deadline, memory).await
                     }
                 };
                 Box::new(Slot {
                     make,
                     call: None,
+                    len: 0,
+                    place: Place::default(),
                     future: Box::pin(None),
                 })
             }
@@ -199,21 +213,20 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
     pub(super) fn begin<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
-        call: CallOfConnection,
-        peer: Arc<Peer>,
+        incoming: Incoming,
         payload: Payload,
         cx: &mut Context<'_>,
     ) {
-        let message = match message::call((driver, call.0), payload) {
+        let message = match message::call((driver, incoming.call.0), payload) {
             Ok(message) => message,
             Err(error) => {
                 tracing::warn!(%error, "a call is rejected for want of memory");
-                return reject(driver, call);
+                return reject(driver, incoming.call);
             }
         };
         let free = self.free.pop();
         let mut handler = free.unwrap_or_else(|| self.source.handler());
-        handler.begin(call, message, peer, std::mem::take(&mut self.memory));
+        handler.begin(incoming, message, std::mem::take(&mut self.memory));
         let served = handler.poll(cx);
         if let Some(call) = handler.readiness() {
             peer_is_ready(driver, call);
@@ -223,7 +236,10 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
                 self.keep(handler);
                 self.reply(driver, served);
             }
-            Poll::Pending => self.waiting.push(Waiting(Some(handler))),
+            Poll::Pending => {
+                handler.wait();
+                self.waiting.push(Waiting(Some(handler)));
+            }
         }
     }
 

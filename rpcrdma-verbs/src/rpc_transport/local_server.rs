@@ -8,14 +8,17 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use oncrpc::{LocalPrograms, Router};
-use rpcrdma_proto::connection::{Config, ServedCallId};
+use rpcrdma_proto::connection::Config;
 
+#[cfg(feature = "tokio")]
+use super::admission::Admission;
+use super::admission::{Arrived, Permit};
 use super::callers::Callers;
 use super::connections::Connections;
-use super::dispatcher::{Dispatcher, Handler, LocalSource};
+use super::dispatcher::{Dispatcher, Handler, Incoming, LocalSource};
 use super::local_channel::LocalChannel;
 use super::message::RegisteredMemory;
-use crate::driver::{ConnectionId, Driver, DriverError, Event, Payload};
+use crate::driver::{ConnectionId, Driver, DriverError, Event};
 use crate::provider::Device;
 
 /// A server at one address, on a driver that its user drives: no locks, no tasks.
@@ -48,13 +51,8 @@ pub struct LocalServer<P> {
     /// Wakes the driver.
     waker: Waker,
     arrived: Vec<Arrived>,
-}
-
-/// A call that has arrived.
-struct Arrived {
-    connection: ConnectionId,
-    call: ServedCallId,
-    message: Payload,
+    /// Connections where calls wait for room within their limits.
+    blocked: Vec<ConnectionId>,
 }
 
 impl<P: LocalPrograms> LocalServer<P> {
@@ -76,7 +74,14 @@ impl<P: LocalPrograms> LocalServer<P> {
             callers: Callers::new(memory, max_calls),
             waker: driver.waker(),
             arrived: Vec::new(),
+            blocked: Vec::new(),
         })
+    }
+
+    /// Sets who may connect, and the limits of those that do. Limits of time need tokio's timers.
+    #[cfg(feature = "tokio")]
+    pub(super) fn control(&mut self, control: &oncrpc::ServerControl) {
+        self.connections.admit_by(Admission::By(control.clone()));
     }
 
     /// Returns the address.
@@ -117,7 +122,7 @@ impl<P: LocalPrograms> LocalServer<P> {
     /// next turn sends the replies.
     pub fn poll<D: Device>(&mut self, driver: &mut Driver<D>, cx: &mut Context<'_>) -> usize {
         let taken = self.take_events(driver, cx);
-        let served = self.dispatcher.poll(driver, cx);
+        let served = self.dispatcher.poll(driver, cx) + self.begin_blocked(driver, cx);
         // Handlers have said by now which clients are ready for calls.
         taken + served + self.callers.poll(driver, cx)
     }
@@ -168,18 +173,73 @@ impl<P: LocalPrograms> LocalServer<P> {
         });
         let mut arrived = std::mem::take(&mut self.arrived);
         count += arrived.len();
-        for Arrived {
-            connection,
-            call,
-            message,
-        } in arrived.drain(..)
-        {
-            let peer = self.callers.peer(driver, connection);
-            self.dispatcher
-                .begin(driver, (connection, call), peer, message, cx);
+        for call in arrived.drain(..) {
+            if let Some(call) = self.admit(call, cx) {
+                self.begin(driver, call, cx);
+            }
         }
         self.arrived = arrived;
         count
+    }
+
+    /// Returns a call if there is room for it within the limits of its connection; else it waits.
+    /// What has come by a connection that is gone is not executed: it has no reply, and may come
+    /// again by another one.
+    fn admit(&mut self, call: Arrived, cx: &mut Context<'_>) -> Option<Arrived> {
+        let id = call.connection;
+        let Some(permit) = &mut self.connections.client(id)?.permit else {
+            return Some(call);
+        };
+        let was_waiting = permit.is_waiting();
+        let call = permit.admit(call, cx);
+        if permit.is_waiting() && !was_waiting {
+            self.blocked.push(id);
+        }
+        call
+    }
+
+    /// Serves calls for which there is room again. Returns how many.
+    fn begin_blocked<D: Device>(&mut self, driver: &mut Driver<D>, cx: &mut Context<'_>) -> usize {
+        let mut count = 0;
+        for id in std::mem::take(&mut self.blocked) {
+            // Calls of a connection that is gone are not executed.
+            while let Some(permit) = self.permit(id) {
+                let Some(call) = permit.next(cx) else {
+                    if permit.is_waiting() {
+                        self.blocked.push(id);
+                    }
+                    break;
+                };
+                count += 1;
+                self.begin(driver, call, cx);
+            }
+        }
+        count
+    }
+
+    fn permit(&mut self, id: ConnectionId) -> Option<&mut Permit> {
+        self.connections.client(id)?.permit.as_mut()
+    }
+
+    fn begin<D: Device>(&mut self, driver: &mut Driver<D>, call: Arrived, cx: &mut Context<'_>) {
+        let Arrived {
+            connection,
+            call,
+            message,
+        } = call;
+        let Some(client) = self.connections.client(connection) else {
+            return;
+        };
+        let incoming = Incoming {
+            call: (connection, call),
+            peer: self.callers.peer(connection, client),
+            limits: client
+                .permit
+                .as_ref()
+                .map(Permit::limits)
+                .unwrap_or_default(),
+        };
+        self.dispatcher.begin(driver, incoming, message, cx);
     }
 }
 

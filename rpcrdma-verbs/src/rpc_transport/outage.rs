@@ -72,7 +72,7 @@ mod tests {
             outage.fail().to_string(),
             "can't connect: the server does not answer"
         );
-        outage.failed(Some(ConnectError::Rejected));
+        outage.failed(Some(ConnectError::Rejected(None)));
         outage.failed(None);
         assert_eq!(
             outage.fail().to_string(),

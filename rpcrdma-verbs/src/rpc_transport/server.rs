@@ -99,6 +99,7 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
 ) -> Result<(), TransportError> {
     let mut driver = Driver::new(device, &Budget::new(config.memory), config.completions)?;
     let mut server = LocalServer::bind(&mut driver, address, config.protocol, router)?;
+    server.control(&config.control.unwrap_or_default());
     let waiter = Waiter::new(&driver)?;
     bound(server.local_addr());
     let mut until = pin!(until);

@@ -7,7 +7,8 @@ use oncrpc::{BackwardError, LocalPrograms, Peer, Router};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::v2::properties::Bkreqsup;
 
-use super::dispatcher::{CallOfConnection, Dispatcher, Handler, LocalSource};
+use super::admission::CallLimits;
+use super::dispatcher::{CallOfConnection, Dispatcher, Handler, Incoming, LocalSource};
 use super::message::RegisteredMemory;
 use crate::driver::{Driver, Payload};
 use crate::memory::Pool;
@@ -32,6 +33,7 @@ pub(super) fn server_of_services<D: Device>(pool: &Pool<D>) -> Peer {
         memory: Some(Arc::new(RegisteredMemory(pool.clone()))),
         // The client's own channel is the way to the server.
         caller: Err(BackwardError::Transport),
+        status: None,
     }
 }
 
@@ -65,8 +67,12 @@ impl<P: LocalPrograms> CarriedServices<P> {
 impl<D: Device, P: LocalPrograms> LocalServices<D> for CarriedServices<P> {
     fn begin(&mut self, driver: &mut Driver<D>, call: CallOfConnection, payload: Payload) {
         let mut cx = Context::from_waker(&self.waker);
-        self.dispatcher
-            .begin(driver, call, self.server.clone(), payload, &mut cx);
+        let incoming = Incoming {
+            call,
+            peer: self.server.clone(),
+            limits: CallLimits::default(),
+        };
+        self.dispatcher.begin(driver, incoming, payload, &mut cx);
     }
 
     fn poll(&mut self, driver: &mut Driver<D>) {

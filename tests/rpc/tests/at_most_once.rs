@@ -6,19 +6,17 @@ mod support;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use oncrpc::tcp::{ClientConfig, Server, channel};
-use oncrpc::xdr::Text;
 use oncrpc::{
-    CallErrorKind, CallOptions, Channel, Context, Execution, ReplyCache, ReplyCacheConfig, Resend,
-    Router, RpcError, ServerControl,
+    CallErrorKind, CallOptions, Execution, ReplyCache, ReplyCacheConfig, Resend, Router,
+    ServerControl,
 };
-use rpcrdma_rpc_tests::kv::PutArgs;
-use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults, Service};
+use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client};
+use support::counting::Counting;
 use support::random::Rng;
 use support::tcp::{
     connect_from, cut, exchange, fail_call, get_call, put_call, read_record, send_record,
@@ -205,33 +203,6 @@ fn a_call_that_does_not_wait_fails_with_the_first_attempt() {
     });
 }
 
-/// Counts how often each call is executed.
-struct Counting {
-    executed: Vec<AtomicU32>,
-    rng: Mutex<Rng>,
-}
-
-impl Service for Counting {
-    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
-        Err(RpcError::ProcedureUnavailable)
-    }
-
-    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
-        Err(RpcError::ProcedureUnavailable)
-    }
-
-    async fn fail(&self, _: &Context, number: u32) -> Result<u32, RpcError> {
-        self.executed[number as usize].fetch_add(1, Relaxed);
-        let how = self.rng.lock().unwrap().below(4);
-        if how == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        } else if how == 1 {
-            tokio::task::yield_now().await;
-        }
-        Ok(!number)
-    }
-}
-
 /// Forwards connections, and cuts each after a random number of bytes. The server sees every client
 /// by another address, from the client's port.
 async fn cutting_proxy(server: SocketAddr, mut rng: Rng, cuts: Arc<AtomicBool>) -> SocketAddr {
@@ -293,85 +264,26 @@ async fn forward(
     Ok(())
 }
 
-const CALLS: u32 = 10_000;
-const CHANNELS: u32 = 4;
-const TASKS: u32 = 32;
-
-/// Makes a channel's calls: those with numbers of a range, by many tasks.
-async fn make_calls(
-    kv: Client<Channel>,
-    numbers: std::ops::Range<u32>,
-    counting: Arc<Counting>,
-) -> u32 {
-    let next = Arc::new(AtomicU32::new(numbers.start));
-    let tasks: Vec<_> = (0..TASKS)
-        .map(|_| {
-            let (kv, next) = (kv.clone(), next.clone());
-            let (counting, end) = (counting.clone(), numbers.end);
-            tokio::spawn(async move {
-                let mut unknown = 0;
-                loop {
-                    let number = next.fetch_add(1, Relaxed);
-                    if number >= end {
-                        return unknown;
-                    }
-                    let result = kv.fail(&number).await;
-                    let executed = counting.executed[number as usize].load(Relaxed);
-                    match result {
-                        Ok(reply) => assert_eq!((reply, executed), (!number, 1), "{number}"),
-                        Err(error) => {
-                            assert_eq!(error.execution(), Execution::Unknown, "{error}");
-                            unknown += 1;
-                        }
-                    }
-                }
-            })
-        })
-        .collect();
-    let mut unknown = 0;
-    for task in tasks {
-        unknown += task.await.unwrap();
-    }
-    unknown
-}
-
 #[test]
 fn no_call_is_executed_twice_when_connections_are_cut_at_random() {
     let mut rng = Rng::from_environment();
     run_within(Duration::from_secs(180), async {
-        let counting = Arc::new(Counting {
-            executed: (0..CALLS).map(|_| AtomicU32::new(0)).collect(),
-            rng: Mutex::new(rng.split()),
-        });
+        let counting = Arc::new(Counting::new(rng.split()));
         let cache = ReplyCache::default();
         let router = Router::new().add_service(kv1::serve(counting.clone()));
         let control = ServerControl::default();
         let server = serve_router(router.reply_cache(cache.clone()), &control).await;
         let cuts = Arc::new(AtomicBool::new(true));
         let proxy = cutting_proxy(server, rng.split(), cuts.clone()).await;
-        let mut channels = Vec::new();
-        for number in 0..CHANNELS {
-            let (channel, runner) = channel(&proxy.to_string(), ClientConfig::new());
-            tokio::spawn(runner);
-            let is_resent = number % 2 == 0;
-            let resend = if is_resent {
-                Resend::Always
-            } else {
-                Resend::IfUnsent
-            };
-            let kv = Client::new(channel).with_options(CallOptions::DEFAULT.resend(resend));
-            let numbers = CALLS / CHANNELS * number..CALLS / CHANNELS * (number + 1);
-            let calls = tokio::spawn(make_calls(kv, numbers, counting.clone()));
-            channels.push((is_resent, calls));
-        }
-        for (is_resent, calls) in channels {
-            let unknown = calls.await.unwrap();
-            assert_eq!(unknown > 0, !is_resent, "{unknown} calls unknown");
-        }
+        counting
+            .execute(|| {
+                let (channel, runner) = channel(&proxy.to_string(), ClientConfig::new());
+                tokio::spawn(runner);
+                channel
+            })
+            .await;
         until(|| control.stats().calls_in_flight == 0).await;
-        for (number, executed) in counting.executed.iter().enumerate() {
-            assert!(executed.load(Relaxed) <= 1, "{number} was executed twice");
-        }
+        counting.check();
         let (stats, connections) = (cache.stats(), control.stats().accepted);
         println!("{connections} connections, {stats:?}");
         assert!(

@@ -292,6 +292,7 @@ fn peer() -> Arc<Peer> {
         transport: "memory",
         memory: None,
         caller: Err(oncrpc::BackwardError::Transport),
+        status: None,
     })
 }
 

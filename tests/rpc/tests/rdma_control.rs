@@ -1,0 +1,164 @@
+//! The control of a server over RDMA: who may connect, and what its limits are.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use kv1::Client;
+use oncrpc::{Channel, Execution, Limit, Router, ServerControl, ServerLimits, tcp};
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::rpc_transport::{ClientConfig, RunningServer, ServerConfig, channel, serve};
+use support::{Store, assert_error, run, until};
+
+struct Running {
+    fabric: Arc<Fabric>,
+    server: RunningServer,
+    store: Arc<Store>,
+}
+
+fn start(control: &ServerControl) -> Running {
+    let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+    let served = store.clone();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let config = ServerConfig::new().control(control);
+    let server = serve(&fabric.device(), any, config, move || {
+        Router::new().add_service(kv1::serve(served))
+    });
+    Running {
+        fabric,
+        server: server.unwrap(),
+        store,
+    }
+}
+
+impl Running {
+    fn client(&self) -> Client<Channel> {
+        let address = self.server.local_addr();
+        let (channel, runner) = channel(&self.fabric.device(), address, ClientConfig::new());
+        tokio::spawn(runner);
+        Client::new(channel)
+    }
+}
+
+#[test]
+fn a_hook_decides_and_its_reason_is_told() {
+    run(async {
+        let control = ServerControl::with_hook(ServerLimits::new(), |request| {
+            assert_eq!(request.transport, "rdma");
+            assert_eq!(request.address.ip().to_string(), "127.0.0.1");
+            // RFC 8797, section 4: the format identifier.
+            assert_eq!(request.private_data[..4], [0xf6, 0xab, 0x0e, 0x18]);
+            Err("not on the list of clients that may connect, nor on any other of them".into())
+        });
+        let server = start(&control);
+        let call = server.client().fail(&9).wait_for_connection(false).await;
+        // As much of it as there is room for in a rejection.
+        let text = "can't connect: the server rejected the connection: \
+                    not on the list of clients that may connect, nor on any ";
+        assert_error(&call.unwrap_err(), text, Execution::NotExecuted);
+        assert!(control.stats().rejected > 0);
+        assert_eq!(server.store.fails.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn connections_are_limited_over_both_transports_together() {
+    run(async {
+        let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(2));
+        let server = start(&control);
+        let router = Router::new().add_service(kv1::serve(server.store.clone()));
+        let over_tcp = tcp::Server::bind("127.0.0.1:0", router).await.unwrap();
+        let address = over_tcp.local_addr().unwrap().to_string();
+        tokio::spawn(over_tcp.control(&control).run());
+        let over_tcp = Client::new(tcp::connect(&address).await.unwrap());
+        assert_eq!(over_tcp.fail(&9).await.unwrap(), 9);
+        let first = server.client();
+        assert_eq!(first.fail(&9).await.unwrap(), 9);
+        let rejected = server.client().fail(&9).wait_for_connection(false).await;
+        let text = "can't connect: the server rejected the connection: \
+                    too many connections of the peer";
+        assert_error(&rejected.unwrap_err(), text, Execution::NotExecuted);
+        assert!(control.stats().reached(Limit::ConnectionsPerPeer) > 0);
+        drop(first);
+        until(|| control.stats().connections == 1).await;
+        assert_eq!(server.client().fail(&9).await.unwrap(), 9);
+    });
+}
+
+#[test]
+fn a_handler_that_never_ends_is_answered() {
+    run(async {
+        let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
+        let control = ServerControl::new(limits);
+        let server = start(&control);
+        let kv = server.client();
+        let error = kv.fail(&3).await.unwrap_err();
+        assert_error(&error, "the server failed", Execution::Unknown);
+        let stats = control.stats();
+        assert_eq!(stats.reached(Limit::HandlerTime), 1);
+        until(|| control.stats().calls_in_flight == 0).await;
+        let deadline = server.store.deadline.lock().unwrap().unwrap();
+        assert!(deadline <= Instant::now());
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+    });
+}
+
+#[test]
+fn calls_of_a_connection_wait_and_those_of_others_do_not() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(2);
+        let control = ServerControl::new(limits);
+        let server = start(&control);
+        let (kv, other) = (server.client(), server.client());
+        let calls: Vec<_> = (0..10).map(|_| kv.fail(&8).into_future()).collect();
+        let calls = tokio::spawn(async move {
+            for call in calls {
+                assert_eq!(call.await.unwrap(), 8);
+            }
+        });
+        until(|| control.stats().reached(Limit::CallsPerConnection) > 0).await;
+        assert_eq!(other.fail(&9).await.unwrap(), 9);
+        assert_eq!(server.store.waiting.load(Relaxed), 2);
+        assert_eq!(control.stats().calls_in_flight, 2);
+        let go_on = async {
+            loop {
+                server.store.go_on.notify_waiters();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = calls => ended.unwrap(),
+            () = go_on => {}
+        }
+        assert_eq!(server.store.fails.load(Relaxed), 11);
+        until(|| control.stats().calls_in_flight == 0).await;
+        assert_eq!(control.stats().calls, 11);
+    });
+}
+
+/// The calls that wait for room go with their connection, and the place of one whose handler waits
+/// is free when the handler is done.
+#[test]
+fn calls_of_a_client_that_is_gone_are_not_begun() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(1);
+        let control = ServerControl::new(limits);
+        let server = start(&control);
+        let kv = server.client();
+        let calls: Vec<_> = (0..10).map(|_| kv.fail(&8).into_future()).collect();
+        until(|| control.stats().reached(Limit::CallsPerConnection) > 0).await;
+        kv.transport().shutdown();
+        drop((kv, calls));
+        until(|| control.stats().connections == 0).await;
+        assert_eq!(control.stats().calls_in_flight, 1, "its handler goes on");
+        server.store.go_on.notify_waiters();
+        until(|| control.stats().calls_in_flight == 0).await;
+        assert_eq!(server.client().fail(&9).await.unwrap(), 9);
+        assert_eq!(server.store.fails.load(Relaxed), 2);
+    });
+}
