@@ -81,7 +81,18 @@ impl Credentials {
     }
 
     /// Appends the credentials to a message.
+    #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        // Each verifier, and most credentials over trusted networks: saves 3 % of a call's
+        // instructions.
+        if matches!(self, Self::None) {
+            out.extend_from_slice(&[0; 8]);
+            return Ok(());
+        }
+        self.encode_any(out)
+    }
+
+    fn encode_any(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut parms = [0; MAX_BODY];
         let body = match self {
             Self::None => &[][..],
@@ -146,4 +157,17 @@ impl AuthSys {
 
 fn flavor(flavor: AuthFlavor) -> u32 {
     flavor.value().cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_credentials_are_those_of_the_generated_types() {
+        let (mut fast, mut generated) = (Vec::new(), Vec::new());
+        Credentials::None.encode(&mut fast).unwrap();
+        Credentials::None.encode_any(&mut generated).unwrap();
+        assert_eq!(fast, generated);
+    }
 }

@@ -1,15 +1,16 @@
 //! Who may connect to a server, and which calls wait for room.
 
-#[cfg(feature = "tokio")]
-use std::future::Future;
+use std::future::{Future, Pending, pending};
 use std::net::SocketAddr;
+use std::pin::Pin;
 #[cfg(feature = "tokio")]
 use std::sync::{Arc, Weak};
 use std::task::Context;
 
+use futures_util::future::Either;
 #[cfg(feature = "tokio")]
 use oncrpc::{ConnectionPermit, ServerControl};
-use oncrpc::{ConnectionStatus, HandlerDeadline};
+use oncrpc::{ConnectionStatus, HandlerDeadline, ReceivedMessage};
 use rpcrdma_proto::connection::ServedCallId;
 
 #[cfg(feature = "tokio")]
@@ -65,7 +66,7 @@ pub(super) struct Arrived {
 }
 
 /// The limits of one call: of its connection, if that has any.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct CallLimits(#[cfg(feature = "tokio")] Option<Arc<ConnectionPermit>>);
 
 /// The place of a call whose handler waits, for longer than its connection perhaps.
@@ -85,22 +86,28 @@ impl Drop for Place {
     }
 }
 
+/// Ends when a handler's time has passed.
+pub(super) type HandlerTime = Either<Pending<()>, Pin<Box<dyn Future<Output = ()> + Send>>>;
+
 #[cfg(feature = "tokio")]
 impl CallLimits {
     /// Counts the call, and returns when its handler has to be done.
-    pub(super) fn begin(&self) -> HandlerDeadline<impl Future<Output = ()> + Send + use<>> {
-        let permit = self.0.as_ref();
-        let deadline = permit.map(|permit| {
-            permit.count_call();
-            permit.handler_deadline().into_parts()
-        });
-        let (at, passed) = deadline.map_or((None, None), |(at, passed)| (at, Some(passed)));
-        HandlerDeadline::new(at, async move {
-            match passed {
-                Some(passed) => passed.await,
-                None => std::future::pending().await,
+    #[inline]
+    pub(super) fn begin(&self) -> HandlerDeadline<HandlerTime> {
+        match &self.0 {
+            None => HandlerDeadline::new(None, Either::Left(pending())),
+            Some(permit) => {
+                permit.count_call();
+                let (at, passed) = permit.handler_deadline().into_parts();
+                HandlerDeadline::new(at, Either::Right(Box::pin(passed)))
             }
-        })
+        }
+    }
+
+    /// Returns the bytes of a call, as limits count them.
+    #[inline]
+    pub(super) fn bytes(&self, call: &ReceivedMessage) -> usize {
+        self.0.as_ref().map_or(0, |_| call.len())
     }
 
     /// Takes a place for the call, whose handler waits.
@@ -112,6 +119,7 @@ impl CallLimits {
     }
 
     /// Notes that a call is done whose handler did not wait.
+    #[inline]
     pub(super) fn end(&self) {
         if let Some(permit) = &self.0 {
             permit.trim();
@@ -121,8 +129,12 @@ impl CallLimits {
 
 #[cfg(not(feature = "tokio"))]
 impl CallLimits {
-    pub(super) fn begin(&self) -> HandlerDeadline<std::future::Pending<()>> {
-        HandlerDeadline::none()
+    pub(super) fn begin(&self) -> HandlerDeadline<HandlerTime> {
+        HandlerDeadline::new(None, Either::Left(pending()))
+    }
+
+    pub(super) fn bytes(&self, _: &ReceivedMessage) -> usize {
+        0
     }
 
     pub(super) fn wait(&mut self, _: usize) -> Place {

@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 #[cfg(feature = "tokio")]
 use oncrpc::Programs;
-use oncrpc::{LocalPrograms, OutgoingReply, Peer, ReceivedMessage, Router};
+use oncrpc::{HandlerDeadline, LocalPrograms, OutgoingReply, Peer, ReceivedMessage, Router};
 use rpcrdma_proto::connection::ServedCallId;
 
-use super::admission::{CallLimits, Place};
+use super::admission::{CallLimits, HandlerTime, Place};
 use super::message;
 use crate::driver::{ConnectionId, Driver, OutgoingReplyError, Payload};
 use crate::provider::Device;
@@ -59,7 +59,7 @@ pub(super) struct Incoming {
 struct Slot<F, M> {
     make: M,
     call: Option<Incoming>,
-    /// Bytes of the call.
+    /// Bytes of the call, as its limits count them.
     len: usize,
     place: Place,
     future: Pin<Box<Option<F>>>,
@@ -68,11 +68,12 @@ struct Slot<F, M> {
 impl<F, M> Handler for Slot<F, M>
 where
     F: Future<Output = Option<OutgoingReply>>,
-    M: Fn(ReceivedMessage, Arc<Peer>, CallLimits, OutgoingReply) -> F,
+    M: Fn(ReceivedMessage, Arc<Peer>, HandlerDeadline<HandlerTime>, OutgoingReply) -> F,
 {
     fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply) {
-        self.len = message.len();
-        let future = (self.make)(message, call.peer.clone(), call.limits.clone(), memory);
+        self.len = call.limits.bytes(&message);
+        let deadline = call.limits.begin();
+        let future = (self.make)(message, call.peer.clone(), deadline, memory);
         self.call = Some(call);
         self.future.set(Some(future));
     }
@@ -131,9 +132,8 @@ macro_rules! source {
 
             fn handler(&self) -> Box<Self::Handler> {
                 let router = self.0.clone();
-                let make = move |message, peer, limits: CallLimits, memory| {
+                let make = move |message, peer, deadline, memory| {
                     let router = router.clone();
-                    let deadline = limits.begin();
                     async move {
                         let (message, peer): (ReceivedMessage, Arc<Peer>) = (message, peer);
                         router.$serve(&message, &peer, deadline, memory).await

@@ -12,7 +12,7 @@ use rpcrdma_proto::connection::Config;
 
 #[cfg(feature = "tokio")]
 use super::admission::Admission;
-use super::admission::{Arrived, Permit};
+use super::admission::{Arrived, Client, Permit};
 use super::callers::Callers;
 use super::connections::Connections;
 use super::dispatcher::{Dispatcher, Handler, Incoming, LocalSource};
@@ -174,28 +174,32 @@ impl<P: LocalPrograms> LocalServer<P> {
         let mut arrived = std::mem::take(&mut self.arrived);
         count += arrived.len();
         for call in arrived.drain(..) {
-            if let Some(call) = self.admit(call, cx) {
-                self.begin(driver, call, cx);
-            }
+            self.arrive(driver, call, cx);
         }
         self.arrived = arrived;
         count
     }
 
-    /// Returns a call if there is room for it within the limits of its connection; else it waits.
+    /// Serves a call if there is room for it within the limits of its connection; else it waits.
     /// What has come by a connection that is gone is not executed: it has no reply, and may come
     /// again by another one.
-    fn admit(&mut self, call: Arrived, cx: &mut Context<'_>) -> Option<Arrived> {
+    fn arrive<D: Device>(&mut self, driver: &mut Driver<D>, call: Arrived, cx: &mut Context<'_>) {
         let id = call.connection;
-        let Some(permit) = &mut self.connections.client(id)?.permit else {
-            return Some(call);
+        let Some(client) = self.connections.client(id) else {
+            return;
         };
-        let was_waiting = permit.is_waiting();
-        let call = permit.admit(call, cx);
-        if permit.is_waiting() && !was_waiting {
-            self.blocked.push(id);
+        let mut admitted = Some(call);
+        if let Some(permit) = &mut client.permit {
+            let was_waiting = permit.is_waiting();
+            admitted = admitted.and_then(|call| permit.admit(call, cx));
+            if permit.is_waiting() && !was_waiting {
+                self.blocked.push(id);
+            }
         }
-        call
+        if let Some(call) = admitted {
+            let incoming = incoming(client, &mut self.callers, &call);
+            self.dispatcher.begin(driver, incoming, call.message, cx);
+        }
     }
 
     /// Serves calls for which there is room again. Returns how many.
@@ -203,7 +207,10 @@ impl<P: LocalPrograms> LocalServer<P> {
         let mut count = 0;
         for id in std::mem::take(&mut self.blocked) {
             // Calls of a connection that is gone are not executed.
-            while let Some(permit) = self.permit(id) {
+            while let Some(client) = self.connections.client(id) {
+                let Some(permit) = &mut client.permit else {
+                    break;
+                };
                 let Some(call) = permit.next(cx) else {
                     if permit.is_waiting() {
                         self.blocked.push(id);
@@ -211,35 +218,21 @@ impl<P: LocalPrograms> LocalServer<P> {
                     break;
                 };
                 count += 1;
-                self.begin(driver, call, cx);
+                let incoming = incoming(client, &mut self.callers, &call);
+                self.dispatcher.begin(driver, incoming, call.message, cx);
             }
         }
         count
     }
+}
 
-    fn permit(&mut self, id: ConnectionId) -> Option<&mut Permit> {
-        self.connections.client(id)?.permit.as_mut()
-    }
-
-    fn begin<D: Device>(&mut self, driver: &mut Driver<D>, call: Arrived, cx: &mut Context<'_>) {
-        let Arrived {
-            connection,
-            call,
-            message,
-        } = call;
-        let Some(client) = self.connections.client(connection) else {
-            return;
-        };
-        let incoming = Incoming {
-            call: (connection, call),
-            peer: self.callers.peer(connection, client),
-            limits: client
-                .permit
-                .as_ref()
-                .map(Permit::limits)
-                .unwrap_or_default(),
-        };
-        self.dispatcher.begin(driver, incoming, message, cx);
+/// Returns what a handler's slot needs to know of a call.
+fn incoming(client: &Client, callers: &mut Callers, call: &Arrived) -> Incoming {
+    let permit = client.permit.as_ref();
+    Incoming {
+        call: (call.connection, call.call),
+        peer: callers.peer(call.connection, client),
+        limits: permit.map(Permit::limits).unwrap_or_default(),
     }
 }
 
