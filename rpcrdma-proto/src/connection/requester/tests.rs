@@ -2,8 +2,9 @@ use super::*;
 use crate::chunk::ChunkLimits;
 use crate::connection::output::{CloseReason, Event};
 use crate::header::{Header, HeaderBody};
+use crate::placement::BufferStructure;
 use crate::sizes;
-use crate::transfer::{DataItem, ResultSpec, Span};
+use crate::transfer::{DataItem, GroupLimits, MethodPreference, ResultPlacement, ResultSpec, Span};
 use crate::version::Version;
 use std::{vec, vec::Vec};
 
@@ -513,5 +514,44 @@ fn a_long_reply_is_taken_where_a_reply_chunk_was_offered() {
         assert!(sent.is_some());
         assert_eq!(requests.takes_long_reply(xid), takes);
         assert!(!requests.takes_long_reply(xid + 1), "there is no such call");
+    }
+}
+
+/// Receives that are reserved for the reply of a call that was not sent, and its place among those
+/// that wait to be sent, are free again with its end.
+// spec: rtr-5.3-g
+#[test]
+fn what_is_reserved_for_a_call_is_free_again() {
+    let groups = GroupLimits {
+        responder_structure: BufferStructure::plain(4096),
+        requester_structure: BufferStructure::plain(4096),
+        max_request_transmissions: 8,
+        max_reply_transmissions: 8,
+        min_placed_len: 4096,
+        preference: MethodPreference::Groups,
+        placement: ResultPlacement::Cheaper,
+    };
+    let link = PathLimits {
+        groups: Some(&groups),
+        ..link(Version::Two)
+    };
+    let call = CallSpec {
+        max_reply: 16_384,
+        ..SMALL
+    };
+    let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
+    for is_begun in [false, true] {
+        let xid = requests
+            .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
+            .unwrap();
+        requests.admit(&link, None, &mut out);
+        assert!(requests.unsent == 1 && requests.reserved > 1);
+        if is_begun {
+            requests.mark_begun(xid);
+            assert!(requests.unsent == 0 && requests.reserved > 1);
+        } else {
+            requests.cancel(xid, &mut out);
+            assert_eq!((requests.unsent, requests.reserved), (0, 0));
+        }
     }
 }
