@@ -87,6 +87,10 @@ fn what_a_peer_tells_is_held_against_its_sum() {
         Err(StructureError::Length)
     );
     assert_eq!(
+        BufferStructure::new(&[plain(4096), plain(0)]),
+        Err(StructureError::Length)
+    );
+    assert_eq!(
         BufferStructure::new(&[plain(1 << 31), plain(1 << 31)]),
         Err(StructureError::Length)
     );

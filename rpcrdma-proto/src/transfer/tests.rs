@@ -28,6 +28,37 @@ const fn item(position: u32, length: u32) -> DataItem {
     DataItem { position, length }
 }
 
+/// The first byte behind a call is in none of its spans.
+#[test]
+fn a_span_that_begins_where_the_call_ends_is_beyond_it() {
+    let span = |begin, end| Span { begin, end };
+    assert!(!span(39, 48).is_beyond(40));
+    assert!(span(40, 48).is_beyond(40));
+    assert!(span(8, 8).is_beyond(40));
+}
+
+/// A call whose header and rest fill a Send to its last byte is reduced.
+#[test]
+fn a_reduced_call_may_fill_its_send() {
+    let items = [item(100, 8000)];
+    let call_ = CallSpec {
+        length: 8100,
+        items: &items,
+        ..SHORT
+    };
+    let header = plan_call(&call_, &LINK).unwrap().header;
+    for (call_threshold, found) in [
+        (header + 100, TransferMethod::Reduced(1)),
+        (header + 99, TransferMethod::Long),
+    ] {
+        let link = PathLimits {
+            call_threshold,
+            ..LINK
+        };
+        assert_eq!(way(&call_, &link), found);
+    }
+}
+
 #[test]
 fn what_fits_is_inline_with_its_items() {
     let call_ = CallSpec {

@@ -654,6 +654,34 @@ fn what_the_peer_has_not_told_is_not_used() {
     }
 }
 
+/// What begins a group is refused at once by an end that takes no continuations: the peer would wait
+/// for a reply in vain.
+// spec: rtr-5.1-b, rtr-9.4-c
+#[test]
+fn a_group_is_refused_where_no_continuation_is_taken() {
+    let ends = |operations| {
+        let server = RtrExtConfig {
+            operations,
+            ..RtrExtConfig::ALL
+        };
+        warm(
+            plain(RtrExtConfig::ALL, Config::client()),
+            plain(server, Config::server()),
+        )
+    };
+    let (mut client, _) = ends(OperationSet::ALL);
+    let (xid, packets) = transmissions(&mut client, &LONG);
+    let lacking = OperationSet::ALL.difference(OperationSet::CONTINUATIONS);
+    let (_, mut server) = ends(lacking);
+    server.receive(&packets[0].bytes);
+    let answer = server.send().expect("RDMA2_ERR_INVAL_OPTION");
+    assert_eq!(
+        (answer.word(0), answer.word(3), answer.word(4)),
+        (xid, 4, 3)
+    );
+    assert_eq!(server.arrived(), []);
+}
+
 // spec: rtr-5.1-b
 #[test]
 fn operations_are_tried_where_nothing_is_told_of_them() {

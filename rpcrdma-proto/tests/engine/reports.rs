@@ -264,3 +264,23 @@ fn a_request_for_a_property_that_breaks_a_group_goes_once() {
         "{again:?}"
     );
 }
+
+/// A group that arrives whole is not reported, whatever its message is: the consumer decodes that,
+/// and an error answers the call.
+// spec: rtr-9.5-c
+#[test]
+fn a_group_whose_message_makes_no_sense_is_not_reported() {
+    let (mut client, mut server) = ends();
+    let (xid, packets) = transmissions(&mut client, &LONG);
+    for packet in &packets {
+        server.receive(&packet.bytes);
+    }
+    let (call, ..) = arrived(&mut server);
+    server.session.reject(call).unwrap();
+    let answer = server.send().unwrap();
+    assert_eq!((answer.word(0), answer.word(3)), (xid, 4), "RDMA2_ERROR");
+    assert_eq!(reports(&server), []);
+    client.receive(&answer.bytes);
+    assert_eq!(reports(&client), []);
+    assert_eq!(client.failures(xid).len(), 1);
+}

@@ -553,6 +553,18 @@ fn a_reply_of_another_version_is_counted_and_not_taken() {
     );
 }
 
+/// What a reply of another version invalidates is no key of a call's that it answers: the connection
+/// ends.
+// spec: v2-5.3-a
+#[test]
+fn a_reply_of_another_version_that_invalidates_ends_the_connection() {
+    let (mut client, mut server) = settled(Config::client(), Config::server());
+    let xid = client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    client.receive_with(&words(&[xid, 1, 1, 0, 0, 0, 0, xid, 1]), Some(99));
+    assert_eq!(client.closing(), Some(CloseReason::Invalidated));
+}
+
 /// However short the memory and long the way to the next connection, that begins in Version One:
 /// else none would ever work.
 // spec: v2-5.2-d

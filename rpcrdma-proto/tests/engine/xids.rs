@@ -35,6 +35,21 @@ fn own_xids_are_none_of_the_calls_that_are_served() {
     assert_eq!(updates, [last + 2, last + 4], "those between are served");
 }
 
+/// A call does not take the XID of a call that is served, which the peer chose first (decision D12).
+// spec: v2-4.2.2-f, bd-2.4-b
+#[test]
+fn a_call_has_the_xid_of_no_call_that_is_served() {
+    let ends = || both_ways(Config::client(), Config::server());
+    let (_, mut server) = ends();
+    let first = server.session.call(&NULL, None).unwrap();
+    let (_, mut server) = ends();
+    server.receive(&words(&[
+        first, 2, 1, 0, 0, 0, 0, 0, first, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ]));
+    assert_eq!(server.arrived().len(), 1);
+    assert_ne!(server.session.call(&NULL, None).unwrap(), first);
+}
+
 /// An operation has an XID that no call has, or gets while the operation may be answered: an error
 /// that answers it is about no call.
 #[test]

@@ -60,6 +60,31 @@ fn nothing_moved_is_all_inline() {
     assert!(inline(&[], 0).unwrap().is_empty());
 }
 
+/// As many segments and bytes as the limits allow are taken, and no more.
+// spec: v2-2.2-a
+#[test]
+fn the_limits_are_the_most_that_is_taken() {
+    let list = [segment(0, 1, 0, 40), segment(40, 1, 40, 8)];
+    let moved = [segment(8, 1, 0, 4), segment(12, 1, 4, 4)];
+    for (max_segments, max_bytes, found) in [
+        (2, 48, Ok(48)),
+        (1, 48, Err(ChunkError::TooManySegments)),
+        (2, 47, Err(ChunkError::TooLong)),
+    ] {
+        let limits = ChunkLimits {
+            max_segments,
+            max_bytes,
+        };
+        let plan = ReadPlan::long(List::from(&list[..]).into(), &limits);
+        assert_eq!(plan.map(|plan| plan.len()), found);
+        let plan = ReadPlan::inline(List::from(&moved[..]).into(), 40, &limits);
+        assert_eq!(
+            plan.map(|plan| (plan.len(), plan.is_inline())),
+            found.map(|len| (len, false))
+        );
+    }
+}
+
 /// RFC 8166, section 3.4.5: segments of one Position are one item, padded as a whole.
 // spec: rfc8166-3.4.5-a
 #[test]

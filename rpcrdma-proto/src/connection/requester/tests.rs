@@ -2,8 +2,9 @@ use super::*;
 use crate::chunk::ChunkLimits;
 use crate::connection::output::{CloseReason, Event};
 use crate::header::{Header, HeaderBody};
+use crate::placement::BufferStructure;
 use crate::sizes;
-use crate::transfer::{DataItem, ResultSpec, Span};
+use crate::transfer::{DataItem, GroupLimits, MethodPreference, ResultPlacement, ResultSpec, Span};
 use crate::version::Version;
 use std::{vec, vec::Vec};
 
@@ -401,5 +402,156 @@ fn a_reply_fits_with_the_segments_that_were_exposed() {
         // A Write chunk of four segments, and a Reply chunk of two.
         let chunks = sizes::WRITE_CHUNK + sizes::REPLY_CHUNK + 6 * sizes::SEGMENT;
         assert_eq!(plan.header, link.version.header_len() + chunks);
+    }
+}
+
+/// A requester, and a call in the first of its states.
+fn with_call(kind: RequestKind, call: &CallSpec<'_>) -> (Requester, OutputQueues, u32) {
+    let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
+    let xid = requests.call(kind, call, NO_DEADLINE, |_| false).unwrap();
+    requests.admit(&link(Version::Two), None, &mut out);
+    (requests, out, xid)
+}
+
+const READ: CallSpec<'_> = CallSpec {
+    length: 4_508,
+    items: &[
+        DataItem {
+            position: 100,
+            length: 2_000,
+        },
+        DataItem {
+            position: 2_108,
+            length: 2_000,
+        },
+    ],
+    max_reply: 24,
+    results: &[],
+    reducible: true,
+};
+
+const SMALL: CallSpec<'_> = CallSpec {
+    length: 40,
+    items: &[],
+    max_reply: 24,
+    results: &[],
+    reducible: true,
+};
+
+/// A message that was sent is no longer one that waits with its credit: a grant that falls counts
+/// it.
+// spec: rfc8166-3.3.1-a
+#[test]
+fn a_property_request_that_is_sent_waits_no_longer() {
+    let (mut requests, _, xid) = with_call(RequestKind::Properties, &SMALL);
+    assert_eq!(requests.unsent, 1);
+    assert_eq!(requests.transmit_properties(), Some(xid));
+    assert_eq!(requests.unsent, 0);
+}
+
+/// The peer may access the memory of a call until the fence that its end asked for: one that
+/// nothing has asked for is of no effect.
+// spec: v2-2.2-b
+#[test]
+fn a_fence_releases_no_memory_of_a_call_that_has_not_ended() {
+    let link = link(Version::Two);
+    let (mut requests, mut out, xid) = with_call(RequestKind::Rpc, &READ);
+    exposed(&mut requests, xid, &link, &mut out);
+    let sent = requests.transmit(&mut [0; 1024], &link, None, &mut out);
+    assert!(sent.is_some());
+    requests.released(xid, &mut out);
+    requests.fenced(xid, &mut out);
+    requests.cancel(xid, &mut out);
+    assert_eq!(out.next_event(), None, "its memory is still exposed");
+    requests.fenced(xid, &mut out);
+    let failed = Event::CallFailed {
+        xid,
+        error: CallFailure::Cancelled,
+        sent: true,
+    };
+    assert_eq!(out.next_event(), Some(failed));
+}
+
+/// A header names all memory that its call needs: with a region missing, the call is not sent.
+// spec: rfc8166-3.4.5.2-a
+#[test]
+fn a_call_without_all_its_regions_is_not_sent() {
+    let link = link(Version::Two);
+    let (mut requests, mut out, xid) = with_call(RequestKind::Rpc, &READ);
+    assert!(requests.exposures(xid).count() > 1);
+    let one = [Segment {
+        handle: 1,
+        length: 2_000,
+        offset: 0,
+    }];
+    requests.exposed(xid, [&one[..]].into_iter(), &link, &mut out);
+    let sent = requests.transmit(&mut [0; 1024], &link, None, &mut out);
+    assert!(sent.is_none());
+    requests.fenced(xid, &mut out);
+    let failed = Event::CallFailed {
+        xid,
+        error: CallFailure::Transfer(TransferError::TooManySegments),
+        sent: false,
+    };
+    assert_eq!(out.next_event(), Some(failed));
+}
+
+/// A reply comes in a Reply chunk only where its call has offered one.
+#[test]
+fn a_long_reply_is_taken_where_a_reply_chunk_was_offered() {
+    let link = link(Version::Two);
+    let long = CallSpec {
+        max_reply: 9_000,
+        ..SMALL
+    };
+    for (call, takes) in [(&SMALL, false), (&long, true)] {
+        let (mut requests, mut out, xid) = with_call(RequestKind::Rpc, call);
+        assert!(!requests.takes_long_reply(xid), "it is not sent yet");
+        if takes {
+            exposed(&mut requests, xid, &link, &mut out);
+        }
+        let sent = requests.transmit(&mut [0; 1024], &link, None, &mut out);
+        assert!(sent.is_some());
+        assert_eq!(requests.takes_long_reply(xid), takes);
+        assert!(!requests.takes_long_reply(xid + 1), "there is no such call");
+    }
+}
+
+/// Receives that are reserved for the reply of a call that was not sent, and its place among those
+/// that wait to be sent, are free again with its end.
+// spec: rtr-5.3-g
+#[test]
+fn what_is_reserved_for_a_call_is_free_again() {
+    let groups = GroupLimits {
+        responder_structure: BufferStructure::plain(4096),
+        requester_structure: BufferStructure::plain(4096),
+        max_request_transmissions: 8,
+        max_reply_transmissions: 8,
+        min_placed_len: 4096,
+        preference: MethodPreference::Groups,
+        placement: ResultPlacement::Cheaper,
+    };
+    let link = PathLimits {
+        groups: Some(&groups),
+        ..link(Version::Two)
+    };
+    let call = CallSpec {
+        max_reply: 16_384,
+        ..SMALL
+    };
+    let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
+    for is_begun in [false, true] {
+        let xid = requests
+            .call(RequestKind::Rpc, &call, NO_DEADLINE, |_| false)
+            .unwrap();
+        requests.admit(&link, None, &mut out);
+        assert!(requests.unsent == 1 && requests.reserved > 1);
+        if is_begun {
+            requests.mark_begun(xid);
+            assert!(requests.unsent == 0 && requests.reserved > 1);
+        } else {
+            requests.cancel(xid, &mut out);
+            assert_eq!((requests.unsent, requests.reserved), (0, 0));
+        }
     }
 }

@@ -252,3 +252,59 @@ fn a_report_takes_no_longer_where_many_calls_are_served() {
     });
     assert!(steps[1] <= 4 * steps[0].max(500), "{steps:?} places");
 }
+
+/// A reply returns the credit of its own call and no other: else the peer could send more calls
+/// than there are receives for.
+// spec: rfc8166-3.3.1-b
+#[test]
+fn a_reply_returns_the_credit_of_its_call_alone() {
+    let (mut serving, mut out) = serving();
+    let terms = ReplyLimits {
+        threshold: 1024,
+        invalidate: false,
+        groups: None,
+    };
+    serving.credits.grant_with_reply(3);
+    let calls = [1, 2, 3].map(|xid| {
+        let call = offering(xid, &[], None);
+        arrive(&mut serving, &mut out, &call).unwrap()
+    });
+    for (call, left) in calls.into_iter().zip([2, 1, 0]) {
+        assert_eq!(serving.reply(call, 8, &[], |_| terms), Some(Ok(())));
+        let sent = serving.transmit(&mut [0; 64], (0, None), |_| terms);
+        assert!(sent.is_some());
+        assert_eq!(serving.credits.pending(), left);
+    }
+}
+
+/// What is not served leaves the credits of the calls that are.
+// spec: rfc8166-3.3.1-b
+#[test]
+fn calls_that_are_not_served_take_no_credit_and_return_none() {
+    let (mut serving, mut out) = serving();
+    let call = arrive(&mut serving, &mut out, &offering(1, &[], None)).unwrap();
+    let overrun = arrive(&mut serving, &mut out, &offering(2, &[], None));
+    assert_eq!(overrun, Err(ServeError::Overrun));
+    assert_eq!(serving.credits.pending(), 1);
+    let beyond = segment(1, 2, u64::MAX);
+    let fault = arrive(&mut serving, &mut out, &offering(3, &[&[beyond]], None));
+    assert!(matches!(fault, Err(ServeError::Fault(_))), "{fault:?}");
+    assert_eq!(serving.credits.pending(), 1);
+    assert!(serving.is_delivered(call) && serving.len() == 1);
+}
+
+/// A call without chunks is as long as what follows its header.
+#[test]
+fn a_call_without_chunks_has_the_length_of_its_payload() {
+    let (mut serving, mut out) = serving();
+    let arrival = IncomingCall {
+        xid: 1,
+        version: Version::Two,
+        requested_credits: 1,
+        buffer: BufferId(1),
+        inline: Some(32..72),
+        chunks: None,
+    };
+    let call = serving.arrived(&arrival, &mut out).unwrap();
+    assert_eq!(serving.length(call), Some(40));
+}

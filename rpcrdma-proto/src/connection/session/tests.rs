@@ -1,9 +1,12 @@
 use super::*;
 use crate::chunk::{ChunkError, Segment};
+use crate::connection::config::MAX_CALL_SEGMENTS;
 use crate::connection::output::BufferId;
 use crate::connection::xid_table::XidTable;
+use crate::continuation::{MAX_TRANSMISSIONS, RtrExtConfig};
 use crate::error::RefusalReason;
 use crate::header::OutgoingHeader;
+use crate::placement::{BufferSegment, BufferStructure};
 use crate::v2::properties::{ROPT_REQPROP, ROPT_RESPROP};
 use crate::v2::{self, MsgType};
 use crate::xdr::Encode;
@@ -199,4 +202,95 @@ fn credits_are_those_of_calls() {
         ..Config::client()
     };
     assert_eq!(client.check(), Err(ConfigError::Nothing));
+}
+
+/// Each limit of a call's segments is checked by itself.
+#[test]
+fn a_call_has_some_segments_and_no_more_than_a_header_holds() {
+    let most = u16::try_from(MAX_CALL_SEGMENTS).unwrap();
+    for (max_segments, max_segment_len, found) in [
+        (1, 1, Ok(())),
+        (most, 1, Ok(())),
+        (0, 1, Err(ConfigError::Segments)),
+        (1, 0, Err(ConfigError::Segments)),
+        (most + 1, 1, Err(ConfigError::Segments)),
+    ] {
+        let config = Config {
+            max_segments,
+            max_segment_len,
+            send_size: 1024,
+            ..Config::client()
+        };
+        assert_eq!(config.check(), found);
+    }
+}
+
+/// What both ends must have agreed on is off by default.
+#[test]
+fn what_the_peer_must_know_of_is_off_by_default() {
+    for config in [Config::client(), Config::server()] {
+        assert!(!config.backward_v1 && !config.send_with_invalidate && !config.remote_invalidation);
+    }
+}
+
+/// Each limit of transmissions is one at least, and 64 at most.
+#[test]
+fn a_group_has_some_transmissions() {
+    for (limit, found) in [
+        (0, Err(ConfigError::Transmissions)),
+        (1, Ok(())),
+        (MAX_TRANSMISSIONS, Ok(())),
+        (MAX_TRANSMISSIONS + 1, Err(ConfigError::Transmissions)),
+    ] {
+        for set in [
+            |rtr: &mut RtrExtConfig, limit| rtr.request_limit = limit,
+            |rtr: &mut RtrExtConfig, limit| rtr.response_limit = limit,
+            |rtr: &mut RtrExtConfig, limit| rtr.reply_receives = limit,
+        ] {
+            let mut rtr = RtrExtConfig::ALL;
+            set(&mut rtr, limit);
+            assert_eq!(Config::client().with_rtr(rtr).check(), found);
+        }
+    }
+}
+
+/// Headers go to the first segment of a receive buffer, which is as long as the structure says.
+#[test]
+fn a_receive_buffer_begins_with_room_for_a_header() {
+    let structure = |segments: &[(u32, bool)]| {
+        let segments: Vec<_> = segments
+            .iter()
+            .map(|&(length, target)| BufferSegment {
+                length,
+                align: 8,
+                target,
+            })
+            .collect();
+        let rtr = RtrExtConfig {
+            structure: Some(BufferStructure::new(&segments).unwrap()),
+            ..RtrExtConfig::ALL
+        };
+        Config {
+            max_receive_size: 1 << 20,
+            ..Config::client()
+        }
+        .with_rtr(rtr)
+    };
+    let good = structure(&[(1024, false), (8192, true)]);
+    assert_eq!(good.check(), Ok(()));
+    let bad = [
+        structure(&[(1020, false), (8192, true)]),
+        structure(&[(4096, true), (8192, true)]),
+        Config {
+            receive_size: good.receive_size - 4,
+            ..good.clone()
+        },
+        Config {
+            max_receive_size: good.receive_size + 4,
+            ..good
+        },
+    ];
+    for config in bad {
+        assert_eq!(config.check(), Err(ConfigError::Structure));
+    }
 }

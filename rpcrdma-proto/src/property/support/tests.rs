@@ -209,6 +209,24 @@ fn changes_are_made_rejected_or_pending() {
     });
 }
 
+/// A subset may have fewer words than another: those that it lacks are zero.
+// spec: xc2-2.1-n
+#[test]
+fn words_beyond_the_last_of_a_subset_are_zero() {
+    let response = crate::v2::characteristics::Respxch {
+        done: (&[0, 1]).into(),
+        rej: (&[0]).into(),
+        pend: (&[]).into(),
+    };
+    let want = [SIZE; 33];
+    let request = Reqprop {
+        want: (&want).into(),
+    };
+    let found: Vec<_> = characteristic_dispositions(&request, &response).collect();
+    assert_eq!(found[32], Disposition::Done(SIZE));
+    assert_eq!(found[..32], [Disposition::Rejected(SIZE); 32]);
+}
+
 /// A change of which nothing is said, or two things, was rejected.
 // spec: xc2-4.3-l
 #[test]
