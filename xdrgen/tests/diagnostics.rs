@@ -220,6 +220,14 @@ fn extension(code: Code) -> Option<Example> {
         Code::CInteger => &[("a.x", "struct point { long x; };\n")],
         Code::LineComment => &[("a.x", "const LIMIT = 16; // bytes\n")],
         Code::ImplicitEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE\n};\n")],
+        Code::RepeatedTypedef => &[(
+            "a.x",
+            "typedef opaque handle<64>;\ntypedef opaque handle<0x40>; /* as above */\n",
+        )],
+        Code::DiscriminantName => &[(
+            "a.x",
+            "union result switch (int status) {\ncase 0:\n    void;\ndefault:\n    hyper status;\n};\n",
+        )],
         Code::DuplicateEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 1\n};\n")],
         Code::Passthrough => &[("a.x", "%#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],
         Code::Preprocessor => &[("a.x", "#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],
