@@ -109,6 +109,8 @@ codes! {
     // Lints: XDR that is lost.
     UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is a definition.";
     NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be closed, and hide XDR.";
+    // Lints: what other tools do not read.
+    UnspacedMarker "unspaced-marker" allow "A `///` is followed by no blank: the scripts that drafts print leave it in the XDR.";
     // Lints: extensions of RFC 4506.
     PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no document declares.";
     StructReference "struct-reference" allow "`struct T field` or `enum T field` is used where RFC 4506 has `T field`.";

@@ -106,6 +106,10 @@ fn example(code: Code) -> Option<Example> {
             "draft-a-00.txt",
             "1.  XDR\n\n   /// struct a_point {\n   //          int x;\n   ///         int y;\n   /// };\n",
         )],
+        Code::UnspacedMarker => &[(
+            "draft-a-00.txt",
+            "1.  XDR\n\n   /// struct a_point {\n   ///        int x;\n   ///};\n   ///\n",
+        )],
         Code::ProseName => &[(
             "draft-a-00.txt",
             "1.  A\n\n   A peer sends ROPT_CONNPR first.\n\n2.  XDR\n\n   /// const ROPT_CONNPROP = 1;\n",
