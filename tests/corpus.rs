@@ -2,7 +2,7 @@
 //! reviewed.
 //!
 //! The files are not part of this repository: the tests run where a folder `shared` stands beside
-//! the checkout.
+//! the checkout. What is peculiar to such files is written here once more, small.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -118,5 +118,91 @@ fn self_contained_files_compile() {
             library.add(&name, files);
         }
     }
+    library.check();
+}
+
+/// The reply to a call that is not accepted, in the manner of RFC 5531, section 9.
+const REJECTED: &str = "
+enum reject_reason { VERSION = 0, CREDENTIAL = 1 };
+enum credential_fault { EXPIRED = 1, FORGED = 2 };
+union rejection switch (reject_reason fault) {
+case VERSION:
+    struct { unsigned int least; unsigned int most; } range;
+case CREDENTIAL:
+    credential_fault fault;
+};
+";
+
+/// Two headers that each declare what they need, in the manner of the NIS and mount protocols.
+const REPEATED: &str = "
+const NAME_MAX = 255;
+typedef string name<NAME_MAX>;
+struct export { name path; };
+typedef string name<NAME_MAX>;
+typedef opaque handle[32];
+typedef opaque handle[0x20];
+struct mounted { handle root; name path; };
+";
+
+/// A file protocol of one program number whose versions are in documents of their own, as NFSv3
+/// (RFC 1813) and NFSv4 (RFC 7531) are, and two revisions of one version, as RFC 7531 and RFC 5662.
+const VERSIONS: [(&str, &str); 3] = [
+    (
+        "store3",
+        "struct handle { opaque bytes<64>; };
+program STORE { version STORE_V3 { void NONE(void) = 0; handle ROOT(void) = 1; } = 3; } = 100999;",
+    ),
+    (
+        "store4",
+        "struct handle { opaque bytes<128>; };
+program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = 100999;",
+    ),
+    (
+        "store41",
+        "struct handle { opaque bytes<128>; hyper session; };
+program STORE { version STORE_V4 { void NONE(void) = 0; handle BATCH(handle) = 1; } = 4; } = 100999;",
+    ),
+];
+
+/// Returns what is found, one line for each.
+fn lines(compilation: &Compilation) -> Vec<String> {
+    let all = compilation.diagnostics().iter();
+    all.map(|found| xdrgen_build::report::short(compilation.sources(), found))
+        .collect()
+}
+
+#[test]
+fn what_is_peculiar_to_such_files_compiles() {
+    let mut library = common::ThrowAway::new("peculiar");
+    for (name, xdr, found) in [
+        (
+            "rejected",
+            REJECTED,
+            &["8:22: warning[discriminant-name]: "][..],
+        ),
+        (
+            "repeated",
+            REPEATED,
+            &[
+                "5:16: warning[repeated-typedef]: ",
+                "7:16: warning[repeated-typedef]: ",
+            ],
+        ),
+    ] {
+        let module = Module::new(name).text(format!("{name}.x"), xdr);
+        let compilation = Config::new().module(module).check();
+        let lines = lines(&compilation);
+        assert_eq!(lines.len(), found.len(), "{lines:?}");
+        for (line, found) in lines.iter().zip(found) {
+            assert!(line.starts_with(&format!("{name}.x:{found}")), "{line}");
+        }
+        library.add(name, compilation.generate().unwrap());
+    }
+    let versions = VERSIONS.iter().fold(Config::new(), |config, (name, xdr)| {
+        config.module(Module::new(*name).text(format!("{name}.x"), *xdr))
+    });
+    let versions = versions.check();
+    assert_eq!(lines(&versions), [""; 0]);
+    library.add("versions", versions.generate().unwrap());
     library.check();
 }

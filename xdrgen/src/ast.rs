@@ -150,7 +150,7 @@ pub struct ValueExpr {
 }
 
 /// A number or the name of a value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueExprKind {
     /// A decimal, hexadecimal or octal constant of 64 bits, signed or unsigned.
     Number(i128),
@@ -328,6 +328,40 @@ impl Names {
                 .procedures
                 .iter()
                 .for_each(|procedure| self.add(&procedure.name));
+        }
+    }
+}
+
+impl Declaration {
+    /// Returns true if both declare the same type, as far as the syntax shows it: a name, or a type
+    /// without a body, and equal lengths.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.ty.kind.is_same_as(&other.ty.kind) && self.declarator.is_same_as(&other.declarator)
+    }
+}
+
+impl TypeKind {
+    /// Types with a body define members and fields, so no two of them are the same.
+    fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Named { name, .. }, Self::Named { name: again, .. }) => name.name == again.name,
+            (Self::Enum(_) | Self::Struct(_) | Self::Union(_), _) => false,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+impl Declarator {
+    fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plain, Self::Plain)
+            | (Self::Optional, Self::Optional)
+            | (Self::Variable(None), Self::Variable(None)) => true,
+            (Self::Fixed(length), Self::Fixed(again))
+            | (Self::Variable(Some(length)), Self::Variable(Some(again))) => {
+                length.kind == again.kind
+            }
+            _ => false,
         }
     }
 }

@@ -87,7 +87,7 @@ codes! {
     DuplicateField "duplicate-field" error "Two fields of a struct have the same name.";
     DuplicateArm "duplicate-arm" error "Two arms of a union have the same name.";
     DuplicateCase "duplicate-case" error "Two cases of a union have the same value.";
-    DuplicateNumber "duplicate-number" error "Two programs, versions or procedures have the same number.";
+    DuplicateNumber "duplicate-number" error "Two programs of a module, or versions or procedures, have the same number.";
     WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or `struct` before the name of an enum.";
     // Types and values.
     RecursiveType "recursive-type" error "A type contains itself without an indirection, so its values are infinite.";
@@ -109,6 +109,8 @@ codes! {
     // Lints: XDR that is lost.
     UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is a definition.";
     NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be closed, and hide XDR.";
+    // Lints: what other tools do not read.
+    UnspacedMarker "unspaced-marker" allow "A `///` is followed by no blank: the scripts that drafts print leave it in the XDR.";
     // Lints: extensions of RFC 4506.
     PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no document declares.";
     StructReference "struct-reference" allow "`struct T field` or `enum T field` is used where RFC 4506 has `T field`.";
@@ -117,6 +119,8 @@ codes! {
     CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) is used that XDR does not have.";
     LineComment "line-comment" warn "A `//` comment is used.";
     ImplicitEnumValue "implicit-enum-value" warn "A member of an enum has no value: it is one more than the previous member.";
+    RepeatedTypedef "repeated-typedef" warn "A typedef is repeated, and both are the same.";
+    DiscriminantName "discriminant-name" warn "An arm of a union has the name of the discriminant.";
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
     Passthrough "passthrough" allow "A `%` line, which rpcgen copies to its output, is ignored.";
     Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions are evaluated, constants are defined, other directives are ignored.";

@@ -106,6 +106,10 @@ fn example(code: Code) -> Option<Example> {
             "draft-a-00.txt",
             "1.  XDR\n\n   /// struct a_point {\n   //          int x;\n   ///         int y;\n   /// };\n",
         )],
+        Code::UnspacedMarker => &[(
+            "draft-a-00.txt",
+            "1.  XDR\n\n   /// struct a_point {\n   ///        int x;\n   ///};\n   ///\n",
+        )],
         Code::ProseName => &[(
             "draft-a-00.txt",
             "1.  A\n\n   A peer sends ROPT_CONNPR first.\n\n2.  XDR\n\n   /// const ROPT_CONNPROP = 1;\n",
@@ -220,6 +224,14 @@ fn extension(code: Code) -> Option<Example> {
         Code::CInteger => &[("a.x", "struct point { long x; };\n")],
         Code::LineComment => &[("a.x", "const LIMIT = 16; // bytes\n")],
         Code::ImplicitEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE\n};\n")],
+        Code::RepeatedTypedef => &[(
+            "a.x",
+            "typedef opaque handle<64>;\ntypedef opaque handle<0x40>; /* as above */\n",
+        )],
+        Code::DiscriminantName => &[(
+            "a.x",
+            "union result switch (int status) {\ncase 0:\n    void;\ndefault:\n    hyper status;\n};\n",
+        )],
         Code::DuplicateEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 1\n};\n")],
         Code::Passthrough => &[("a.x", "%#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],
         Code::Preprocessor => &[("a.x", "#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],

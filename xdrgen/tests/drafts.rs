@@ -404,3 +404,29 @@ fn no_erratum_is_reported_useless() {
         report(&compilation)
     );
 }
+
+/// The XDR of xcharext has no blank after the marker on 31 lines of each revision; the script in
+/// the same draft removes `/// `. The first and the last are held.
+#[test]
+fn markers_without_a_blank() {
+    for (draft, first, last) in [(XCHAREXT_02, 557, 623), (XCHAREXT_03, 963, 1037)] {
+        let module = Module::new("draft").document(format!("{SPEC}/{draft}"));
+        let config = Config::new().module(module);
+        let config = config
+            .lint(Code::UnspacedMarker, xdrgen_build::Level::Warn)
+            .expect("a lint");
+        let compilation = config.check();
+        let lines: Vec<usize> = compilation
+            .diagnostics()
+            .iter()
+            .filter(|found| found.code == Code::UnspacedMarker)
+            .filter_map(|found| found.span)
+            .map(|span| line_and_column(compilation.sources(), span).0)
+            .collect();
+        assert_eq!(
+            (lines.len(), lines[0], lines[30]),
+            (31, first, last),
+            "{draft}"
+        );
+    }
+}

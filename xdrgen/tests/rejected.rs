@@ -129,11 +129,21 @@ fn programs_of_two_modules_have_numbers_of_their_own() {
     let one = "program P { version A { void NULL(void) = 0; } = 1; } = 9;\n";
     let module = |name: &str, file: &str, xdr: &str| Module::new(name).text(file, xdr);
     let two = one.replace("program P", "program Q");
-    let config = Config::new()
-        .module(module("a", "a.x", one))
-        .module(module("b", "b.x", &two));
+    // Versions of a protocol, and revisions of one version (RFC 7531 and RFC 5662 both define
+    // version 4 of program 100003), are modules of one compilation, even where one uses another.
+    for second in [one, &two, &one.replace("= 1;", "= 2;")] {
+        let config = Config::new()
+            .module(module("a", "a.x", one))
+            .module(module("b", "b.x", second).uses("a"));
+        let compilation = config.check();
+        assert_eq!(positions(&compilation), [""; 0], "{second}");
+        compilation.generate().expect(second);
+        let programs = &compilation.schema().modules[1].programs;
+        assert_eq!(programs[0].number, 9);
+    }
+    let both = Module::new("a").text("a.x", one).text("b.x", &two);
     assert_eq!(
-        positions(&config.check()),
+        positions(&Config::new().module(both).check()),
         ["1:57 duplicate-number <- 1:57"]
     );
 }
@@ -239,7 +249,19 @@ fn names_defined_twice() {
     twice("struct a { int b; };", "enum a { B = 1 };", 6, 8);
     twice("enum a { A = 1 };", "enum b { A = 2 };", 10, 10);
     twice("enum a { A = 1 };", "const A = 2;", 7, 10);
-    twice("typedef int a;", "typedef int a;", 13, 13);
+    twice("typedef int a;", "typedef unsigned int a;", 22, 13);
+    twice("typedef int a;", "typedef int a[1];", 13, 13);
+    twice("typedef int a<1>;", "typedef int a[1];", 13, 13);
+    twice("typedef int a<1>;", "typedef int a<2>;", 13, 13);
+    twice("typedef int a<1>;", "typedef int a<>;", 13, 13);
+    twice("typedef int a;", "typedef int *a;", 14, 13);
+    twice("typedef string a<>;", "typedef opaque a<>;", 16, 16);
+    twice(
+        "typedef struct { int b; } a;",
+        "typedef struct { int b; } a;",
+        27,
+        27,
+    );
     twice("typedef int a;", "typedef opaque a<4>;", 16, 13);
     twice("const a = 1;", "struct a { int b; };", 8, 7);
     twice("typedef int a;", "struct a { int b; };", 8, 13);
@@ -257,6 +279,67 @@ fn names_defined_twice() {
             "2:7 duplicate-definition <- 1:7",
             "3:7 duplicate-definition <- 1:7",
         ],
+    );
+}
+
+/// Asserts that a text compiles, with these lints.
+#[track_caller]
+fn accepted(xdr: &str, expected: &[&str]) -> Compilation {
+    let compilation = check(xdr);
+    let report = common::report(&compilation);
+    assert_eq!(positions(&compilation), expected, "{xdr}\n{report}");
+    compilation.generate().expect(xdr);
+    compilation
+}
+
+#[test]
+fn a_typedef_that_equals_an_earlier_one_is_a_lint() {
+    let twice = |first: &str, second: &str, at: usize, other: usize| {
+        let lint = format!("2:{at} repeated-typedef <- 1:{other}");
+        let compilation = accepted(&format!("{first}\n{second}"), &[&lint]);
+        let names = compilation.schema().types.iter().map(|ty| ty.name.as_str());
+        assert_eq!(names.filter(|name| *name == "a").count(), 1, "{first}");
+    };
+    twice("typedef int a;", "typedef int a;", 13, 13);
+    twice("typedef int a;", "typedef  /* as above */  int\ta;", 30, 13);
+    twice(
+        "typedef unsigned int *a;",
+        "typedef unsigned int * a;",
+        24,
+        23,
+    );
+    twice("typedef opaque a<16>;", "typedef opaque a<0x10>;", 16, 16);
+    twice("typedef string a<>;", "typedef string a<>;", 16, 16);
+    twice(
+        "struct s { int b; }; typedef s a[2];",
+        "typedef struct s a[2];",
+        18,
+        32,
+    );
+    twice(
+        "const N = 3; typedef int a<N>;",
+        "typedef int a<N>;",
+        13,
+        26,
+    );
+    accepted(
+        "typedef int a;\ntypedef int a;\ntypedef int a;",
+        &[
+            "2:13 repeated-typedef <- 1:13",
+            "3:13 repeated-typedef <- 1:13",
+        ],
+    );
+    // One that is not the same remains an error, and names that both lack are reported once.
+    rejected(
+        "typedef int a;\ntypedef int a;\ntypedef hyper a;",
+        &[
+            "2:13 repeated-typedef <- 1:13",
+            "3:15 duplicate-definition <- 1:13",
+        ],
+    );
+    rejected(
+        "typedef none a;\ntypedef none a;",
+        &["1:9 undefined-type", "2:14 repeated-typedef <- 1:14"],
     );
 }
 
@@ -293,7 +376,13 @@ fn fields_and_arms_named_twice() {
     rejected(&union("c", "c", "e"), &["5:7 duplicate-arm <- 3:7"]);
     rejected(&union("c", "d", "d"), &["7:7 duplicate-arm <- 5:7"]);
     // The discriminant's name is in the scope of the union too (RFC 4506, section 6.4).
-    rejected(&union("b", "c", "d"), &["3:7 duplicate-arm <- 1:21"]);
+    // `rejected_reply` of RFC 5531, section 9, has such an arm: a lint.
+    accepted(&union("b", "c", "d"), &["3:7 discriminant-name <- 1:21"]);
+    accepted(&union("c", "d", "b"), &["7:7 discriminant-name <- 1:21"]);
+    rejected(
+        &union("b", "b", "d"),
+        &["3:7 discriminant-name <- 1:21", "5:7 duplicate-arm <- 3:7"],
+    );
 }
 
 #[test]

@@ -333,3 +333,44 @@ fn an_item_has_no_overlay() {
         "{report}"
     );
 }
+
+/// NFSv3 and NFSv4 are versions of program 100003 in documents of their own: so are these two.
+#[test]
+fn versions_of_a_program_in_modules_of_their_own() {
+    let version = |number| {
+        format!(
+            "struct store_reply {{ int number; }};\nprogram STORE_PROGRAM {{\n    \
+             version STORE_V{number} {{\n        store_reply STORE_NEXT(int) = 1;\n    \
+             }} = {number};\n}} = 100999;\n"
+        )
+    };
+    let module = |number| {
+        format!(
+            "[[module]]\npath = \"store{number}\"\ndocuments = [\"store{number}.x\"]\n\
+             stubs = [\"client\", \"server\"]\nidempotent = [\"STORE_NEXT\"]\n"
+        )
+    };
+    let folder = Folder::new()
+        .with("store3.x", version(3).as_bytes())
+        .with("store4.x", version(4).as_bytes())
+        .with(
+            "xdrgen.toml",
+            format!("{}{}", module(3), module(4)).as_bytes(),
+        );
+    let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
+    let both = config.check();
+    assert!(
+        both.diagnostics().is_empty(),
+        "{}",
+        both.report(Style::Plain)
+    );
+    for number in [3, 4] {
+        let file = format!("store{number}.rs");
+        let alone = Module::new(format!("store{number}"))
+            .text(file.replace(".rs", ".x"), version(number))
+            .stubs(BOTH)
+            .idempotent("STORE_NEXT");
+        let alone = Config::new().module(alone).check();
+        assert_eq!(generated(&both, &file), generated(&alone, &file));
+    }
+}

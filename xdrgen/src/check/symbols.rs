@@ -257,6 +257,9 @@ impl<'a> Collector<'a, '_> {
             // `typedef struct { .. } name;` is `struct name { .. };`
             return self.named(definition, syntax);
         }
+        if self.is_repeated(declaration) {
+            return;
+        }
         if let TypeKind::Named { name, keyword } = &declaration.ty.kind {
             if keyword.is_some() && name.name == declaration.name.name {
                 // `typedef struct T T;` has no effect in XDR.
@@ -267,6 +270,30 @@ impl<'a> Collector<'a, '_> {
             }
         }
         self.named(definition, TypeSyntax::Typedef(declaration));
+    }
+
+    /// Returns true for a typedef that an earlier one of the module equals, and reports it.
+    fn is_repeated(&mut self, declaration: &ast::Declaration) -> bool {
+        let name = &declaration.name;
+        let scope = &self.symbols.scopes[self.module];
+        let Some(&Symbol { span, kind }) = scope.get(name.name.as_str()) else {
+            return false;
+        };
+        let same = match kind {
+            SymbolKind::Type(id) => match self.symbols.ty(id).syntax {
+                TypeSyntax::Typedef(first) => first.is_same_as(declaration),
+                _ => false,
+            },
+            SymbolKind::Value(_) => false,
+        };
+        if same {
+            let message = format!("the typedef of `{}` is repeated", name.name);
+            let found = Diagnostic::new(Code::RepeatedTypedef, name.span, message)
+                .label("again here")
+                .note_at(span, "first here, with the same type");
+            self.diagnostics.report(found);
+        }
+        same
     }
 
     /// Returns true for `typedef propid uint32;`: the new name is a type already, and the old type

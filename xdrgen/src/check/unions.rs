@@ -183,15 +183,21 @@ fn duplicate_names(context: &mut Context<'_, '_>, body: &ast::UnionBody) {
         let name = field.name.name.as_str();
         match seen.get(name) {
             Some(first) => {
-                let message = if *first == discriminant.span {
-                    format!("an arm of the union and the discriminant are both named `{name}`")
+                let (code, message) = if *first == discriminant.span {
+                    let what = "an arm of the union and the discriminant are both named";
+                    (Code::DiscriminantName, format!("{what} `{name}`"))
                 } else {
-                    format!("two arms of the union are named `{name}`")
+                    let message = format!("two arms of the union are named `{name}`");
+                    (Code::DuplicateArm, message)
                 };
-                let diagnostic = Diagnostic::new(Code::DuplicateArm, field.name.span, message)
+                let diagnostic = Diagnostic::new(code, field.name.span, message)
                     .label("again here")
                     .note_at(*first, "first here");
                 context.diagnostics.report(diagnostic);
+                // Of two arms with the discriminant's name, the second is an error.
+                if code == Code::DiscriminantName {
+                    seen.insert(name, field.name.span);
+                }
             }
             None => {
                 seen.insert(name, field.name.span);

@@ -11,7 +11,8 @@ mod x;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
-use crate::source::{Document, DocumentId, SourceMap, TextId, TextKind};
+use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
+use line::Line;
 pub(crate) use txt::{CodeMark, code_mark, strip_marker};
 
 /// The texts extracted from one document.
@@ -76,6 +77,9 @@ pub fn extract(
     }
     patch::apply(sources, document, &mut blocks, errata, diagnostics);
     let xdr = sources.add_text(line::text(&blocks.xdr, document, TextKind::Xdr));
+    if format == Format::Txt && diagnostics.is_enabled(Code::UnspacedMarker) {
+        report_unspaced(sources, document, (xdr, &blocks.xdr), diagnostics);
+    }
     let copies = blocks
         .copies
         .iter()
@@ -83,6 +87,36 @@ pub fn extract(
     Extraction {
         xdr,
         copies: copies.collect(),
+    }
+}
+
+/// Reports markers that no blank follows. Nothing is lost here, but the scripts that drafts print
+/// remove a marker only with its blank.
+fn report_unspaced(
+    sources: &SourceMap,
+    document: DocumentId,
+    (xdr, lines): (TextId, &[Line]),
+    diagnostics: &mut Diagnostics,
+) {
+    let mut document_lines = sources.document(document).text().lines().zip(1..);
+    let mut start = 0;
+    for line in lines {
+        let published = document_lines.find(|(_, number)| *number == line.number);
+        let marker = published.and_then(|(published, _)| published.get(..line.column));
+        let first = line.content.split('\n').next().unwrap_or_default();
+        let word = first.split_whitespace().next().unwrap_or_default();
+        if marker.is_some_and(|marker| marker.ends_with("///")) && !word.is_empty() {
+            let at = start + (first.len() - first.trim_start().len());
+            let message = "no blank follows the marker `///`";
+            let found = Diagnostic::new(
+                Code::UnspacedMarker,
+                Span::new(xdr, at..at + word.len()),
+                message,
+            );
+            let before = Span::new(xdr, start..start);
+            diagnostics.report(found.fix(before, " ", "insert a blank"));
+        }
+        start += line.content.len() + 1;
     }
 }
 
