@@ -69,11 +69,6 @@ pub enum CallErrorKind {
     Shutdown,
     /// The task or thread that runs the channel has ended.
     RunnerEnded,
-    /// The reply may be larger than the client has room for.
-    ReplyTooLarge {
-        /// The most bytes that the client has room for.
-        max: u64,
-    },
     /// The call is larger than the transport, or the server, takes.
     CallTooLarge {
         /// The most bytes that they take.
@@ -216,7 +211,6 @@ impl fmt::Display for CallErrorKind {
             Self::ConnectionLost(error) => write!(f, "the connection was lost: {error}"),
             Self::Shutdown => f.write_str("the channel was shut down"),
             Self::RunnerEnded => f.write_str("the channel's runner has ended"),
-            Self::ReplyTooLarge { max } => write!(f, "the reply may exceed {max} bytes"),
             Self::CallTooLarge { max } => write!(f, "the call exceeds {max} bytes"),
             Self::Status(status) => status.fmt(f),
             Self::Decode(error, None) => write!(f, "the reply can't be decoded: {error}"),

@@ -60,7 +60,9 @@ fn read_reply<P: Method, R>(
     let results = d.remaining();
     let decoded = P::Reply::decode(&mut d).and_then(|value| d.finish().map(|()| value));
     decoded.map(f).map_err(|error| {
-        let path = P::Reply::explain(results, &limits).map(|found| found.to_string());
+        let found = P::Reply::explain(results, &limits);
+        let path = found.map(|found| found.path().to_string());
+        let path = path.filter(|path| !path.is_empty());
         failed(CallErrorKind::Decode(error, path), Execution::Executed)
     })
 }

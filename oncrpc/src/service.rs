@@ -313,7 +313,9 @@ impl<'a> IncomingCall<'a> {
             Ok(value)
         });
         decoded.map_err(|error| {
-            let path = P::Args::explain(args, &Limits::DEFAULT).map(|found| found.to_string());
+            let found = P::Args::explain(args, &Limits::DEFAULT);
+            let path = found.map(|found| found.path().to_string());
+            let path = path.filter(|path| !path.is_empty());
             RpcError::GarbageArgs(error, path)
         })
     }

@@ -327,7 +327,7 @@ impl fmt::Display for CloseReason {
             Self::Unresponsive => "every credit belongs to a call that was given up, and the peer answers none of them",
             Self::CreditOverrun => "the peer has sent more calls than it was granted",
             Self::Invalidated => "the peer has invalidated memory of another call",
-            Self::Lost => "it was lost",
+            Self::Lost => "the peer is gone",
             Self::Unreachable => "it could not be made",
         })
     }

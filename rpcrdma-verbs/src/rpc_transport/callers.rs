@@ -12,12 +12,12 @@ use std::task::{Context, Poll};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use oncrpc::{
     BackwardError, CallErrorKind, CallerChannel, ChannelEvent, Execution, ItemMemory, Peer,
-    Progress, Submission, Submissions,
+    Submission, Submissions,
 };
-use rpcrdma_proto::connection::{CallFailure, CloseReason};
+use rpcrdma_proto::connection::CloseReason;
 
 use super::admission::Client;
-use super::channel_calls::{BeginOptions, ChannelCalls};
+use super::channel_calls::{BeginOptions, ChannelCalls, progress};
 use super::local_event::{LocalEvent, completed};
 use super::message;
 use crate::driver::{ConnectionId, Driver, Event};
@@ -77,7 +77,7 @@ fn check<D: Device>(
 }
 
 fn lost(reason: CloseReason) -> CallErrorKind {
-    CallErrorKind::ConnectionLost(Arc::new(CallFailure::Closed(reason)))
+    CallErrorKind::ConnectionLost(Arc::new(reason))
 }
 
 /// What a server has of one connection.
@@ -217,7 +217,7 @@ impl Callers {
         match event {
             Event::ReplyArrived { xid, message } => calls.answer((driver, id), xid, message),
             Event::CallFailed { xid, error, sent } => {
-                calls.fail((driver, id), (xid, error, sent), Progress::NoReply);
+                calls.fail((driver, id), (xid, error, sent), progress(sent));
             }
             _ => {}
         }
@@ -341,7 +341,7 @@ impl Callers {
             return;
         };
         let calls = &mut connection.calls;
-        calls.expire_waiting(driver.now(), &Progress::Queued);
+        calls.expire_waiting(driver.now(), &calls.why_waiting());
         calls.begin_calls((driver, id), options);
         if calls.waiting() > 0 && !std::mem::replace(&mut connection.is_listed, true) {
             self.waiting.push(id);

@@ -28,6 +28,17 @@ pub(super) struct ChannelCalls {
     deadlines: BTreeSet<(u64, CallId)>,
     in_flight: HashMap<u32, InFlight>,
     xids: HashMap<CallId, u32>,
+    /// Whether the first call that waits does so for memory.
+    lacks_memory: bool,
+}
+
+/// Returns what is known of a call that has begun, and whose deadline has passed.
+pub(super) fn progress(is_sent: bool) -> Progress {
+    if is_sent {
+        Progress::NoReply
+    } else {
+        Progress::NoCredit
+    }
 }
 
 #[derive(Debug)]
@@ -75,6 +86,15 @@ impl ChannelCalls {
     /// Returns how many calls wait for a place.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Returns why calls wait for a place.
+    pub(super) fn why_waiting(&self) -> Progress {
+        if self.lacks_memory {
+            Progress::NoMemory
+        } else {
+            Progress::Queued
+        }
     }
 
     /// Returns the first deadline of a call that waits.
@@ -190,6 +210,7 @@ impl ChannelCalls {
             Ok(buffers) => buffers,
             // The calls in flight give memory back.
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
+                self.lacks_memory = true;
                 return Begun::Waits(submission);
             }
             Err(error) => {
@@ -198,6 +219,7 @@ impl ChannelCalls {
                 return Begun::Done;
             }
         };
+        self.lacks_memory = false;
         let limits = &submission.request.limits;
         let mut params = CallParams {
             max_reply: message::max_reply(limits, &results, options.max_unbounded_reply),

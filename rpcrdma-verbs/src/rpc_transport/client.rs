@@ -10,10 +10,10 @@ use oncrpc::{
     CallErrorKind, Channel, ChannelEvent, Execution, Peer, Programs, Progress, Router, Submission,
     Submissions,
 };
-use rpcrdma_proto::connection::{CallFailure, CloseReason, Properties, ServedCallId};
+use rpcrdma_proto::connection::{CloseReason, Properties, ServedCallId};
 
 use super::admission::CallLimits;
-use super::channel_calls::{BeginOptions, ChannelCalls};
+use super::channel_calls::{BeginOptions, ChannelCalls, progress};
 use super::config::ClientConfig;
 use super::dispatcher::{Dispatcher, Handler, Incoming, SendSource, reject};
 use super::message;
@@ -227,7 +227,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
     fn begin_calls(&mut self) {
         let now = self.driver.now();
         if self.calls.next_deadline().is_some_and(|due| due <= now) {
-            let progress = self.progress(Progress::Queued);
+            let progress = self.progress(self.calls.why_waiting());
             self.calls.expire_waiting(now, &progress);
         }
         let options = BeginOptions {
@@ -253,7 +253,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
                     self.calls.answer((&mut self.driver, self.id), xid, message);
                 }
                 Event::CallFailed { xid, error, sent } => {
-                    let progress = self.progress(Progress::NoReply);
+                    let progress = self.progress(progress(sent));
                     let connection = (&mut self.driver, self.id);
                     self.calls.fail(connection, (xid, error, sent), progress);
                 }
@@ -320,8 +320,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         self.outage.failed(self.driver.take_connect_error(self.id));
         self.ended |= is_final;
         if is_final {
-            let closed = CallFailure::Closed(reason);
-            return self.fail_all(&CallErrorKind::ConnectionLost(Arc::new(closed)));
+            return self.fail_all(&CallErrorKind::ConnectionLost(Arc::new(reason)));
         }
         if let Some(kind) = self.outage.error().filter(|_| !was_connected) {
             self.calls

@@ -18,8 +18,8 @@ pub(super) fn of_call(failure: CallFailure, is_sent: bool) -> (CallErrorKind, Ex
     };
     let kind = match failure {
         CallFailure::Closed(CloseReason::Unreachable) => CallErrorKind::Connect(Arc::new(failure)),
-        CallFailure::Closed(_) | CallFailure::Disconnected(_) => {
-            CallErrorKind::ConnectionLost(Arc::new(failure))
+        CallFailure::Closed(reason) | CallFailure::Disconnected(reason) => {
+            CallErrorKind::ConnectionLost(Arc::new(reason))
         }
         _ => CallErrorKind::Transport(Arc::new(failure)),
     };

@@ -1,0 +1,361 @@
+//! Every error of the tutorial's table, by its whole text, over TCP and over RDMA.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kv1::Client;
+use oncrpc::xdr::{Procedure, Text};
+use oncrpc::{
+    Call, CallError, CallOptions, Channel, Execution, Method, ReplyLimits, Router, loopback, tcp,
+};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_rpc_tests::kv::kv::{self, kv1};
+use rpcrdma_verbs::provider::software::{Fabric, Faults};
+use rpcrdma_verbs::rpc_transport::{ClientConfig, RunningServer, ServerConfig, channel, serve};
+use support::{Store, assert_error, put, run, until};
+
+/// A server over RDMA, and the fabric that it is on.
+struct Rdma {
+    fabric: Arc<Fabric>,
+    server: RunningServer,
+    store: Arc<Store>,
+}
+
+fn rdma(protocol: Config) -> Rdma {
+    let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+    let served = store.clone();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let config = ServerConfig::new().protocol(protocol);
+    let server = serve(&fabric.device(), any, config, move || {
+        Router::new().add_service(kv1::serve(served))
+    });
+    Rdma {
+        fabric,
+        server: server.unwrap(),
+        store,
+    }
+}
+
+impl Rdma {
+    fn client(&self, config: ClientConfig) -> Client<Channel> {
+        let address = self.server.local_addr();
+        let (channel, runner) = channel(&self.fabric.device(), address, config);
+        tokio::spawn(runner);
+        Client::new(channel)
+    }
+}
+
+async fn over_tcp(config: tcp::ClientConfig) -> (Client<Channel>, Arc<Store>) {
+    let store = Arc::new(Store::default());
+    let router = Router::new().add_service(kv1::serve(store.clone()));
+    let server = tcp::Server::bind("127.0.0.1:0", router).await.unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    tokio::spawn(server.run());
+    let channel = tcp::connect_with(&address, config).await.unwrap();
+    (Client::new(channel), store)
+}
+
+fn in_memory() -> Client<Channel> {
+    let router = Router::new().add_service(kv1::serve(Store::default()));
+    let (channel, runner) = loopback(router);
+    tokio::spawn(runner);
+    Client::new(channel)
+}
+
+/// A client over TCP of a server that is not there.
+fn of_nobody(server: &str) -> Client<Channel> {
+    let (channel, runner) = tcp::channel(server, tcp::ClientConfig::new());
+    tokio::spawn(runner);
+    Client::new(channel)
+}
+
+const SOON: Duration = Duration::from_millis(50);
+
+#[test]
+fn nobody_listens_over_tcp() {
+    run(async {
+        let kv = of_nobody("127.0.0.1:1");
+        let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
+        let text = "can't connect: Connection refused (os error 111)";
+        assert_error(&error, text, Execution::NotExecuted);
+        let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
+        let text = "not done within 50ms: not connected: Connection refused (os error 111)";
+        assert_error(&error, text, Execution::NotExecuted);
+    });
+}
+
+#[test]
+fn nobody_listens_over_rdma() {
+    run(async {
+        let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let device = Fabric::new().device();
+        let (channel, runner) = channel(&device, address, ClientConfig::new());
+        tokio::spawn(runner);
+        let kv = Client::new(channel);
+        let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
+        let text = "can't connect: connect: nothing listens at 127.0.0.1:9";
+        assert_error(&error, text, Execution::NotExecuted);
+        let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
+        let text = "not done within 50ms: not connected: connect: nothing listens at 127.0.0.1:9";
+        assert_error(&error, text, Execution::NotExecuted);
+    });
+}
+
+/// The end of the text is the system's.
+#[test]
+fn the_name_is_wrong() {
+    run(async {
+        let kv = of_nobody("nobody.invalid:2049");
+        let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
+        let text = "KV_FAIL of program 0x20000001 version 1 at nobody.invalid:2049: \
+                    can't connect: failed to lookup address information: ";
+        let whole = error.to_string();
+        assert!(whole.starts_with(text), "{whole}");
+        assert!(whole.ends_with(" (not executed)"), "{whole}");
+        assert_eq!(error.execution(), Execution::NotExecuted);
+    });
+}
+
+#[test]
+fn the_peer_is_gone_in_mid_call() {
+    run(async {
+        let server = rdma(Config::server());
+        let kv = server.client(ClientConfig::new());
+        let waits = kv.fail(&3).into_future();
+        let waits = tokio::spawn(waits);
+        until(|| server.store.fails.load(Relaxed) == 1).await;
+        server.fabric.inject(Faults {
+            disconnect: u16::MAX,
+            ..Faults::default()
+        });
+        let error = kv.fail(&9).await.unwrap_err();
+        let text = "the connection was lost: the peer is gone";
+        assert_error(&error, text, Execution::Unknown);
+        assert_error(&waits.await.unwrap().unwrap_err(), text, Execution::Unknown);
+    });
+}
+
+#[test]
+fn there_is_no_place_until_the_deadline() {
+    run(async {
+        let (kv, store) = over_tcp(tcp::ClientConfig::new().max_calls(1)).await;
+        let blocks = tokio::spawn(kv.fail(&3).into_future());
+        until(|| store.fails.load(Relaxed) == 1).await;
+        let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
+        let text = "not done within 50ms: too many calls in flight";
+        assert_error(&error, text, Execution::NotExecuted);
+        blocks.abort();
+
+        let server = rdma(Config::server());
+        let protocol = Config {
+            max_calls: 1,
+            credits: 1,
+            ..Config::client()
+        };
+        let kv = server.client(ClientConfig::new().protocol(protocol));
+        let blocks = tokio::spawn(kv.fail(&3).into_future());
+        until(|| server.store.fails.load(Relaxed) == 1).await;
+        let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
+        assert_error(&error, text, Execution::NotExecuted);
+        blocks.abort();
+    });
+}
+
+#[test]
+fn the_server_grants_no_credit_until_the_deadline() {
+    run(async {
+        let server = rdma(Config {
+            max_served: 1,
+            ..Config::server()
+        });
+        let kv = server.client(ClientConfig::new());
+        let blocks = tokio::spawn(kv.fail(&3).into_future());
+        until(|| server.store.fails.load(Relaxed) == 1).await;
+        let error = kv.fail(&9).timeout(SOON).await.unwrap_err();
+        let text = "not done within 50ms: no credit from the server";
+        assert_error(&error, text, Execution::NotExecuted);
+        blocks.abort();
+    });
+}
+
+#[test]
+fn the_deadline_passes_without_a_reply() {
+    run(async {
+        let text = "not done within 50ms: no reply";
+        let (kv, _) = over_tcp(tcp::ClientConfig::new()).await;
+        let error = kv.fail(&3).timeout(SOON).await.unwrap_err();
+        assert_error(&error, text, Execution::Unknown);
+        let server = rdma(Config::server());
+        let error = server.client(ClientConfig::new());
+        let error = error.fail(&3).timeout(SOON).await.unwrap_err();
+        assert_error(&error, text, Execution::Unknown);
+    });
+}
+
+#[test]
+fn memory_is_exhausted() {
+    run(async {
+        let server = rdma(Config::server());
+        let kv = server.client(ClientConfig::new().memory(4 << 20));
+        assert_eq!(kv.fail(&9).await.unwrap(), 9);
+        let mut kept = Vec::new();
+        for _ in 0..16 {
+            kept.push(kv.transport().item_buf(1 << 19));
+        }
+        let error = kv.get(&"a".try_into().unwrap()).await.unwrap_err();
+        let text = "the transport failed: 1048576 more bytes would exceed the budget of 4194304 \
+                    bytes of registered memory: raise it, or have fewer calls in flight";
+        assert_error(&error, text, Execution::NotExecuted);
+        // While others are in flight, which give memory back, a call waits for it.
+        let blocks = tokio::spawn(kv.fail(&3).into_future());
+        until(|| server.store.fails.load(Relaxed) == 2).await;
+        let key = "a".try_into().unwrap();
+        let error = kv.get(&key).timeout(SOON).await.unwrap_err();
+        let text = "not done within 50ms: memory budget exhausted";
+        assert_error(&error, text, Execution::NotExecuted);
+        drop(kept);
+        kv.get(&key).await.unwrap();
+        blocks.abort();
+    });
+}
+
+#[test]
+fn the_reply_is_larger_than_was_offered() {
+    run(async {
+        let server = rdma(Config::server());
+        let kv = server.client(ClientConfig::new());
+        kv.put(&put("a", vec![7; 100_000])).await.unwrap();
+        let key: Text<'_> = "a".try_into().unwrap();
+        let get = kv.get(&key).reply_limits(ReplyLimits::new(Some(100)));
+        let text = "the transport failed: the peer rejected its header: it is malformed, it has \
+                    too many chunks, or the reply needs more memory than it offers";
+        assert_error(&get.await.unwrap_err(), text, Execution::Unknown);
+
+        let (kv, _) = over_tcp(tcp::ClientConfig::new().max_record(1000)).await;
+        kv.put(&put("a", vec![7; 2000])).await.unwrap();
+        let text = "the connection was lost: a record is longer than 1000 bytes";
+        let error = kv.get(&key).resend(oncrpc::Resend::IfUnsent).await;
+        assert_error(&error.unwrap_err(), text, Execution::Unknown);
+    });
+}
+
+/// Declares a procedure that the schema does not have.
+macro_rules! procedure {
+    ($name:ident, $program:expr, $version:expr, $number:expr, $args:ty, $results:ty) => {
+        struct $name;
+
+        impl Procedure for $name {
+            const PROGRAM: u32 = $program;
+            const VERSION: u32 = $version;
+            const NUMBER: u32 = $number;
+            const NAME: &'static str = stringify!($name);
+            type Args<'a> = $args;
+            type Reply<'a> = $results;
+        }
+
+        impl Method for $name {
+            type Results = $results;
+
+            fn to_results(results: $results) -> $results {
+                results
+            }
+        }
+    };
+}
+procedure!(OtherProgram, 0x2000_0009, 1, 1, (), ());
+procedure!(OtherVersion, kv::PROGRAM, 7, 1, (), ());
+procedure!(OtherProcedure, kv::PROGRAM, 1, 77, (), ());
+procedure!(OtherArguments, kv::PROGRAM, 1, 2, u32, ());
+procedure!(OtherResults, kv::PROGRAM, 1, 3, u32, [bool; 2]);
+
+async fn error_of<P: Method>(kv: &Client<Channel>, args: P::Args<'_>) -> CallError
+where
+    P::Results: std::fmt::Debug,
+{
+    let call = Call::<_, P>::new(kv.transport(), &CallOptions::DEFAULT, &args);
+    call.await.unwrap_err()
+}
+
+#[test]
+fn the_server_speaks_of_something_else() {
+    run(async {
+        let kv = in_memory();
+        for (error, text) in [
+            (
+                error_of::<OtherProgram>(&kv, ()).await,
+                "OtherProgram of program 0x20000009 version 1 at loopback: \
+                 the server does not offer the program (not executed)",
+            ),
+            (
+                error_of::<OtherVersion>(&kv, ()).await,
+                "OtherVersion of program 0x20000001 version 7 at loopback: \
+                 the server offers versions 1 to 1 of the program (not executed)",
+            ),
+            (
+                error_of::<OtherProcedure>(&kv, ()).await,
+                "OtherProcedure of program 0x20000001 version 1 at loopback: \
+                 the server does not offer the procedure (not executed)",
+            ),
+            (
+                error_of::<OtherArguments>(&kv, 9).await,
+                "OtherArguments of program 0x20000001 version 1 at loopback: \
+                 the server can't decode the arguments (not executed)",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.execution(), Execution::NotExecuted);
+        }
+    });
+}
+
+#[test]
+fn the_reply_is_of_another_schema() {
+    run(async {
+        let error = error_of::<OtherResults>(&in_memory(), 9).await;
+        let text = "OtherResults of program 0x20000001 version 1 at loopback: \
+                    the reply can't be decoded: [0]: boolean is neither 0 nor 1 at byte 24 \
+                    (executed)";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.execution(), Execution::Executed);
+    });
+}
+
+#[test]
+fn the_call_is_larger_than_the_transport_takes() {
+    run(async {
+        let (kv, _) = over_tcp(tcp::ClientConfig::new()).await;
+        let text = "the arguments can't be encoded: length exceeds its bound at byte 8";
+        let error = kv.put(&put("a", vec![0; (1 << 20) + 1])).await.unwrap_err();
+        assert_error(&error, text, Execution::NotExecuted);
+    });
+}
+
+/// Every error that the tutorial's table names is provoked in a test.
+#[test]
+fn each_error_of_the_table_is_provoked() {
+    let tutorial = include_str!("../../../docs/rpc.md");
+    let (_, table) = tutorial.split_once("\n## Errors\n").unwrap();
+    let tests = [
+        include_str!("errors.rs"),
+        include_str!("callback.rs"),
+        include_str!("loopback.rs"),
+        include_str!("rdma_control.rs"),
+        include_str!("tcp.rs"),
+        include_str!("tower.rs"),
+    ]
+    .concat()
+    .replace("\\\n", "");
+    let tests = tests.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let rows = rows.take_while(|line| !line.contains("| default |"));
+    let texts: Vec<&str> = rows.filter_map(|line| line.split('`').nth(1)).collect();
+    assert!(texts.len() >= 20, "{texts:?}");
+    for text in texts {
+        assert!(tests.contains(text), "not provoked: {text}");
+    }
+}
