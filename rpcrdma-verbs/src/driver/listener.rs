@@ -11,8 +11,9 @@ use tracing::debug;
 use super::{ConnectionId, Driver, DriverError};
 use crate::provider::{ConnectionManager, Device, MAX_PRIVATE_DATA};
 
-/// The most requests to connect that wait until the server decides about them. Others are rejected.
-const MAX_REQUESTS: usize = 1024;
+/// The most requests to connect that wait until the server decides about them: as many as a driver
+/// has connections. Others are rejected.
+const MAX_REQUESTS: usize = 1 << 16;
 
 /// A listener. The connections that it accepts have its settings, and belong to its server.
 #[derive(Debug)]
