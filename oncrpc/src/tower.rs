@@ -58,7 +58,9 @@ impl Service<Request> for Channel {
 /// An error of a layer becomes a [`CallError`] of the kind [`CallErrorKind::Middleware`]. It says
 /// that the call was not executed if the service was not ready for it, and else what the error of
 /// the channel says that the layer's error has as a source. If there is none, the layer has given up
-/// the call by itself, and it is not known whether the server executed it.
+/// the call by itself, and it is not known whether the server executed it. A layer that makes a call
+/// again, as tower's `retry` does, returns the error of the last attempt, which says nothing of the
+/// others: let it repeat only calls that were not executed, or that are idempotent.
 #[derive(Clone)]
 pub struct TowerTransport<S> {
     service: S,
@@ -128,7 +130,7 @@ where
     fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         if let State::Waiting(waiting) = &mut self.state {
             let is_ready = ready!(waiting.0.poll_ready(cx));
-            is_ready.map_err(|error| self.error(error.into(), Execution::NotExecuted))?;
+            is_ready.map_err(|error| self.not_begun(error.into()))?;
         }
         self.state = match mem::replace(&mut self.state, State::Done) {
             State::Waiting(waiting) => {
@@ -140,12 +142,23 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn error(&self, error: BoxError, execution: Execution) -> CallError {
+    /// Returns the error of a call that was not begun: what the service says may be of another one.
+    fn not_begun(&self, error: BoxError) -> CallError {
+        let kind = CallErrorKind::Middleware(error.into());
+        CallError::new(
+            self.procedure,
+            self.peer.clone(),
+            kind,
+            Execution::NotExecuted,
+        )
+    }
+
+    fn error(&self, error: BoxError) -> CallError {
         let error = match error.downcast::<CallError>() {
             Ok(error) => return *error,
             Err(error) => error,
         };
-        let execution = source(&*error).map_or(execution, CallError::execution);
+        let execution = source(&*error).map_or(Execution::Unknown, CallError::execution);
         let kind = CallErrorKind::Middleware(error.into());
         CallError::new(self.procedure, self.peer.clone(), kind, execution)
     }
@@ -171,7 +184,7 @@ where
             (Err(error), _) => Err(error),
             (Ok(()), State::InFlight(call)) => {
                 let outcome = ready!(call.as_mut().poll(cx));
-                outcome.map_err(|error| self.error(error.into(), Execution::Unknown))
+                outcome.map_err(|error| self.error(error.into()))
             }
             // Polled after its end.
             (Ok(()), State::Waiting(_) | State::Done) => return Poll::Pending,

@@ -22,6 +22,8 @@ pub(super) struct Connections {
     draining: Option<(Instant, VecDeque<ConnectionId>)>,
 }
 
+/// The most requests to connect that are decided about in one turn.
+const ACCEPT_BATCH: usize = 64;
 /// The most connections that begin to drain in one turn.
 const DRAIN_BATCH: usize = 64;
 /// How long a connection may take for its first message when the server drains.
@@ -73,7 +75,6 @@ impl Connections {
         driver: &mut Driver<D>,
         mut take: impl FnMut(&mut Driver<D>, ConnectionId, Event),
     ) {
-        self.accept(driver);
         if self.draining.is_some() {
             self.drain_some(driver);
         }
@@ -89,8 +90,13 @@ impl Connections {
         }
     }
 
-    fn accept<D: Device>(&mut self, driver: &mut Driver<D>) {
-        while let Some(request) = driver.next_request(self.listener) {
+    /// Decides about peers that want to connect: some in each turn, so that many keep no others from
+    /// being served. Returns how many.
+    pub(super) fn accept<D: Device>(&mut self, driver: &mut Driver<D>) -> usize {
+        for count in 0..ACCEPT_BATCH {
+            let Some(request) = driver.next_request(self.listener) else {
+                return count;
+            };
             let client = match self.admission.admit(&request) {
                 Ok(client) => client,
                 Err(reason) => {
@@ -107,6 +113,7 @@ impl Connections {
             self.clients[id.index()] = Some((id, client));
             self.ids.push(id);
         }
+        ACCEPT_BATCH
     }
 
     /// Ends the session of a connection that is gone.
@@ -146,9 +153,11 @@ impl Connections {
     /// by them are answered: some with each [`take_events`](Self::take_events), as each end takes a
     /// completion.
     pub(super) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
+        while let Some(request) = driver.next_request(self.listener) {
+            driver.reject(request, "the server is being stopped");
+        }
         driver.unlisten(self.listener);
         if self.draining.is_none() {
-            self.accept(driver);
             self.draining = Some((Instant::now(), self.ids.iter().copied().collect()));
         }
         self.drain_some(driver);

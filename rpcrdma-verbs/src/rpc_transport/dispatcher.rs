@@ -297,6 +297,11 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         self.memory = reply;
     }
 
+    /// Returns true if no handler waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     fn keep(&mut self, mut handler: Box<H>) {
         handler.finish();
         if self.free.len() < MAX_FREE {

@@ -133,10 +133,11 @@ impl<P: LocalPrograms> LocalServer<P> {
         self.connections.drain(driver);
     }
 
-    /// Returns true if the server was to drain, and has.
+    /// Returns true if the server was to drain, and has: no connection is left, and no handler
+    /// waits, whose caller may be gone.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.connections.is_drained()
+        self.connections.is_drained() && self.dispatcher.is_idle()
     }
 
     /// Returns how long the server's loop may sleep: until a call to a client, which waits for its
@@ -157,7 +158,7 @@ impl<P: LocalPrograms> LocalServer<P> {
             arrived,
             ..
         } = self;
-        let mut count = 0;
+        let mut count = connections.accept(driver);
         connections.take_events(driver, |driver, connection, event| match event {
             Event::CallArrived { call, message, .. } => arrived.push(Arrived {
                 connection,
@@ -205,23 +206,23 @@ impl<P: LocalPrograms> LocalServer<P> {
     /// Serves calls for which there is room again. Returns how many.
     fn begin_blocked<D: Device>(&mut self, driver: &mut Driver<D>, cx: &mut Context<'_>) -> usize {
         let mut count = 0;
-        for id in std::mem::take(&mut self.blocked) {
+        let mut blocked = std::mem::take(&mut self.blocked);
+        blocked.retain(|id| {
             // Calls of a connection that is gone are not executed.
-            while let Some(client) = self.connections.client(id) {
+            while let Some(client) = self.connections.client(*id) {
                 let Some(permit) = &mut client.permit else {
-                    break;
+                    return false;
                 };
                 let Some(call) = permit.next(cx) else {
-                    if permit.is_waiting() {
-                        self.blocked.push(id);
-                    }
-                    break;
+                    return permit.is_waiting();
                 };
                 count += 1;
                 let incoming = incoming(client, &mut self.callers, &call);
                 self.dispatcher.begin(driver, incoming, call.message, cx);
             }
-        }
+            false
+        });
+        self.blocked = blocked;
         count
     }
 }
