@@ -144,6 +144,27 @@ typedef opaque handle[0x20];
 struct mounted { handle root; name path; };
 ";
 
+/// A list whose link is a union (RFC 4506, section 4.19), and a filter whose terms contain each
+/// other, in the manner of search protocols.
+const UNION_LISTS: &str = "
+union names switch (bool more) {
+case TRUE:
+    named head;
+case FALSE:
+    void;
+};
+struct named { string name<32>; names rest; };
+enum filter_kind { ALWAYS = 0, NOT = 1, BOTH = 2, GROUP = 3 };
+union filter switch (filter_kind kind) {
+case ALWAYS: void;
+case NOT:    filter negated;
+case BOTH:   filter sides[2];
+case GROUP:  grouped group;
+};
+struct grouped { names labels; filter within; };
+program SEARCH { version SEARCH_V1 { names FIND(filter) = 1; } = 1; } = 100998;
+";
+
 /// A file protocol of one program number whose versions are in documents of their own, as NFSv3
 /// (RFC 1813) and NFSv4 (RFC 7531) are, and two revisions of one version, as RFC 7531 and RFC 5662.
 const VERSIONS: [(&str, &str); 3] = [
@@ -175,6 +196,7 @@ fn lines(compilation: &Compilation) -> Vec<String> {
 fn what_is_peculiar_to_such_files_compiles() {
     let mut library = common::ThrowAway::new("peculiar");
     for (name, xdr, found) in [
+        ("union_lists", UNION_LISTS, &[][..]),
         (
             "rejected",
             REJECTED,

@@ -90,7 +90,7 @@ codes! {
     DuplicateNumber "duplicate-number" error "Two programs of a module, or versions or procedures, have the same number.";
     WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or `struct` before the name of an enum.";
     // Types and values.
-    RecursiveType "recursive-type" error "A type contains itself without an indirection, so its values are infinite.";
+    RecursiveType "recursive-type" error "A type has no finite value: it contains itself, and nothing ends it.";
     RecursiveConstant "recursive-constant" error "The values of constants depend on each other.";
     InvalidDiscriminant "invalid-discriminant" error "The discriminant of a union is not an integer, an enum or a bool.";
     ForeignCase "foreign-case" error "The value of a case is not a value of the discriminant's type.";

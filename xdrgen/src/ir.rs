@@ -322,6 +322,9 @@ pub enum Type {
     /// `T *x`, where `T` contains the type with this field. Boxed in the owned shape, decoded on
     /// access in the borrowed shape.
     Recursive(TypeId),
+    /// `T x` as the content of an arm, where `T` contains the union and another arm ends the value.
+    /// Boxed in the owned shape, decoded on access in the borrowed shape.
+    Nested(Box<Type>),
     /// `T *x`, where `T` is the node of a linked list: a sequence of these elements.
     List(Box<Type>),
     /// A named type.

@@ -112,6 +112,12 @@ impl Schema {
                 float: self.ty(*id).layout.float,
                 ..sequence
             },
+            Type::Nested(content) => Layout {
+                min: self.layout_of(content).min,
+                memory: 8,
+                float: self.layout_of(content).float,
+                ..sequence
+            },
             Type::List(element) => {
                 let element = self.layout_of(element);
                 Layout {

@@ -195,18 +195,6 @@ fn types_that_contain_themselves() {
         "struct a {\n struct {\n  a b;\n } c;\n};",
         &["4:4 recursive-type <- 3:5"],
     );
-    rejected(
-        "union a switch (int b) {\n case 1:\n  a c;\n case 2:\n  void;\n};",
-        &["3:5 recursive-type"],
-    );
-    rejected(
-        "union a switch (int b) {\n case 1:\n  void;\n default:\n  a c;\n};",
-        &["5:5 recursive-type"],
-    );
-    rejected(
-        "union a switch (int b) {\n case 1:\n  d c;\n default:\n  void;\n};\nstruct d {\n e f[2];\n};\ntypedef a e;",
-        &["3:5 recursive-type <- 8:4 <- 10:11"],
-    );
     // A cycle with a branch that leaves it, and two cycles.
     rejected(
         "struct a {\n b c;\n d e;\n};\nstruct b { int f; };\nstruct d {\n a g;\n};",
@@ -215,6 +203,52 @@ fn types_that_contain_themselves() {
     rejected(
         "struct a {\n a b;\n};\nstruct c {\n c d;\n};",
         &["2:4 recursive-type", "5:4 recursive-type"],
+    );
+}
+
+/// RFC 4506, section 4.19: "the list is ended" by the other arm.
+#[test]
+fn unions_that_another_arm_ends() {
+    legal("union a switch (int b) {\n case 1:\n  a c;\n case 2:\n  void;\n};");
+    legal("union a switch (int b) {\n case 1:\n  void;\n default:\n  a c;\n};");
+    legal(
+        "union a switch (int b) {\n case 1:\n  d c;\n default:\n  void;\n};\nstruct d {\n e f[2];\n};\ntypedef a e;",
+    );
+    // The list of the RFC, and two types that contain each other.
+    legal(
+        "union list switch (bool more) { case TRUE: node n; case FALSE: void; };
+struct node { int value; list next; };",
+    );
+    legal(
+        "union a switch (int b) { case 1: c d[2]; };
+union c switch (int b) { case 1: a d; case 2: int e; };",
+    );
+    // A union in whose cycle an optional is, too, and a node of a list that an arm contains.
+    legal("union a switch (int b) { case 1: a *c; case 2: a d; default: void; };");
+    legal(
+        "struct n { u v; n *next; };\nunion u switch (int b) { case 1: n x; case 2: n *y; default: void; };",
+    );
+}
+
+#[test]
+fn unions_that_no_arm_ends() {
+    rejected(
+        "union a switch (int b) {\n case 1:\n  a c;\n};",
+        &["3:5 recursive-type <- 1:7"],
+    );
+    // The default is never taken, so it ends nothing.
+    rejected(
+        "union a switch (bool b) {\n case TRUE:\n  a c;\n case FALSE:\n  a d;\n default:\n  void;\n};",
+        &["3:5 recursive-type <- 1:7"],
+    );
+    rejected(
+        "union a switch (int b) {\n case 1:\n  s c;\n default:\n  a d;\n};\nstruct s {\n a e;\n};",
+        &["5:5 recursive-type <- 1:7"],
+    );
+    // A struct that contains itself is not saved by the union in its other field.
+    rejected(
+        "struct s {\n u c;\n s d;\n};\nunion u switch (int b) {\n case 1:\n  s e;\n default:\n  void;\n};",
+        &["3:4 recursive-type"],
     );
 }
 

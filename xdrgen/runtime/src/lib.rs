@@ -137,7 +137,7 @@ pub const fn assert_abi(generated: u32) {
 #[cfg(feature = "alloc")]
 #[doc(hidden)]
 pub mod heap {
-    pub use crate::owned::boxed;
+    pub use crate::owned::{boxed, nested};
     pub use alloc::{boxed::Box, vec::Vec};
 }
 

@@ -54,7 +54,7 @@ impl<'a, T: Decode<'a> + Clone> Nested<'a, T> {
     ///
     /// # Errors
     /// Returns no error for a type whose `skip` accepts only the input that its `decode` accepts,
-    /// as [`Decode`] requires. The compiler cannot check this, and this crate does not panic.
+    /// as [`Decode`] requires. The compiler cannot check this, and this function does not panic.
     #[inline]
     pub fn get(&self) -> Result<T> {
         match self.0 {

@@ -12,7 +12,7 @@ use crate::ir::{Schema, Type, TypeDefKind, TypeId};
 use crate::source::Span;
 
 /// Collects the types that a definition refers to. The flag is true if an optional or a sequence of
-/// variable length is in between.
+/// variable length is in between, or if the content of an arm is [`Type::Nested`].
 pub(crate) fn references(kind: &TypeDefKind, found: &mut Vec<(TypeId, bool)>) {
     match kind {
         TypeDefKind::Alias(ty) => type_references(ty, false, found),
@@ -41,17 +41,27 @@ fn type_references(ty: &Type, indirect: bool, found: &mut Vec<(TypeId, bool)>) {
         | Type::String(_)
         | Type::Item(_) => {}
         Type::Fixed(element, _) => type_references(element, indirect, found),
-        Type::Array(element, _) | Type::Optional(element) | Type::List(element) => {
-            type_references(element, true, found)
-        }
+        Type::Array(element, _)
+        | Type::Optional(element)
+        | Type::Nested(element)
+        | Type::List(element) => type_references(element, true, found),
         Type::Recursive(id) => found.push((*id, true)),
         Type::Named(id) => found.push((*id, indirect)),
     }
 }
 
-/// Reports types that contain themselves without an indirection. Returns true if there are none.
-pub(crate) fn check_cycles(context: &mut Context<'_, '_>, schema: &Schema) -> bool {
-    let direct = edges(schema, |indirect| !indirect);
+/// Reports types without a finite value, and cycles of typedefs. Returns true if there are none.
+/// `direct` are the references without an indirection.
+pub(crate) fn check_cycles(
+    context: &mut Context<'_, '_>,
+    schema: &Schema,
+    mut direct: Vec<Vec<usize>>,
+    finite: &[bool],
+) -> bool {
+    // Each type without a finite value refers to another, so their references have cycles.
+    for (at, targets) in direct.iter_mut().enumerate() {
+        targets.retain(|target| !finite[at] && !finite[*target]);
+    }
     let cycles: Vec<Vec<usize>> = components(&direct)
         .into_iter()
         .filter(|group| is_cycle(group, &direct))
@@ -149,8 +159,20 @@ fn report(context: &mut Context<'_, '_>, schema: &Schema, cycle: &[usize]) {
             format!("`{}` contains `{}` here", name(*other), name(next)),
         );
     }
-    let help = "use an optional (`T *x`) or a sequence (`T x<>`) to break the cycle";
+    for at in cycle.iter().filter(|at| is_union(schema, **at)) {
+        let message = format!("no arm of the union `{}` has a finite value", name(*at));
+        diagnostic = diagnostic.note_at(schema.types[*at].span, message);
+    }
+    let help = if cycle.iter().any(|at| is_union(schema, *at)) {
+        "use an optional (`T *x`), a sequence (`T x<>`) or an arm that ends it to break the cycle"
+    } else {
+        "use an optional (`T *x`) or a sequence (`T x<>`) to break the cycle"
+    };
     context.diagnostics.report(diagnostic.note(help));
+}
+
+fn is_union(schema: &Schema, at: usize) -> bool {
+    matches!(schema.types[at].kind, TypeDefKind::Union(_))
 }
 
 /// Returns the span at which one type refers to another.

@@ -2,7 +2,8 @@
 //!
 //! RFC 4506, section 4.19, writes a list as a struct whose last field is an optional of the struct
 //! itself. The struct becomes the element of a sequence, and references to it become
-//! [`Type::List`]. An optional in any other cycle becomes [`Type::Recursive`].
+//! [`Type::List`]. An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
+//! [`Type::Nested`] before, see `check::infinite`.)
 
 use crate::check::graph;
 use crate::ir::{Field, Layout, Schema, Type, TypeDef, TypeDefKind, TypeId};
@@ -111,6 +112,7 @@ fn referenced_type(mut ty: &Type) -> Option<usize> {
             Type::Fixed(element, _)
             | Type::Array(element, _)
             | Type::Optional(element)
+            | Type::Nested(element)
             | Type::List(element) => {
                 ty = element;
             }
@@ -138,9 +140,10 @@ fn directly_used(schema: &Schema) -> Vec<bool> {
                     Type::Named(_) => break,
                     other => ty = other,
                 },
-                Type::Fixed(element, _) | Type::Array(element, _) | Type::List(element) => {
-                    ty = element
-                }
+                Type::Fixed(element, _)
+                | Type::Array(element, _)
+                | Type::Nested(element)
+                | Type::List(element) => ty = element,
                 Type::Named(id) | Type::Recursive(id) => {
                     used[id.0 as usize] = true;
                     break;
@@ -311,6 +314,7 @@ fn rewrite_type(ty: &mut Type, change: &mut impl FnMut(&mut Type)) {
         Type::Fixed(element, _)
         | Type::Array(element, _)
         | Type::Optional(element)
+        | Type::Nested(element)
         | Type::List(element) => {
             rewrite_type(element, change);
         }

@@ -8,6 +8,7 @@ pub(crate) mod consistency;
 mod entries;
 mod evaluate;
 mod graph;
+mod infinite;
 mod items;
 mod lists;
 mod lower;
@@ -126,7 +127,10 @@ pub(crate) fn analyze(
     programs::lower(&mut context, &mut schema);
     // The steps below follow references between types. They do not terminate on a cycle without an
     // indirection.
-    if graph::check_cycles(&mut context, &schema) {
+    let direct = graph::edges(&schema, |indirect| !indirect);
+    let finite = infinite::finite(&schema, &direct);
+    if graph::check_cycles(&mut context, &schema, direct, &finite) {
+        infinite::break_cycles(&mut schema);
         items::lower(&mut context, &mut schema);
         lists::find(&mut schema);
         sizes::compute(&mut schema, context.diagnostics);

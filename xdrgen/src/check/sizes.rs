@@ -1,6 +1,6 @@
 //! Computes the layout of every type, each after those that it contains.
 
-use crate::check::graph;
+use crate::check::{graph, infinite};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::ir::{Layout, Schema};
 
@@ -14,6 +14,7 @@ const MAX_RECURSIVE_SIZE: u64 = 1 << 12;
 
 /// Computes all layouts, and reports types that are too large to be passed by value.
 pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
+    let smallest = infinite::smallest(schema);
     let mut rank = vec![0; schema.types.len()];
     // Without the cycles that indirections make, containment is a partial order.
     for (place, group) in graph::components(&graph::edges(schema, |indirect| !indirect))
@@ -25,7 +26,7 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
     for mut group in graph::components(&graph::edges(schema, |_| true)) {
         group.sort_by_key(|at| rank[*at]);
         if schema.types[group[0]].layout.recursive {
-            cycle(schema, &group);
+            cycle(schema, &group, &smallest);
         } else {
             group.iter().for_each(|at| {
                 schema.types[*at].layout = schema.layout_of_kind(&schema.types[*at].kind)
@@ -57,7 +58,7 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
 
 /// Computes the layouts of types that contain each other: unbounded, with a lifetime, and with a
 /// float if one of them has one.
-fn cycle(schema: &mut Schema, group: &[usize]) {
+fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
     let assumed = |float| Layout {
         max: None,
         inline_max: None,
@@ -69,9 +70,12 @@ fn cycle(schema: &mut Schema, group: &[usize]) {
     };
     let mut float = false;
     for _ in 0..2 {
-        group
-            .iter()
-            .for_each(|at| schema.types[*at].layout = assumed(float));
+        group.iter().for_each(|at| {
+            schema.types[*at].layout = Layout {
+                min: smallest[*at],
+                ..assumed(float)
+            }
+        });
         for at in group {
             let found = schema.layout_of_kind(&schema.types[*at].kind);
             float |= found.float;

@@ -55,6 +55,14 @@ impl Emitter<'_> {
                     quote!(xdr::Option<xdr::heap::Box<#target>>)
                 }
             }
+            Type::Nested(content) => {
+                let content = self.ty(content);
+                if borrowed {
+                    quote!(xdr::Nested<'a, #content>)
+                } else {
+                    quote!(xdr::heap::Box<#content>)
+                }
+            }
             Type::List(element) => {
                 let element = self.ty(element);
                 if borrowed {
@@ -222,6 +230,10 @@ impl Emitter<'_> {
                 let element = self.owned_value(&Type::Named(*id), &item);
                 // Validated bytes always decode again: `ok` drops no error.
                 quote!(#value.and_then(|item| item.get().ok()).map(|item| xdr::heap::Box::new(#element)))
+            }
+            Type::Nested(content) => {
+                let content = self.owned_value(content, &item);
+                quote!(xdr::heap::nested(#value, |item| #content))
             }
             _ => quote!(#value.into()),
         }

@@ -236,6 +236,7 @@ impl<'s> Decoder<'s, '_> {
             Type::List(element) => self.list(element),
             Type::Optional(element) => self.optional(element),
             Type::Recursive(id) => self.recursive(*id),
+            Type::Nested(content) => self.deeper(|decoder| decoder.value(content)),
             Type::Named(id) => self.defined(*id),
         }
     }
@@ -252,7 +253,7 @@ impl<'s> Decoder<'s, '_> {
         if !self.bool()? {
             return Ok(Value::Optional(None));
         }
-        let node = self.deeper(&Type::Named(id))?;
+        let node = self.deeper(|decoder| decoder.node(&Type::Named(id)))?;
         Ok(Value::Optional(Some(Box::new(node))))
     }
 
@@ -439,7 +440,7 @@ impl<'s> Decoder<'s, '_> {
         let node = if is_plain(self.schema, ty) {
             self.node(ty)
         } else {
-            self.deeper(ty)
+            self.deeper(|decoder| decoder.node(ty))
         };
         if node.is_ok() {
             self.path.leave();
@@ -447,14 +448,14 @@ impl<'s> Decoder<'s, '_> {
         node
     }
 
-    fn deeper(&mut self, ty: &Type) -> Result<Node<'s>> {
+    fn deeper<T>(&mut self, decode: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let before = self.depth;
         self.depth = before
             .checked_sub(1)
             .ok_or(self.fault(DecodeErrorKind::DepthLimit))?;
-        let node = self.node(ty);
+        let value = decode(self);
         self.depth = before;
-        node
+        value
     }
 }
 

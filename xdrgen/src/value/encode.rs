@@ -171,7 +171,7 @@ impl<'s> Encoder<'s> {
                 self.padded(bytes);
                 Ok(())
             }
-            (Type::Item(content), value) => self.value(content, value),
+            (Type::Item(content) | Type::Nested(content), value) => self.value(content, value),
             (Type::Fixed(element, length), Value::Array(nodes)) => {
                 check_length(*length, nodes.len())?;
                 self.elements(element, nodes, false)

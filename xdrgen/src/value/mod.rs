@@ -227,7 +227,7 @@ fn name_of<'s>(schema: &'s Schema, ty: &Type) -> Cow<'s, str> {
         Type::FixedOpaque(length) => format!("opaque[{length}]"),
         Type::Opaque(Some(max)) => format!("opaque<{max}>"),
         Type::String(Some(max)) => format!("string<{max}>"),
-        Type::Item(content) => return name_of(schema, content),
+        Type::Item(content) | Type::Nested(content) => return name_of(schema, content),
         Type::Fixed(element, length) => format!("{}[{length}]", name_of(schema, element)),
         Type::Array(element, max) => format!("{}<{}>", name_of(schema, element), bound(max)),
         Type::Optional(element) | Type::List(element) => format!("{} *", name_of(schema, element)),

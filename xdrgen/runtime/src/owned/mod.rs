@@ -15,7 +15,7 @@ pub use text_buf::TextBuf;
 
 use alloc::{boxed::Box, vec::Vec};
 
-use crate::{Decode, Decoder, Encode, ErrorKind, Result, Sink, Trace, Wire};
+use crate::{Decode, Decoder, Encode, ErrorKind, Nested, Result, Sink, Trace, Wire};
 
 /// Allocates an empty vector with capacity for exactly `count` items.
 fn reserve<T>(d: &Decoder<'_>, count: usize) -> Result<Vec<T>> {
@@ -68,6 +68,21 @@ pub fn boxed<'a, T: Decode<'a>>(decoder: &mut Decoder<'a>) -> Result<Option<Box<
     } else {
         None
     })
+}
+
+/// Converts a nested value to the owned shape. For generated code.
+///
+/// # Panics
+/// Panics if the `decode` of `T` rejects what its `skip` accepted, which generated code does not.
+#[doc(hidden)]
+pub fn nested<'a, T: Decode<'a> + Clone, O>(
+    value: Nested<'a, T>,
+    to_owned: impl FnOnce(T) -> O,
+) -> Box<O> {
+    match value.get() {
+        Ok(value) => Box::new(to_owned(value)),
+        Err(error) => unreachable!("a validated value is not accepted again: {error}"),
+    }
 }
 
 #[cfg(test)]
