@@ -5,7 +5,6 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use rpcrdma_proto::connection::Config;
-
 use tracing::debug;
 
 use super::{ConnectionId, Driver, DriverError};

@@ -282,14 +282,6 @@ fn no_call_is_executed_twice_when_connections_are_cut_at_random() {
                 channel
             })
             .await;
-        until(|| control.stats().calls_in_flight == 0).await;
-        counting.check();
-        let (stats, connections) = (cache.stats(), control.stats().accepted);
-        println!("{connections} connections, {stats:?}");
-        assert!(
-            connections > 40 && stats.hits > 0,
-            "{connections} connections, {stats:?}"
-        );
-        assert_eq!((stats.evicted, stats.too_large), (0, 0));
+        counting.check(&cache, &control).await;
     });
 }

@@ -16,38 +16,12 @@ use oncrpc::{
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::{self, kv1};
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::rpc_transport::{ClientConfig, RunningServer, ServerConfig, channel, serve};
+use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, channel};
+use support::rdma::Running;
 use support::{Store, assert_error, put, run, until};
 
-/// A server over RDMA, and the fabric that it is on.
-struct Rdma {
-    fabric: Arc<Fabric>,
-    server: RunningServer,
-    store: Arc<Store>,
-}
-
-fn rdma(protocol: Config) -> Rdma {
-    let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
-    let served = store.clone();
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = ServerConfig::new().protocol(protocol);
-    let server = serve(&fabric.device(), any, config, move || {
-        Router::new().add_service(kv1::serve(served))
-    });
-    Rdma {
-        fabric,
-        server: server.unwrap(),
-        store,
-    }
-}
-
-impl Rdma {
-    fn client(&self, config: ClientConfig) -> Client<Channel> {
-        let address = self.server.local_addr();
-        let (channel, runner) = channel(&self.fabric.device(), address, config);
-        tokio::spawn(runner);
-        Client::new(channel)
-    }
+fn rdma(protocol: Config) -> Running {
+    support::rdma::start(ServerConfig::new().protocol(protocol))
 }
 
 async fn over_tcp(config: tcp::ClientConfig) -> (Client<Channel>, Arc<Store>) {

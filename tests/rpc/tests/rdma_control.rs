@@ -3,46 +3,22 @@
 
 mod support;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use kv1::Client;
 use oncrpc::{Channel, Execution, Limit, Router, ServerControl, ServerLimits, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{ClientConfig, RunningServer, ServerConfig, channel, serve};
-use support::{Store, assert_error, run, until};
-
-struct Running {
-    fabric: Arc<Fabric>,
-    server: RunningServer,
-    store: Arc<Store>,
-}
+use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig};
+use support::rdma::Running;
+use support::{assert_error, run, until};
 
 fn start(control: &ServerControl) -> Running {
-    let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
-    let served = store.clone();
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = ServerConfig::new().control(control);
-    let server = serve(&fabric.device(), any, config, move || {
-        Router::new().add_service(kv1::serve(served))
-    });
-    Running {
-        fabric,
-        server: server.unwrap(),
-        store,
-    }
+    support::rdma::start(ServerConfig::new().control(control))
 }
 
-impl Running {
-    fn client(&self) -> Client<Channel> {
-        let address = self.server.local_addr();
-        let (channel, runner) = channel(&self.fabric.device(), address, ClientConfig::new());
-        tokio::spawn(runner);
-        Client::new(channel)
-    }
+fn client(server: &Running) -> Client<Channel> {
+    server.client(ClientConfig::new())
 }
 
 #[test]
@@ -56,7 +32,7 @@ fn a_hook_decides_and_its_reason_is_told() {
             Err("not on the list of clients that may connect, nor on any other of them".into())
         });
         let server = start(&control);
-        let call = server.client().fail(&9).wait_for_connection(false).await;
+        let call = client(&server).fail(&9).wait_for_connection(false).await;
         // As much of it as there is room for in a rejection.
         let text = "can't connect: the server rejected the connection: \
                     not on the list of clients that may connect, nor on any ";
@@ -77,16 +53,16 @@ fn connections_are_limited_over_both_transports_together() {
         tokio::spawn(over_tcp.control(&control).run());
         let over_tcp = Client::new(tcp::connect(&address).await.unwrap());
         assert_eq!(over_tcp.fail(&9).await.unwrap(), 9);
-        let first = server.client();
+        let first = client(&server);
         assert_eq!(first.fail(&9).await.unwrap(), 9);
-        let rejected = server.client().fail(&9).wait_for_connection(false).await;
+        let rejected = client(&server).fail(&9).wait_for_connection(false).await;
         let text = "can't connect: the server rejected the connection: \
                     too many connections of the peer";
         assert_error(&rejected.unwrap_err(), text, Execution::NotExecuted);
         assert!(control.stats().reached(Limit::ConnectionsPerPeer) > 0);
         drop(first);
         until(|| control.stats().connections == 1).await;
-        assert_eq!(server.client().fail(&9).await.unwrap(), 9);
+        assert_eq!(client(&server).fail(&9).await.unwrap(), 9);
     });
 }
 
@@ -96,7 +72,7 @@ fn a_handler_that_never_ends_is_answered() {
         let limits = ServerLimits::new().handler_time(Some(Duration::from_millis(50)));
         let control = ServerControl::new(limits);
         let server = start(&control);
-        let kv = server.client();
+        let kv = client(&server);
         let error = kv.fail(&3).await.unwrap_err();
         assert_error(&error, "the server failed", Execution::Unknown);
         let stats = control.stats();
@@ -114,7 +90,7 @@ fn calls_of_a_connection_wait_and_those_of_others_do_not() {
         let limits = ServerLimits::new().max_calls_per_connection(2);
         let control = ServerControl::new(limits);
         let server = start(&control);
-        let (kv, other) = (server.client(), server.client());
+        let (kv, other) = (client(&server), client(&server));
         let calls: Vec<_> = (0..10).map(|_| kv.fail(&8).into_future()).collect();
         let calls = tokio::spawn(async move {
             for call in calls {
@@ -149,7 +125,7 @@ fn calls_of_a_client_that_is_gone_are_not_begun() {
         let limits = ServerLimits::new().max_calls_per_connection(1);
         let control = ServerControl::new(limits);
         let server = start(&control);
-        let kv = server.client();
+        let kv = client(&server);
         let calls: Vec<_> = (0..10).map(|_| kv.fail(&8).into_future()).collect();
         until(|| control.stats().reached(Limit::CallsPerConnection) > 0).await;
         kv.transport().shutdown();
@@ -158,7 +134,7 @@ fn calls_of_a_client_that_is_gone_are_not_begun() {
         assert_eq!(control.stats().calls_in_flight, 1, "its handler goes on");
         server.store.go_on.notify_waiters();
         until(|| control.stats().calls_in_flight == 0).await;
-        assert_eq!(server.client().fail(&9).await.unwrap(), 9);
+        assert_eq!(client(&server).fail(&9).await.unwrap(), 9);
         assert_eq!(server.store.fails.load(Relaxed), 2);
     });
 }

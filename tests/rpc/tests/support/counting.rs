@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use oncrpc::xdr::Text;
-use oncrpc::{CallOptions, Channel, Context, Execution, Resend, RpcError};
+use oncrpc::{
+    CallOptions, Channel, Context, Execution, ReplyCache, Resend, RpcError, ServerControl,
+};
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1::{Client, GetResults, Service};
 
 use super::random::Rng;
+use super::until;
 
 /// Counts how often each call is executed.
 #[derive(Debug)]
@@ -70,11 +73,20 @@ impl Counting {
         }
     }
 
-    /// Asserts that no call was executed twice.
-    pub fn check(&self) {
+    /// Asserts that no call was executed twice, though many connections were cut, and that the
+    /// reply cache was needed for it.
+    pub async fn check(&self, cache: &ReplyCache, control: &ServerControl) {
+        until(|| control.stats().calls_in_flight == 0).await;
         for (number, executed) in self.executed.iter().enumerate() {
             assert!(executed.load(Relaxed) <= 1, "{number} was executed twice");
         }
+        let (stats, connections) = (cache.stats(), control.stats().accepted);
+        println!("{connections} connections, {stats:?}");
+        assert!(
+            connections > 40 && stats.hits > 0,
+            "{connections} connections, {stats:?}"
+        );
+        assert_eq!((stats.evicted, stats.too_large), (0, 0));
     }
 }
 

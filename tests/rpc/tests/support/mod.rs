@@ -3,6 +3,7 @@
 
 pub mod counting;
 pub mod random;
+pub mod rdma;
 pub mod tcp;
 
 use std::collections::HashMap;
