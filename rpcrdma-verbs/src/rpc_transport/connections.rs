@@ -149,6 +149,18 @@ impl Connections {
         self.ids.retain(|connection| *connection != id);
     }
 
+    /// Ends a connection at once, with what has come by it.
+    pub(super) fn disconnect<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        id: ConnectionId,
+        mut take: impl FnMut(&mut Driver<D>, ConnectionId, Event),
+    ) {
+        if self.client(id).is_some() {
+            self.close(driver, id, CloseReason::Lost, &mut take);
+        }
+    }
+
     /// Accepts no more connections, and lets those that are there end when the calls that have come
     /// by them are answered: some with each [`take_events`](Self::take_events), as each end takes a
     /// completion.

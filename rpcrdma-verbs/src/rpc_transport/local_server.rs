@@ -127,8 +127,20 @@ impl<P: LocalPrograms> LocalServer<P> {
         taken + served + self.callers.poll(driver, cx)
     }
 
+    /// Ends a connection at once: calls that came by it get no reply, and calls to its client fail.
+    /// The client may connect again.
+    pub fn disconnect<D: Device>(&mut self, driver: &mut Driver<D>, connection: ConnectionId) {
+        let callers = &mut self.callers;
+        let take = |driver: &mut Driver<D>, id, event| match event {
+            Event::Closed { reason, .. } => callers.closed(driver, id, reason),
+            event => callers.ended(driver, id, event),
+        };
+        self.connections.disconnect(driver, connection, take);
+    }
+
     /// Takes no more connections, and lets those that are there end when what has come by them is
-    /// answered, while the server is served.
+    /// answered, while the server is served. One that takes too long can be
+    /// [disconnected](Self::disconnect).
     pub fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         self.connections.drain(driver);
     }

@@ -1,0 +1,21 @@
+//! Both ends of the RDMA transport on one thread, with a typed client and a service, for the tests
+//! of the transport: on the software fabric, and on the device that the environment names.
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::cast_possible_truncation,
+    reason = "it is for tests"
+)]
+
+pub mod block;
+pub mod device_source;
+pub mod ends;
+pub mod random;
+pub mod traffic;
+
+include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
+
+pub use schema::block::block1;
+pub use schema::callback::callback1;
