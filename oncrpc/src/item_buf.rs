@@ -7,20 +7,9 @@ use xdrgen_runtime::{Item, SharedBytes};
 
 /// The memory of a transport for items, from which it sends them without a copy.
 pub trait ItemMemory: fmt::Debug + Send + Sync {
-    /// Returns a buffer of `len` bytes; `None` if there is no memory left.
-    fn take(&self, len: usize) -> Option<Box<dyn TransportBuf>>;
-}
-
-/// A buffer of a transport.
-pub trait TransportBuf: Send {
-    /// Returns the bytes, which may have any content at first.
-    fn as_slice(&self) -> &[u8];
-
-    /// Returns the bytes.
-    fn as_mut_slice(&mut self) -> &mut [u8];
-
-    /// Returns a share in the first `len` bytes.
-    fn into_shared(self: Box<Self>, len: usize) -> SharedBytes;
+    /// Returns the only share in a buffer, of `len` bytes, which have any content at first and can
+    /// be written ([`SharedBytes::get_mut`]); `None` if there is no memory left.
+    fn take(&self, len: usize) -> Option<SharedBytes>;
 }
 
 /// Allocates buffers for items of a reply, on any thread:
@@ -66,11 +55,9 @@ impl ItemAllocator {
 /// let item = buf.into_item(5);
 /// assert_eq!(item.as_bytes(), b"bytes");
 /// ```
-pub struct ItemBuf(Repr);
-
-enum Repr {
-    Plain(Vec<u8>),
-    Transport(Box<dyn TransportBuf>),
+pub struct ItemBuf {
+    /// The only share in its buffer.
+    bytes: SharedBytes,
 }
 
 /// The most bytes of a buffer.
@@ -82,19 +69,16 @@ impl ItemBuf {
     pub(crate) fn new(memory: Option<&Arc<dyn ItemMemory>>, len: usize) -> Self {
         let len = len.min(MAX_LEN);
         let taken = memory.and_then(|memory| memory.take(len));
-        Self(taken.map_or_else(|| Repr::Plain(vec![0; len]), Repr::Transport))
+        Self {
+            bytes: taken.unwrap_or_else(|| vec![0; len].into()),
+        }
     }
 
     /// Returns a share in the first `len` bytes, or in all of them if there are less.
     #[must_use]
-    pub fn into_shared(self, len: usize) -> SharedBytes {
-        match self.0 {
-            Repr::Plain(mut bytes) => {
-                bytes.truncate(len);
-                bytes.into()
-            }
-            Repr::Transport(buf) => buf.into_shared(len),
-        }
+    pub fn into_shared(mut self, len: usize) -> SharedBytes {
+        self.bytes.truncate(len);
+        self.bytes
     }
 
     /// Returns an item of the first `len` bytes, or of all of them if there are less.
@@ -108,19 +92,14 @@ impl std::ops::Deref for ItemBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Plain(bytes) => bytes,
-            Repr::Transport(buf) => buf.as_slice(),
-        }
+        &self.bytes
     }
 }
 
 impl std::ops::DerefMut for ItemBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.0 {
-            Repr::Plain(bytes) => bytes,
-            Repr::Transport(buf) => buf.as_mut_slice(),
-        }
+        // Nothing else has a share in it.
+        self.bytes.get_mut().unwrap_or_default()
     }
 }
 

@@ -50,7 +50,7 @@ pub use channel::{
 pub use control::{ConnectRequest, RejectReason, ServerControl, ServerStats};
 pub use error::{BackwardError, CallError, CallErrorKind, Execution, Progress};
 pub use header::ReplyStatus;
-pub use item_buf::{ItemAllocator, ItemBuf, ItemMemory, TransportBuf};
+pub use item_buf::{ItemAllocator, ItemBuf, ItemMemory};
 pub use limits::{Limit, ServerLimits};
 #[cfg(feature = "tokio")]
 pub use loopback::{loopback, loopback_with_services};

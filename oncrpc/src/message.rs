@@ -324,6 +324,26 @@ impl ReceivedMessage {
         std::iter::once(self.stream.as_bytes()).chain(items)
     }
 
+    /// Returns the message with all items in place, if it has items beside it that are matched by
+    /// position. They are copied.
+    pub(crate) fn put_together(&self) -> Option<Vec<u8>> {
+        if self.items.is_empty() || self.matching != Some(Matching::ByPosition) {
+            return None;
+        }
+        let mut whole = Vec::with_capacity(self.len() + 3 * self.items.len());
+        let mut rest = self.stream();
+        for item in &self.items {
+            let before = (item.position as usize).checked_sub(whole.len())?;
+            let (here, after) = rest.split_at_checked(before)?;
+            whole.extend_from_slice(here);
+            whole.extend_from_slice(&item.bytes);
+            whole.resize(whole.len().next_multiple_of(4), 0);
+            rest = after;
+        }
+        whole.extend_from_slice(rest);
+        Some(whole)
+    }
+
     /// Returns the list of the items, for a decoder.
     #[must_use]
     pub fn item_list(&self) -> ItemList<'_> {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
@@ -291,7 +291,7 @@ macro_rules! serve {
                 mut memory: OutgoingReply,
             ) -> Option<OutgoingReply> {
                 memory.clear();
-                let items = message.item_list();
+                let (items, whole) = (message.item_list(), OnceLock::new());
                 let mut decoder = Decoder::with_items(&items, &Limits::DEFAULT).ok()?;
                 let header = match decode_call(message.stream(), &mut decoder) {
                     Ok(header) => header,
@@ -327,7 +327,7 @@ macro_rules! serve {
                     credentials: header.credentials,
                     deadline: deadline.at,
                 };
-                let call = IncomingCall { procedure, decoder, items: &items };
+                let call = IncomingCall { procedure, decoder, items: &items, message, whole: &whole };
                 let mut reply = ReplyWriter(memory);
                 let served = self.programs.dispatch(&cx, call, &mut reply);
                 // What a handler shares with others is behind locks, which a panic poisons.

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::future::{Future, Pending};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use xdrgen_runtime::{Decode, Decoder, Encode, Error, ItemList, Limits, Procedure};
@@ -16,7 +16,7 @@ use crate::channel::Channel;
 use crate::error::{BackwardError, CallErrorKind};
 use crate::header::ReplyStatus;
 use crate::item_buf::{ItemAllocator, ItemBuf, ItemMemory};
-use crate::message::OutgoingReply;
+use crate::message::{OutgoingReply, ReceivedMessage};
 use crate::procedure::ProcedureId;
 use crate::protocol::AuthStat;
 
@@ -288,6 +288,9 @@ pub struct IncomingCall<'a> {
     /// At the arguments.
     pub(crate) decoder: Decoder<'a>,
     pub(crate) items: &'a ItemList<'a>,
+    pub(crate) message: &'a ReceivedMessage,
+    /// The message with all items in place, if that was needed.
+    pub(crate) whole: &'a OnceLock<Option<Vec<u8>>>,
 }
 
 impl<'a> IncomingCall<'a> {
@@ -312,13 +315,33 @@ impl<'a> IncomingCall<'a> {
             }
             Ok(value)
         });
-        decoded.map_err(|error| {
-            let found = P::Args::explain(args, &Limits::DEFAULT);
-            let path = found.map(|found| found.path().to_string());
-            let path = path.filter(|path| !path.is_empty());
-            RpcError::GarbageArgs(error, path)
-        })
+        match decoded {
+            Ok(value) => Ok(value),
+            Err(error) => self.args_in_place::<P>().unwrap_or_else(|| {
+                let path = path::<P>(args);
+                Err(RpcError::GarbageArgs(error, path))
+            }),
+        }
     }
+
+    /// Decodes the arguments of a message that is put together: elements of a sequence, which are
+    /// decoded later, find items in place alone. Returns `None` if the message is whole as it is.
+    #[cold]
+    fn args_in_place<P: Procedure>(&self) -> Option<Result<P::Args<'a>, RpcError>> {
+        let whole = self.whole.get_or_init(|| self.message.put_together());
+        // There is no item in the header.
+        let args = whole.as_deref()?.get(self.decoder.offset()..)?;
+        Some(
+            P::Args::from_bytes(args)
+                .map_err(|error| RpcError::GarbageArgs(error, path::<P>(args))),
+        )
+    }
+}
+
+/// Returns the path of the field of arguments that can't be decoded.
+fn path<P: Procedure>(args: &[u8]) -> Option<String> {
+    let found = P::Args::explain(args, &Limits::DEFAULT)?;
+    Some(found.path().to_string()).filter(|path| !path.is_empty())
 }
 
 /// The results of a call, while a handler makes them.

@@ -12,8 +12,8 @@ use rpcrdma_proto::transfer::MAX_RESULTS;
 use rpcrdma_proto::version::Version;
 
 use crate::driver::{
-    BeginError, CallParams, ConnectionId, Driver, Event, OutgoingCallError, OutgoingReplyError,
-    Payload, WriteError, Writer,
+    BeginError, CallParams, ConnectionId, Driver, DriverEvent, OutgoingCallError,
+    OutgoingReplyError, Payload, WriteError, Writer,
 };
 use crate::memory::{Buf, MemoryError};
 use crate::provider::Device;
@@ -224,10 +224,10 @@ pub(crate) fn begin<D: Device>(
 const REPLY: u32 = 24;
 
 /// What a consumer of calls is told.
-pub(crate) fn event(told: Event) -> ClientEvent {
+pub(crate) fn event(told: DriverEvent) -> ClientEvent {
     match told {
-        Event::Ready(version) => ClientEvent::Ready(version),
-        Event::ReplyArrived { xid, message } => {
+        DriverEvent::Ready(version) => ClientEvent::Ready(version),
+        DriverEvent::ReplyArrived { xid, message } => {
             let call = CallId(xid);
             let octets = message.bytes();
             match rpc::read_reply(octets).map(|results| octets.len() - results.len()) {
@@ -241,16 +241,16 @@ pub(crate) fn event(told: Event) -> ClientEvent {
                 },
             }
         }
-        Event::CallFailed {
+        DriverEvent::CallFailed {
             xid, error: why, ..
         } => ClientEvent::Failed {
             call: CallId(xid),
             why: ClientError::Transport(why),
         },
-        Event::CallArrived { call, xid, message } => {
+        DriverEvent::CallArrived { call, xid, message } => {
             ClientEvent::CalledBack(Arrival { call, xid, message })
         }
-        Event::Closed {
+        DriverEvent::Closed {
             reason: why,
             is_final: last,
         } => ClientEvent::Closed { why, last },

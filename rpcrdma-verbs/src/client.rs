@@ -7,7 +7,7 @@ use rpcrdma_proto::connection::{Config, ServedCallId, Session};
 pub use crate::calls::{Answered, Arrival, Call, CallId, ClientError, ClientEvent, ServeError};
 use crate::calls::{answer, begin, event, taken};
 use crate::driver::{
-    BeginError, CallBuffers, ConnectionId, Driver, DriverError, Event, WriteError, Writer,
+    BeginError, CallBuffers, ConnectionId, Driver, DriverError, DriverEvent, WriteError, Writer,
 };
 use crate::provider::Device;
 use crate::rpc::Credentials;
@@ -95,7 +95,7 @@ impl Client {
     /// What it is to be told next.
     pub fn event<D: Device>(&self, driver: &mut Driver<D>) -> Option<ClientEvent> {
         match driver.poll_event(self.id)? {
-            Event::CallArrived { call, xid, message } if !message.items().is_empty() => {
+            DriverEvent::CallArrived { call, xid, message } if !message.items().is_empty() => {
                 self.called_back(driver, Arrival { call, xid, message })
             }
             told => Some(event(told)),

@@ -4,6 +4,53 @@
 //! actions, and posts work requests. [`Driver::wait`] sleeps until there is something to take. New
 //! calls are sent by the next turn, or by [`Driver::flush`]. A driver can be sent to another thread,
 //! but threads share nothing of it, so an RPC wakes no thread.
+//!
+//! RPC messages are bytes here, with items beside them. Programs have typed clients and services
+//! over [`rpc_transport`](crate::rpc_transport); a driver by itself is for who has an RPC layer of
+//! their own.
+//!
+//! ```
+//! use rpcrdma_proto::connection::Config;
+//! use rpcrdma_verbs::driver::{CallParams, Driver, DriverEvent};
+//! use rpcrdma_verbs::memory::Budget;
+//! use rpcrdma_verbs::provider::software::Fabric;
+//!
+//! let (fabric, budget) = (Fabric::new(), Budget::new(1 << 26));
+//! let mut near = Driver::new(&fabric.device(), &budget, 256)?;
+//! let mut far = Driver::new(&fabric.device(), &budget, 256)?;
+//! let listener = far.listen("192.0.2.1:20049".parse()?, Config::server())?;
+//! let client = near.connect(listener.address(), Config::client())?;
+//!
+//! // XID, CALL, RPC version 2, program 7, version 1, procedure 0, no credentials, no verifier.
+//! let message = [0u32, 0, 2, 7, 1, 0, 0, 0, 0, 0];
+//! let mut params = CallParams::new(64);
+//! let xid = near.call(client, &mut params, |writer| {
+//!     message.iter().try_for_each(|word| writer.put(word).map(drop))
+//! })?;
+//! loop {
+//!     near.turn()?;
+//!     far.turn()?;
+//!     if let Some(request) = far.next_request(listener) {
+//!         far.accept(listener, request);
+//!     }
+//!     while let Some(server) = far.ready_accepted(listener) {
+//!         while let Some(event) = far.poll_event(server) {
+//!             if let DriverEvent::CallArrived { call, xid, .. } = event {
+//!                 // XID, REPLY, accepted, no verifier, success.
+//!                 let reply = [xid, 1, 0, 0, 0, 0];
+//!                 far.reply(server, call, |writer| {
+//!                     reply.iter().try_for_each(|word| writer.put(word).map(drop))
+//!                 })?;
+//!             }
+//!         }
+//!     }
+//!     if let Some(DriverEvent::ReplyArrived { xid: of, message }) = near.poll_event(client) {
+//!         assert_eq!((of, &message.bytes()[..4]), (xid, &xid.to_be_bytes()[..]));
+//!         break;
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod clock;
 mod connection;
@@ -34,12 +81,14 @@ use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 use clock::Clock;
 use connection::Connection;
 pub use error::{ConnectError, DriverError};
-pub use events::{BeginError, CallBuffers, ConnectionCounters, Payload, PlacedItem};
-pub(crate) use events::{CallParams, Event, OutgoingCallError, OutgoingReplyError};
+pub(crate) use events::Items;
+pub use events::{
+    BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, OutgoingCallError,
+    OutgoingReplyError, Payload, PlacedItem,
+};
 pub use handle::Handle;
 use keepalive::KeepAlive;
-pub(crate) use listener::ConnectRequest;
-pub(crate) use listener::ListenerHandle;
+pub use listener::{IncomingConnection, ListenerHandle};
 use listener::{Listener, Origin};
 pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
@@ -381,8 +430,12 @@ impl<D: Device> Driver<D> {
         self.get(id).map(|connection| connection.counters)
     }
 
-    /// Begins a call (see [`Session::call`]). It takes the buffers for the results.
-    pub(crate) fn call(
+    /// Begins a call: `write` writes the RPC message, whose XID the engine sets and this returns.
+    /// The next turn sends it. It takes the buffers for the results.
+    ///
+    /// # Errors
+    /// Returns the reason why the call can't begin, and the buffers.
+    pub fn call(
         &mut self,
         id: ConnectionId,
         request: &mut CallParams,
@@ -403,8 +456,12 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Replies to a call of the peer (see [`Session::reply`]).
-    pub(crate) fn reply(
+    /// Replies to a call of the peer: `write` writes the RPC message, which begins with the call's
+    /// XID. The next turn sends it.
+    ///
+    /// # Errors
+    /// Returns the reason why there can be no reply. If it can't be written, another one can.
+    pub fn reply(
         &mut self,
         id: ConnectionId,
         call: ServedCallId,
@@ -427,8 +484,9 @@ impl<D: Device> Driver<D> {
             .reply_with(call, message)
     }
 
-    /// Recycles the memory of a message that was received.
-    pub(crate) fn recycle(&mut self, id: ConnectionId, payload: Payload) {
+    /// Recycles the memory of a message that was received. One that is dropped gives it back to the
+    /// pool, which costs a little more.
+    pub fn recycle(&mut self, id: ConnectionId, payload: Payload) {
         let Payload { buf, items, .. } = payload;
         self.scratch.receives.put(buf);
         if let (Some(items), Some(connection)) = (items, self.get_mut(id)) {
@@ -436,8 +494,16 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Returns the buffers of a call that has ended.
-    pub(crate) fn take_buffers(&mut self, id: ConnectionId, xid: u32) -> CallBuffers {
+    /// Takes back the memory of a list of placed items.
+    pub(crate) fn recycle_items(&mut self, id: ConnectionId, items: Box<Items>) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.recycle(items);
+        }
+    }
+
+    /// Returns the buffers of a call that has ended: its items, and its results, of which each has
+    /// as many bytes as the peer has written, or none.
+    pub fn take_buffers(&mut self, id: ConnectionId, xid: u32) -> CallBuffers {
         self.get_mut(id)
             .map_or_else(CallBuffers::default, |connection| {
                 connection.take_buffers(xid)
@@ -445,7 +511,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Returns the next event of a connection.
-    pub(crate) fn poll_event(&mut self, id: ConnectionId) -> Option<Event> {
+    pub fn poll_event(&mut self, id: ConnectionId) -> Option<DriverEvent> {
         self.get_mut(id)?.events.pop()
     }
 

@@ -9,8 +9,8 @@ use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
 
 use crate::calls::{Arrival, Call, CallId, ClientError, ClientEvent, begin, event};
 use crate::driver::{
-    BeginError, CallBuffers, ConnectionId, Driver, DriverError, Event, ListenerHandle, WriteError,
-    Writer,
+    BeginError, CallBuffers, ConnectionId, Driver, DriverError, DriverEvent, ListenerHandle,
+    WriteError, Writer,
 };
 use crate::provider::Device;
 use crate::rpc::Credentials;
@@ -53,7 +53,7 @@ impl Peers {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.listening.address
+        self.listening.address()
     }
 
     pub(crate) fn connections(&self) -> &[ConnectionId] {
@@ -97,12 +97,12 @@ impl Peers {
         while let Some(id) = driver.ready_accepted(self.listening) {
             while let Some(told) = driver.poll_event(id) {
                 match told {
-                    Event::CallArrived { call, xid, message } => {
+                    DriverEvent::CallArrived { call, xid, message } => {
                         arrived(driver, id, Arrival { call, xid, message });
                         count += 1;
                     }
                     // A client's next connection is a session of its own.
-                    Event::Closed { reason: why, .. } => {
+                    DriverEvent::Closed { reason: why, .. } => {
                         self.closed(driver, id, why);
                         break;
                     }

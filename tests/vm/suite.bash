@@ -24,7 +24,7 @@ jobs=(
 )
 
 # The test programs that the jobs run, beside the command `rpcrdma`.
-test_programs=(conformance transport groups load linux)
+test_programs=(conformance transport groups operations load linux)
 
 # Builds the test programs and the command into the folder $1, under their names.
 build() {
@@ -46,8 +46,8 @@ build() {
 
 # Builds, in the profile `ci`, and prints where the programs are.
 built() {
-    (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-cli --features rpcrdma-cli/ibverbs,rpcrdma-verbs/tokio \
-        --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
+    (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-cli \
+        --features rpcrdma-cli/ibverbs,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # Runs the suite in one set-up; adds to passed and failed.

@@ -18,7 +18,7 @@ use tracing::{Span, debug, debug_span, warn};
 
 use super::Scratch;
 use super::events::{
-    BeginError, CallBuffers, CallParams, ConnectionCounters, Event, Items, OutgoingCallError,
+    BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, Items, OutgoingCallError,
     OutgoingReplyError,
 };
 use super::exposure::{ExposedRegion, KeyedWindow};
@@ -81,7 +81,7 @@ pub(crate) struct Connection<D: Device> {
     reads: Vec<(u32, Segment)>,
     /// True while it waits for room in the send queue.
     pub(crate) is_stalled: bool,
-    pub(crate) events: Fifo<Event>,
+    pub(crate) events: Fifo<DriverEvent>,
     pub(crate) counters: ConnectionCounters,
     pub(crate) connect_error: Option<ConnectError>,
     idle: IdleTracker,
@@ -499,16 +499,17 @@ impl<D: Device> Connection<D> {
     #[inline]
     fn handle_event(&mut self, event: SessionEvent) {
         match event {
-            SessionEvent::Ready { version } => self.events.push(Event::Ready(version)),
+            SessionEvent::Ready { version } => self.events.push(DriverEvent::Ready(version)),
             SessionEvent::CallArrived { call, xid, message } => {
                 if let Some(message) = self.call_payload(call, message) {
-                    self.events.push(Event::CallArrived { call, xid, message });
+                    self.events
+                        .push(DriverEvent::CallArrived { call, xid, message });
                 }
             }
             SessionEvent::CallEnded { call, .. } => self.call_ended(call),
             SessionEvent::ReplyArrived { xid, reply } => {
                 if let Some(message) = self.reply_payload(xid, reply) {
-                    self.events.push(Event::ReplyArrived { xid, message });
+                    self.events.push(DriverEvent::ReplyArrived { xid, message });
                 }
             }
             SessionEvent::CallFailed { xid, error, sent } => self.call_failed(xid, error, sent),
@@ -524,7 +525,7 @@ impl<D: Device> Connection<D> {
             SessionEvent::Operation { operation } => drop(self.release_receive(operation.buffer)),
             SessionEvent::Closed { reason, is_final } => {
                 debug!(%reason, is_final, "closed");
-                self.events.push(Event::Closed { reason, is_final });
+                self.events.push(DriverEvent::Closed { reason, is_final });
             }
         }
     }
@@ -554,7 +555,8 @@ impl<D: Device> Connection<D> {
             debug!(parent: &outgoing.span, %error, "failed");
         }
         self.end_call(xid, &[]);
-        self.events.push(Event::CallFailed { xid, error, sent });
+        self.events
+            .push(DriverEvent::CallFailed { xid, error, sent });
     }
 
     /// Ends a call. Its buffers, with the length of each result, wait for `take_buffers`.

@@ -5,7 +5,7 @@ use rpcrdma_proto::private_data::PrivateData;
 use tracing::debug;
 
 use super::connection::Connection;
-use super::listener::ConnectRequest;
+use super::listener::IncomingConnection;
 use super::receive_pool::ReceivePool;
 use super::{ConnectError, ConnectionId, Driver, Origin, SEND_QUEUE_DEPTH, seeds};
 use crate::provider::{
@@ -81,7 +81,7 @@ impl<D: Device> Driver<D> {
                     listener,
                     peer,
                 } => {
-                    let request = ConnectRequest {
+                    let request = IncomingConnection {
                         request,
                         peer,
                         private_data,
@@ -156,11 +156,11 @@ impl<D: Device> Driver<D> {
     /// Accepts a connection, after its receives are posted.
     pub(super) fn accept_request(
         &mut self,
-        request: ConnectRequest<D>,
+        request: IncomingConnection<D>,
         listener: usize,
         now: u64,
     ) -> Option<ConnectionId> {
-        let ConnectRequest {
+        let IncomingConnection {
             request,
             private_data,
             ..

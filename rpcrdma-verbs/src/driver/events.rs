@@ -64,25 +64,39 @@ impl Add for ConnectionCounters {
 
 /// An event of a connection.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub enum DriverEvent {
+    /// It is established, in this version.
     Ready(Version),
+    /// The peer calls, and waits for [`Driver::reply`](super::Driver::reply).
     CallArrived {
+        /// The call.
         call: ServedCallId,
+        /// The XID, with which its reply begins.
         xid: u32,
+        /// The RPC message.
         message: Payload,
     },
+    /// A call is answered. [`Driver::take_buffers`](super::Driver::take_buffers) has its results.
     ReplyArrived {
+        /// The call's XID.
         xid: u32,
+        /// The RPC message.
         message: Payload,
     },
+    /// A call has failed. [`Driver::take_buffers`](super::Driver::take_buffers) has its buffers.
     CallFailed {
+        /// The call's XID.
         xid: u32,
+        /// Why.
         error: CallFailure,
         /// Whether the peer may have the call.
         sent: bool,
     },
+    /// The connection is gone. A client's driver makes another one, unless this is final.
     Closed {
+        /// Why.
         reason: CloseReason,
+        /// Whether no other connection follows.
         is_final: bool,
     },
 }
@@ -97,7 +111,7 @@ pub struct Payload {
 }
 
 /// The placed items of one message.
-pub(super) type Items = ArrayVec<PlacedItem, MAX_ITEMS>;
+pub(crate) type Items = ArrayVec<PlacedItem, MAX_ITEMS>;
 
 /// An item of a message that the peer's Sends have placed in segments of receive buffers
 /// (rtrext-02).
@@ -132,6 +146,11 @@ impl PlacedItem {
         self.length == 0
     }
 
+    /// Returns the first part of the data.
+    pub(crate) const fn first(&self) -> &Frozen {
+        &self.first
+    }
+
     /// Returns the parts of the data in order. There is one part, unless the item is longer than a
     /// segment of a receive buffer.
     pub fn parts(&self) -> impl Iterator<Item = &Frozen> {
@@ -160,6 +179,13 @@ impl Payload {
     pub fn into_shared(self) -> SharedBytes {
         let shared = SharedBytes::from(Frozen::from(self.buf));
         shared.slice(self.range).unwrap_or_default()
+    }
+
+    /// Takes the placed items if there are any, and each has one part.
+    pub(crate) fn take_whole_items(&mut self) -> Option<Box<Items>> {
+        let items = self.items.as_ref()?;
+        let is_whole = items.iter().all(|item| item.more.is_empty());
+        self.items.take_if(|items| is_whole && !items.is_empty())
     }
 
     /// Returns the message with all of its items in place. Items are copied.
@@ -240,25 +266,71 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for BeginError<E> {}
 
 /// The parameters of a call, except its message.
 #[derive(Debug)]
-pub(crate) struct CallParams {
-    pub(crate) results: ArrayVec<Buf, MAX_RESULTS>,
-    pub(crate) max_reply: u32,
-    pub(crate) reducible: bool,
+pub struct CallParams {
+    /// The buffers for results that are eligible for direct data placement, in order.
+    pub results: ArrayVec<Buf, MAX_RESULTS>,
+    /// The most bytes of the reply, with all results in place.
+    pub max_reply: u32,
+    /// Whether items of the call may travel in chunks.
+    pub reducible: bool,
     /// Whether it may be sent again when its connection was lost.
-    pub(crate) resend: bool,
-    pub(crate) deadline: Option<u64>,
+    pub resend: bool,
+    /// When it fails unless it is answered, in the driver's time ([`Driver::now`](super::Driver)).
+    pub deadline: Option<u64>,
+}
+
+impl CallParams {
+    /// Creates the parameters of a call without results in buffers of their own, whose reply has at
+    /// most so many bytes, whose items may travel in chunks, which is sent again when its connection
+    /// was lost, and which has no deadline.
+    #[must_use]
+    pub const fn new(max_reply: u32) -> Self {
+        Self {
+            results: ArrayVec::new_const(),
+            max_reply,
+            reducible: true,
+            resend: true,
+            deadline: None,
+        }
+    }
 }
 
 /// The reason why a call could not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OutgoingCallError {
+pub enum OutgoingCallError {
+    /// The engine takes no call, or not this one.
     Call(SessionCallError),
+    /// The message can't be written.
     Write(WriteError),
 }
 
+impl fmt::Display for OutgoingCallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OutgoingCallError {}
+
 /// The reason why a reply could not be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OutgoingReplyError {
+pub enum OutgoingReplyError {
+    /// The engine does not take it.
     Reply(ReplyError),
+    /// The message can't be written.
     Write(WriteError),
 }
+
+impl fmt::Display for OutgoingReplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OutgoingReplyError {}

@@ -22,23 +22,37 @@ pub(super) struct Listener<D: Device> {
     /// True while it accepts connections.
     is_open: bool,
     /// Peers that want to connect, and that the server has not decided about.
-    requests: VecDeque<ConnectRequest<D>>,
+    requests: VecDeque<IncomingConnection<D>>,
     /// Connections that have events.
     pub(super) ready: VecDeque<ConnectionId>,
 }
 
 /// A peer that wants to connect. Dropping it rejects the peer.
-pub(crate) struct ConnectRequest<D: Device> {
+pub struct IncomingConnection<D: Device> {
     pub(super) request: <D::Manager as ConnectionManager<D>>::Request,
-    /// The peer's address.
-    pub(crate) peer: SocketAddr,
-    /// What the peer has sent with its request.
-    pub(crate) private_data: Box<[u8]>,
+    pub(super) peer: SocketAddr,
+    pub(super) private_data: Box<[u8]>,
 }
 
-impl<D: Device> fmt::Debug for ConnectRequest<D> {
+impl<D: Device> IncomingConnection<D> {
+    /// Returns the peer's address.
+    #[must_use]
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Returns what the peer has sent with its request.
+    #[must_use]
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+}
+
+impl<D: Device> fmt::Debug for IncomingConnection<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ConnectRequest").field(&self.peer).finish()
+        f.debug_tuple("IncomingConnection")
+            .field(&self.peer)
+            .finish()
     }
 }
 
@@ -53,9 +67,17 @@ pub(super) enum Origin {
 
 /// A server's handle to its listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ListenerHandle {
+pub struct ListenerHandle {
     number: usize,
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
+}
+
+impl ListenerHandle {
+    /// Returns the address.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 impl<D: Device> Driver<D> {
@@ -63,7 +85,7 @@ impl<D: Device> Driver<D> {
     ///
     /// # Errors
     /// Fails if the settings are invalid, or if the address is not available.
-    pub(crate) fn listen(
+    pub fn listen(
         &mut self,
         address: SocketAddr,
         config: Config,
@@ -84,7 +106,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Stops listening. Established connections remain.
-    pub(crate) fn unlisten(&mut self, by: ListenerHandle) {
+    pub fn unlisten(&mut self, by: ListenerHandle) {
         if let Some(listener) = self
             .listeners
             .get_mut(by.number)
@@ -104,7 +126,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Keeps a request until the server decides about it.
-    pub(super) fn add_request(&mut self, listener: SocketAddr, request: ConnectRequest<D>) {
+    pub(super) fn add_request(&mut self, listener: SocketAddr, request: IncomingConnection<D>) {
         let number = self.listener(listener);
         let listener = number.and_then(|number| self.listeners.get_mut(number));
         match listener.filter(|listener| listener.requests.len() < MAX_REQUESTS) {
@@ -115,22 +137,23 @@ impl<D: Device> Driver<D> {
     }
 
     /// Returns the next peer that wants to connect: it is accepted or rejected next.
-    pub(crate) fn next_request(&mut self, by: ListenerHandle) -> Option<ConnectRequest<D>> {
+    pub fn next_request(&mut self, by: ListenerHandle) -> Option<IncomingConnection<D>> {
         self.listeners.get_mut(by.number)?.requests.pop_front()
     }
 
-    /// Accepts a peer. Returns its connection, unless it could not be made.
-    pub(crate) fn accept(
+    /// Accepts a peer. Returns its connection, which has the listener's settings, unless it could
+    /// not be made. When it has ended, [`forget`](Self::forget) frees what the driver has for it.
+    pub fn accept(
         &mut self,
         by: ListenerHandle,
-        request: ConnectRequest<D>,
+        request: IncomingConnection<D>,
     ) -> Option<ConnectionId> {
         let now = self.now();
         self.accept_request(request, by.number, now)
     }
 
     /// Rejects a peer, and tells it why.
-    pub(crate) fn reject(&mut self, request: ConnectRequest<D>, reason: &str) {
+    pub fn reject(&mut self, request: IncomingConnection<D>, reason: &str) {
         let boundary = |end: &usize| reason.is_char_boundary(*end);
         let end = (0..=MAX_PRIVATE_DATA).rev().find(boundary).unwrap_or(0);
         let reason = reason.get(..end).unwrap_or(reason);
@@ -138,7 +161,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Returns a connection that has events, as [`Self::ready`] does for clients.
-    pub(crate) fn ready_accepted(&mut self, by: ListenerHandle) -> Option<ConnectionId> {
+    pub fn ready_accepted(&mut self, by: ListenerHandle) -> Option<ConnectionId> {
         while let Some(id) = self.listeners.get_mut(by.number)?.ready.pop_front() {
             if let Some(slot) = self.slot(id) {
                 slot.ready = false;

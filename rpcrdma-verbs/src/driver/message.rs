@@ -137,29 +137,9 @@ impl<'a> Writer<'a> {
         Ok(self)
     }
 
-    /// Declares that the items that follow answer the operation at a position of the call, which
-    /// [`Call::position_of`](crate::rpc::Call::position_of) returns. In a call this has no effect.
-    ///
-    /// ```
-    /// use rpcrdma_proto::xdr::Decode;
-    /// use rpcrdma_verbs::driver::Writer;
-    /// use rpcrdma_verbs::memory::Frozen;
-    /// use rpcrdma_verbs::rpc::{Call, Denial};
-    ///
-    /// /// Answers one or several reads, each of which has the number of a block.
-    /// fn reads(call: &Call<'_>, blocks: &[Frozen], results: &mut Writer<'_>) -> Result<(), Denial> {
-    ///     let mut left = call.arguments;
-    ///     while !left.is_empty() {
-    ///         results.answers(call.position_of(left));
-    ///         let (block, rest) = u32::from_prefix(left).map_err(|_| Denial::GarbageArguments)?;
-    ///         if let Some(data) = blocks.get(block as usize) {
-    ///             results.frozen(data.clone()).map_err(|_| Denial::System)?;
-    ///         }
-    ///         left = rest;
-    ///     }
-    ///     Ok(())
-    /// }
-    /// ```
+    /// Declares that the items that follow answer the operation whose first byte is at a position of
+    /// the call, which is counted from the beginning of the RPC message with all items in place. In
+    /// a call this has no effect.
     pub fn answers(&mut self, position: u32) -> &mut Self {
         self.0.attached_mut().answers = Some(position);
         self

@@ -15,10 +15,16 @@ use crate::provider::ProtectionDomainId;
 
 impl SharedBuffer for PoolSlot {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: only `From<Frozen>`, below, makes a shared buffer of a slot. Nothing writes the
-        // bytes of a frozen buffer until its last reference is dropped (see `Frozen`), and a
-        // shared buffer is such a reference.
+        // SAFETY: only `From<Frozen>`, below, makes a shared buffer of a slot. While there are
+        // references beside this one nothing writes the bytes of a frozen buffer (see `Frozen`);
+        // `bytes_mut` borrows the last one mutably.
         unsafe { self.range.bytes(self.range.capacity()) }
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: every reference to a slot, also that of a posted request, is a counted one. Only
+        // who has the last one can borrow the slot mutably, and does so while the bytes are used.
+        Some(unsafe { self.range.bytes_mut(self.range.capacity()) })
     }
 
     fn release(self: Arc<Self>) {

@@ -16,7 +16,7 @@ use rpcrdma_proto::connection::ServedCallId;
 #[cfg(feature = "tokio")]
 pub(super) use limited::Permit;
 
-use crate::driver::{ConnectRequest, ConnectionId, Payload};
+use crate::driver::{ConnectionId, IncomingConnection, Payload};
 use crate::provider::Device;
 
 /// Decides who may connect.
@@ -40,18 +40,21 @@ pub(super) struct Client {
 impl Admission {
     /// Decides about a request to connect, or returns why it is rejected. The reason was logged and
     /// counted then.
-    pub(super) fn admit<D: Device>(&self, request: &ConnectRequest<D>) -> Result<Client, String> {
+    pub(super) fn admit<D: Device>(
+        &self,
+        request: &IncomingConnection<D>,
+    ) -> Result<Client, String> {
         let permit = match self {
             Self::All => None,
             #[cfg(feature = "tokio")]
             Self::By(control) => {
-                let (peer, data) = (request.peer, &*request.private_data);
+                let (peer, data) = (request.peer(), request.private_data());
                 let admitted = control.admit(&oncrpc::ConnectRequest::new(peer, "rdma", data));
                 Some(Permit::new(admitted.map_err(|reason| reason.to_string())?))
             }
         };
         Ok(Client {
-            address: request.peer,
+            address: request.peer(),
             status: ConnectionStatus::open(),
             permit,
         })

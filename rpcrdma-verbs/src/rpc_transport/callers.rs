@@ -20,7 +20,7 @@ use super::admission::Client;
 use super::channel_calls::{BeginOptions, ChannelCalls, progress};
 use super::local_event::{LocalEvent, completed};
 use super::message;
-use crate::driver::{ConnectionId, Driver, Event};
+use crate::driver::{ConnectionId, Driver, DriverEvent};
 use crate::provider::Device;
 
 /// The most calls to one client that wait until fewer are in flight.
@@ -199,9 +199,10 @@ impl Callers {
         &mut self,
         driver: &mut Driver<D>,
         id: ConnectionId,
-        event: Event,
+        event: DriverEvent,
     ) {
-        let (Event::ReplyArrived { xid, .. } | Event::CallFailed { xid, .. }) = event else {
+        let (DriverEvent::ReplyArrived { xid, .. } | DriverEvent::CallFailed { xid, .. }) = event
+        else {
             return;
         };
         let Some(connection) = self.get(id) else {
@@ -215,8 +216,8 @@ impl Callers {
         }
         let calls = &mut connection.calls;
         match event {
-            Event::ReplyArrived { xid, message } => calls.answer((driver, id), xid, message),
-            Event::CallFailed { xid, error, sent } => {
+            DriverEvent::ReplyArrived { xid, message } => calls.answer((driver, id), xid, message),
+            DriverEvent::CallFailed { xid, error, sent } => {
                 calls.fail((driver, id), (xid, error, sent), progress(sent));
             }
             _ => {}

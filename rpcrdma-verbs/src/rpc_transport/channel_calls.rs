@@ -206,7 +206,7 @@ impl ChannelCalls {
             submission.completion.fail(kind, Execution::NotExecuted);
             return Begun::Done;
         }
-        let (items, results) = match buffers(driver, &submission.request) {
+        let (mut items, results) = match buffers(driver, &submission.request) {
             Ok(buffers) => buffers,
             // The calls in flight give memory back.
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
@@ -230,7 +230,7 @@ impl ChannelCalls {
         };
         let body = &submission.request.body;
         let begun = driver.call(connection, &mut params, |writer| {
-            message::write(writer, &header, body, items)
+            message::write(writer, &header, body, &mut items)
         });
         match begun {
             Ok(xid) => self.add(xid, *submission, options.sends),
@@ -376,7 +376,8 @@ fn buffers<D: Device>(
     request: &Request,
 ) -> Result<(Vec<OutgoingItem>, ArrayVec<Buf, MAX_RESULTS>), MemoryError> {
     let pool = driver.pool();
-    let items = message::register_items(pool, &request.body)?;
+    let mut items = Vec::new();
+    message::register_items(pool, &request.body, &mut items)?;
     Ok((items, message::result_buffers(pool, &request.limits)?))
 }
 

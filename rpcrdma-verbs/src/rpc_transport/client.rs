@@ -21,7 +21,7 @@ use super::outage::Outage;
 use super::services::{server_of_services, without_services};
 use super::thread::{TransportError, spawn_thread};
 use super::waiter::Waiter;
-use crate::driver::{ConnectionId, Driver, Event, Payload};
+use crate::driver::{ConnectionId, Driver, DriverEvent, Payload};
 use crate::memory::{Budget, Pool};
 use crate::provider::Device;
 
@@ -243,22 +243,22 @@ impl<D: Device, P: Programs> Runner<D, P> {
         while self.driver.ready().is_some() {}
         while let Some(event) = self.driver.poll_event(self.id) {
             match event {
-                Event::Ready(version) => {
+                DriverEvent::Ready(version) => {
                     tracing::debug!(?version, "connected");
                     self.connected = true;
                     self.outage.end();
                     self.calls.set_sent();
                 }
-                Event::ReplyArrived { xid, message } => {
+                DriverEvent::ReplyArrived { xid, message } => {
                     self.calls.answer((&mut self.driver, self.id), xid, message);
                 }
-                Event::CallFailed { xid, error, sent } => {
+                DriverEvent::CallFailed { xid, error, sent } => {
                     let progress = self.progress(progress(sent));
                     let connection = (&mut self.driver, self.id);
                     self.calls.fail(connection, (xid, error, sent), progress);
                 }
-                Event::CallArrived { call, message, .. } => self.serve(call, message, cx),
-                Event::Closed { reason, is_final } => self.closed(reason, is_final),
+                DriverEvent::CallArrived { call, message, .. } => self.serve(call, message, cx),
+                DriverEvent::Closed { reason, is_final } => self.closed(reason, is_final),
             }
         }
         let services = self.services.as_mut();

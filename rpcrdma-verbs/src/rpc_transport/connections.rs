@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
 
 use super::admission::{Admission, Client};
-use crate::driver::{ConnectionId, Driver, DriverError, Event, ListenerHandle};
+use crate::driver::{ConnectionId, Driver, DriverError, DriverEvent, ListenerHandle};
 use crate::provider::Device;
 
 /// The connections that a listener has accepted.
@@ -61,7 +61,7 @@ impl Connections {
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        self.listener.address
+        self.listener.address()
     }
 
     pub(super) fn ids(&self) -> &[ConnectionId] {
@@ -73,14 +73,14 @@ impl Connections {
     pub(super) fn take_events<D: Device>(
         &mut self,
         driver: &mut Driver<D>,
-        mut take: impl FnMut(&mut Driver<D>, ConnectionId, Event),
+        mut take: impl FnMut(&mut Driver<D>, ConnectionId, DriverEvent),
     ) {
         if self.draining.is_some() {
             self.drain_some(driver);
         }
         while let Some(id) = driver.ready_accepted(self.listener) {
             while let Some(event) = driver.poll_event(id) {
-                if let Event::Closed { reason, .. } = event {
+                if let DriverEvent::Closed { reason, .. } = event {
                     // The client's next connection is a session of its own.
                     self.close(driver, id, reason, &mut take);
                     break;
@@ -122,25 +122,27 @@ impl Connections {
         driver: &mut Driver<D>,
         id: ConnectionId,
         reason: CloseReason,
-        take: &mut impl FnMut(&mut Driver<D>, ConnectionId, Event),
+        take: &mut impl FnMut(&mut Driver<D>, ConnectionId, DriverEvent),
     ) {
         driver.finish(id);
         while let Some(event) = driver.poll_event(id) {
             match event {
-                Event::CallFailed {
+                DriverEvent::CallFailed {
                     xid,
                     error: CallFailure::Closed(_),
                     sent,
                 } => {
                     let error = CallFailure::Closed(reason);
-                    take(driver, id, Event::CallFailed { xid, error, sent });
+                    take(driver, id, DriverEvent::CallFailed { xid, error, sent });
                 }
-                Event::ReplyArrived { .. } | Event::CallFailed { .. } => take(driver, id, event),
+                DriverEvent::ReplyArrived { .. } | DriverEvent::CallFailed { .. } => {
+                    take(driver, id, event)
+                }
                 _ => {}
             }
         }
         let is_final = true;
-        take(driver, id, Event::Closed { reason, is_final });
+        take(driver, id, DriverEvent::Closed { reason, is_final });
         driver.forget(id);
         if let Some(client) = self.client(id) {
             client.status.close();
@@ -154,7 +156,7 @@ impl Connections {
         &mut self,
         driver: &mut Driver<D>,
         id: ConnectionId,
-        mut take: impl FnMut(&mut Driver<D>, ConnectionId, Event),
+        mut take: impl FnMut(&mut Driver<D>, ConnectionId, DriverEvent),
     ) {
         if self.client(id).is_some() {
             self.close(driver, id, CloseReason::Lost, &mut take);

@@ -15,7 +15,7 @@ use oncrpc::{HandlerDeadline, LocalPrograms, OutgoingReply, Peer, ReceivedMessag
 use rpcrdma_proto::connection::ServedCallId;
 
 use super::admission::{CallLimits, HandlerTime, Place};
-use super::message;
+use super::message::{self, OutgoingItem};
 use crate::driver::{ConnectionId, Driver, OutgoingReplyError, Payload};
 use crate::provider::Device;
 
@@ -194,6 +194,8 @@ pub(super) struct Dispatcher<S, H: ?Sized> {
     source: S,
     /// The last reply that was sent: the next one uses its memory.
     memory: OutgoingReply,
+    /// The memory of lists of items.
+    items: Vec<OutgoingItem>,
     /// Handlers that are done: the next calls use their memory.
     free: Vec<Box<H>>,
     waiting: FuturesUnordered<Waiting<H>>,
@@ -204,6 +206,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         Self {
             source,
             memory: OutgoingReply::default(),
+            items: Vec::new(),
             free: Vec::new(),
             waiting: FuturesUnordered::new(),
         }
@@ -274,16 +277,16 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         let Some(mut reply) = reply else {
             return reject(driver, call);
         };
-        let items = match message::register_items(driver.pool(), &reply.body) {
-            Ok(items) => items,
-            Err(error) => {
-                tracing::warn!(%error, "a reply is dropped for want of memory");
-                return reject(driver, call);
-            }
-        };
+        let items = &mut self.items;
+        if let Err(error) = message::register_items(driver.pool(), &reply.body, items) {
+            tracing::warn!(%error, "a reply is dropped for want of memory");
+            items.clear();
+            return reject(driver, call);
+        }
         let replied = driver.reply(call.0, call.1, |writer| {
             message::write(writer, &reply.header, &reply.body, items)
         });
+        items.clear();
         match replied {
             Ok(()) => {}
             Err(OutgoingReplyError::Write(error)) => {

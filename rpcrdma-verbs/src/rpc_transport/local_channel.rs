@@ -15,10 +15,11 @@ use rpcrdma_proto::connection::Config;
 
 use super::callers::LocalCaller;
 use super::dispatcher::reject;
+use super::failure;
 use super::local_event::{CompletedCall, LocalEvent, completed};
+use super::message::{self, OutgoingItem};
 use super::services::{CarriedServices, LocalServices, without_services};
-use super::{failure, message};
-use crate::driver::{BeginError, CallParams, ConnectionId, Driver, DriverError, Event};
+use crate::driver::{BeginError, CallParams, ConnectionId, Driver, DriverError, DriverEvent};
 use crate::memory::MemoryError;
 use crate::provider::Device;
 
@@ -85,6 +86,7 @@ impl<D: Device> Clone for Way<D> {
 struct Spare {
     header: Vec<u8>,
     body: Body,
+    items: Vec<OutgoingItem>,
 }
 
 impl<D: Device> LocalChannel<D> {
@@ -172,8 +174,8 @@ impl<D: Device> LocalChannel<D> {
         }
         loop {
             match driver.poll_event(self.id)? {
-                Event::Ready(version) => return Some(LocalEvent::Connected(version)),
-                Event::Closed { reason, is_final } => {
+                DriverEvent::Ready(version) => return Some(LocalEvent::Connected(version)),
+                DriverEvent::Closed { reason, is_final } => {
                     let error = driver.take_connect_error(self.id);
                     return Some(LocalEvent::Disconnected {
                         reason,
@@ -181,7 +183,7 @@ impl<D: Device> LocalChannel<D> {
                         is_final,
                     });
                 }
-                Event::CallArrived { call, message, .. } => match services {
+                DriverEvent::CallArrived { call, message, .. } => match services {
                     Some(services) => {
                         let mut services = services.borrow_mut();
                         services.begin(driver, (self.id, call), message);
@@ -262,12 +264,13 @@ impl<D: Device> LocalChannel<D> {
         &self,
         driver: &mut Driver<D>,
         request: &Request,
-        header: &[u8],
+        spare: &mut Spare,
     ) -> Result<u32, (CallErrorKind, Execution)> {
         let failed = |kind| (kind, Execution::NotExecuted);
         let no_memory = |error: MemoryError| failed(CallErrorKind::Transport(Arc::new(error)));
         let pool = driver.pool();
-        let items = message::register_items(pool, &request.body).map_err(no_memory)?;
+        let Spare { header, items, .. } = spare;
+        message::register_items(pool, &request.body, items).map_err(no_memory)?;
         let results = message::result_buffers(pool, &request.limits).map_err(no_memory)?;
         let timeout = request.timeout.map(|timeout| timeout.as_micros());
         let deadline = timeout.map(|micros| {
@@ -316,10 +319,11 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
         let mut spare = self.spare.take();
         spare.header.clear();
         let begun = match request.encode_header(0, &mut spare.header) {
-            Ok(()) => self.send(driver, &request, &spare.header),
+            Ok(()) => self.send(driver, &request, &mut spare),
             Err(error) => Err((CallErrorKind::Encode(error), Execution::NotExecuted)),
         };
         request.body.clear();
+        spare.items.clear();
         spare.body = std::mem::take(&mut request.body);
         self.spare.set(spare);
         if let (Way::Backward(caller), Ok(xid)) = (&self.way, &begun) {

@@ -10,7 +10,7 @@ use rpcrdma_proto::transfer::MAX_RESULTS;
 use rpcrdma_proto::version::Version;
 
 use super::{failure, message};
-use crate::driver::{ConnectError, Event, Payload};
+use crate::driver::{ConnectError, DriverEvent, Payload};
 use crate::memory::{Buf, Frozen};
 use crate::provider::Device;
 
@@ -120,11 +120,11 @@ impl ReceivedReply {
 /// Returns what has become of a call; `None` if the event is another.
 pub(super) fn completed<D: Device>(
     connection: message::Connection<'_, D>,
-    event: Event,
+    event: DriverEvent,
 ) -> Option<LocalEvent> {
     let (xid, outcome) = match event {
-        Event::ReplyArrived { xid, message } => (xid, received(connection, xid, message)),
-        Event::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
+        DriverEvent::ReplyArrived { xid, message } => (xid, received(connection, xid, message)),
+        DriverEvent::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
         _ => return None,
     };
     Some(LocalEvent::Completed(CompletedCall { xid, outcome }))

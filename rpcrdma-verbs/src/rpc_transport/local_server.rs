@@ -18,7 +18,7 @@ use super::connections::Connections;
 use super::dispatcher::{Dispatcher, Handler, Incoming, LocalSource};
 use super::local_channel::LocalChannel;
 use super::message::RegisteredMemory;
-use crate::driver::{ConnectionId, Driver, DriverError, Event};
+use crate::driver::{ConnectionId, Driver, DriverError, DriverEvent};
 use crate::provider::Device;
 
 /// A server at one address, on a driver that its user drives: no locks, no tasks.
@@ -132,7 +132,7 @@ impl<P: LocalPrograms> LocalServer<P> {
     pub fn disconnect<D: Device>(&mut self, driver: &mut Driver<D>, connection: ConnectionId) {
         let callers = &mut self.callers;
         let take = |driver: &mut Driver<D>, id, event| match event {
-            Event::Closed { reason, .. } => callers.closed(driver, id, reason),
+            DriverEvent::Closed { reason, .. } => callers.closed(driver, id, reason),
             event => callers.ended(driver, id, event),
         };
         self.connections.disconnect(driver, connection, take);
@@ -172,13 +172,13 @@ impl<P: LocalPrograms> LocalServer<P> {
         } = self;
         let mut count = connections.accept(driver);
         connections.take_events(driver, |driver, connection, event| match event {
-            Event::CallArrived { call, message, .. } => arrived.push(Arrived {
+            DriverEvent::CallArrived { call, message, .. } => arrived.push(Arrived {
                 connection,
                 call,
                 message,
             }),
-            Event::Closed { reason, .. } => callers.closed(driver, connection, reason),
-            Event::Ready(_) => {}
+            DriverEvent::Closed { reason, .. } => callers.closed(driver, connection, reason),
+            DriverEvent::Ready(_) => {}
             event => {
                 count += 1;
                 callers.ended(driver, connection, event);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use oncrpc::xdr::SharedBytes;
-use oncrpc::{Body, ItemMemory, ReceivedMessage, ReplyLimits, TransportBuf};
+use oncrpc::xdr::{Matching, ReceivedItem, SharedBytes};
+use oncrpc::{Body, ItemMemory, ReceivedMessage, ReplyLimits};
 use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 
 use crate::driver::{ConnectionId, Driver, Payload, WriteError, Writer};
@@ -30,30 +30,14 @@ impl<D: Device> fmt::Debug for RegisteredMemory<D> {
 }
 
 impl<D: Device> ItemMemory for RegisteredMemory<D> {
-    fn take(&self, len: usize) -> Option<Box<dyn TransportBuf>> {
+    fn take(&self, len: usize) -> Option<SharedBytes> {
         if len > self.0.budget().limit() / LARGEST_SHARE {
             return None;
         }
         let len = u32::try_from(len).ok()?;
         let mut buf = self.0.take(len).ok()?;
         buf.set_len(len);
-        Some(Box::new(buf))
-    }
-}
-
-impl TransportBuf for Buf {
-    fn as_slice(&self) -> &[u8] {
-        self
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [u8] {
-        self
-    }
-
-    fn into_shared(mut self: Box<Self>, len: usize) -> SharedBytes {
-        let len = len.min(self.len());
-        self.set_len(u32::try_from(len).unwrap_or(u32::MAX));
-        Frozen::from(*self).into()
+        Some(Frozen::from(buf).into())
     }
 }
 
@@ -86,8 +70,8 @@ impl ItemData {
 /// 1,024 bytes (RFC 8166, section 3.3.2), and the headers take their part.
 const SURELY_INLINE: usize = 512;
 
-/// Returns the items of a body, in registered memory as far as a message can have items. Those that
-/// are in other memory, or in that of another device, are copied.
+/// Makes a list of the items of a body, in registered memory as far as a message can have items.
+/// Those that are in other memory, or in that of another device, are copied.
 ///
 /// Short items of a reply use up the memory that the client has for them before a later item does.
 /// Where the reply may not fit inline they may have to travel there.
@@ -97,9 +81,11 @@ const SURELY_INLINE: usize = 512;
 pub(super) fn register_items<D: Device>(
     pool: &Pool<D>,
     body: &Body,
-) -> Result<Vec<OutgoingItem>, MemoryError> {
+    items: &mut Vec<OutgoingItem>,
+) -> Result<(), MemoryError> {
+    items.clear();
     let mut short = body.short_items().iter().peekable();
-    let (mut items, mut moved) = (Vec::with_capacity(body.items().len()), 0);
+    let mut moved = 0;
     let short_item = |range: &Range<u32>, moved: usize| {
         let begin = (range.start as usize).saturating_sub(moved);
         let bytes = body.stream().get(begin..).unwrap_or_default();
@@ -133,7 +119,7 @@ pub(super) fn register_items<D: Device>(
             }
         }
     }
-    Ok(items)
+    Ok(())
 }
 
 /// Returns these bytes in memory of the pool's device.
@@ -152,16 +138,16 @@ fn copied<D: Device>(pool: &Pool<D>, bytes: &[u8]) -> Result<Frozen, MemoryError
     Ok(buf.into())
 }
 
-/// Writes a message: its RPC header, and a body with these items.
+/// Writes a message: its RPC header, and a body with these items, which are taken.
 pub(super) fn write(
     writer: &mut Writer<'_>,
     header: &[u8],
     body: &Body,
-    items: Vec<OutgoingItem>,
+    items: &mut Vec<OutgoingItem>,
 ) -> Result<(), WriteError> {
     writer.bytes(header);
     let (mut rest, mut at) = (body.stream(), 0);
-    for OutgoingItem { position, data } in items {
+    for OutgoingItem { position, data } in items.drain(..) {
         let before = (position as usize).saturating_sub(at).min(rest.len());
         let (stream, after) = rest.split_at(before);
         rest = after;
@@ -221,15 +207,29 @@ pub(super) fn max_reply(limits: &ReplyLimits, results: &[Buf], unbounded: u32) -
 /// A connection of a driver.
 pub(super) type Connection<'d, D> = (&'d mut Driver<D>, ConnectionId);
 
-/// Returns a received call, with all items in place, in the memory into which the device has placed
-/// it.
+/// Returns a received call in the memory into which the device has placed it. Items that the peer's
+/// Sends have placed stay where they are, except one in several parts: then all are put in place.
 ///
 /// # Errors
-/// Fails if no memory is available to put the items there.
+/// Fails if no memory is available to put the items in place.
 pub(super) fn call<D: Device>(
-    (driver, _): Connection<'_, D>,
-    payload: Payload,
+    (driver, id): Connection<'_, D>,
+    mut payload: Payload,
 ) -> Result<ReceivedMessage, MemoryError> {
+    if let Some(items) = payload.take_whole_items() {
+        let received = items.iter().map(|item| ReceivedItem {
+            position: item.position(),
+            bytes: item.first().clone().into(),
+        });
+        let received = received.collect();
+        driver.recycle_items(id, items);
+        let stream = payload.into_shared();
+        return Ok(ReceivedMessage::with_items(
+            stream,
+            received,
+            Matching::ByPosition,
+        ));
+    }
     let payload = payload.flattened(driver.pool())?;
     let is_short = payload.bytes().len() <= MAX_COPIED;
     let stream = payload.into_shared();
@@ -260,8 +260,9 @@ mod tests {
 
     fn item_of(memory: &RegisteredMemory<SoftwareDevice>) -> Item<'static> {
         let mut buf = memory.take(5000).unwrap();
-        buf.as_mut_slice().fill(7);
-        buf.into_shared(4999).into()
+        buf.get_mut().unwrap().fill(7);
+        buf.truncate(4999);
+        buf.into()
     }
 
     fn only_registered(items: &[OutgoingItem]) -> &Frozen {
@@ -281,7 +282,8 @@ mod tests {
         let pool = pool();
         let item = item_of(&RegisteredMemory(pool.clone()));
         let body = body_of(&item);
-        let items = register_items(&pool, &body).unwrap();
+        let mut items = Vec::new();
+        register_items(&pool, &body, &mut items).unwrap();
         let data = only_registered(&items);
         assert_eq!((data.as_ptr(), data.len()), (item.as_ptr(), 4999));
         drop((items, body, item));
@@ -295,7 +297,8 @@ mod tests {
         let plain = Item::from(SharedBytes::from(vec![7; 4999]));
         for item in [other, plain] {
             let body = body_of(&item);
-            let items = register_items(&pool, &body).unwrap();
+            let mut items = Vec::new();
+            register_items(&pool, &body, &mut items).unwrap();
             let data = only_registered(&items);
             assert_ne!(data.as_ptr(), item.as_ptr());
             assert_eq!(data[..], item.as_bytes()[..]);

@@ -11,14 +11,14 @@ use catalog1::{
     Service, ShortenResults,
 };
 use oncrpc::protocol::AuthStat;
-use oncrpc::xdr::{Encode as _, ListBuf, SharedBytes, Text};
+use oncrpc::xdr::{Array, Encode as _, ListBuf, SharedBytes, Text};
 use oncrpc::{
     AuthSys, Body, CallError, CallErrorKind, CallOptions, Channel, Context, Credentials, Execution,
     HandlerDeadline, OutgoingReply, Peer, ReceivedMessage, ReplyStatus, Router, RpcError, loopback,
 };
 use rpcrdma_rpc_tests::catalog::catalog::{self, catalog1};
 use rpcrdma_rpc_tests::catalog::{
-    Cover, CoverRes, PictureLengths, PicturePair, TITLE_MAX, Title, owned,
+    Album, Cover, CoverRes, PictureLengths, PicturePair, TITLE_MAX, Title, owned,
 };
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, connect, serve};
@@ -141,6 +141,15 @@ impl Service for Catalog {
         })
     }
 
+    async fn weigh(&self, _: &Context, album: Album<'_>) -> Result<u32, RpcError> {
+        let pictures = album.pages.iter().map(|page| page.picture);
+        let lengths = pictures.map(|picture| {
+            assert!(picture.as_bytes().iter().all(|byte| *byte == 4));
+            picture.len()
+        });
+        Ok(lengths.sum::<usize>().try_into()?)
+    }
+
     async fn count(&self, _: &Context) -> Result<u32, RpcError> {
         Ok(3)
     }
@@ -224,6 +233,22 @@ async fn assert_lists(client: &Client<Channel>) {
     }
 }
 
+/// The pages of an album are decoded by the handler, one after the other.
+async fn assert_albums(client: &Client<Channel>) {
+    for lengths in [&[][..], &[0, 5, 1 << 14], &[1 << 16, 1 << 16], &[2000; 40]] {
+        let pages = lengths.iter().map(|length| Cover {
+            name: Text::new("page").unwrap(),
+            picture: SharedBytes::from(vec![4; *length]).into(),
+        });
+        let pages: Vec<_> = pages.collect();
+        let album = Album {
+            pages: Array::new(&pages).unwrap(),
+        };
+        let weight = client.weigh(&album).await.unwrap();
+        assert_eq!(weight as usize, lengths.iter().sum::<usize>());
+    }
+}
+
 async fn assert_errors(client: &Client<Channel>) {
     let status = |error: CallError| match error.kind() {
         CallErrorKind::Status(status) => *status,
@@ -247,6 +272,7 @@ fn a_service_returns_either_shape_over_loopback() {
         tokio::spawn(runner);
         let client = client(channel);
         assert_results(&client).await;
+        assert_albums(&client).await;
         assert_errors(&client).await;
     });
 }
@@ -266,6 +292,7 @@ fn a_service_returns_either_shape_over_rdma() {
     let client = client(channel);
     run(async move {
         assert_results(&client).await;
+        assert_albums(&client).await;
         assert_lists(&client).await;
         assert_errors(&client).await;
     });
@@ -398,6 +425,10 @@ impl LocalService for OnOneThread {
     async fn pair(&self, _: &Context, _: PictureLengths) -> Result<PairResults<'_>, RpcError> {
         let (first, second) = (Default::default(), Default::default());
         Ok(PicturePair { first, second }.into())
+    }
+
+    async fn weigh(&self, _: &Context, _: Album<'_>) -> Result<u32, RpcError> {
+        Ok(0)
     }
 
     async fn count(&self, _: &Context) -> Result<u32, RpcError> {

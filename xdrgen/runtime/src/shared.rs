@@ -6,7 +6,7 @@ use core::any::Any;
 use core::fmt;
 use core::ops::{Deref, Range};
 
-/// A buffer whose bytes do not change while [`SharedBytes`] refer to it.
+/// A buffer whose bytes do not change while several [`SharedBytes`] refer to it.
 ///
 /// A transport implements it for its registered memory, and finds its own memory again by
 /// [`SharedBytes::buffer_as`], so that it can send a range without a copy. A pool that takes
@@ -15,6 +15,11 @@ use core::ops::{Deref, Range};
 pub trait SharedBuffer: Any + Send + Sync {
     /// Returns all bytes of the buffer.
     fn bytes(&self) -> &[u8];
+
+    /// Returns all bytes of the buffer, to which nothing else refers, if they can be written.
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
+    }
 
     /// Counts a share.
     fn retain(&self) {}
@@ -26,6 +31,10 @@ pub trait SharedBuffer: Any + Send + Sync {
 impl SharedBuffer for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(self)
     }
 }
 
@@ -113,6 +122,32 @@ impl SharedBytes {
             .get(self.from..)
             .and_then(|bytes| bytes.get(..self.len))
             .unwrap_or_default()
+    }
+
+    /// Returns the bytes for writing, if this is the only share in the buffer and the buffer can be
+    /// written.
+    ///
+    /// ```
+    /// use xdrgen_runtime::SharedBytes;
+    ///
+    /// let mut bytes = SharedBytes::from(vec![1, 2, 3]);
+    /// bytes.get_mut().expect("the only share")[0] = 7;
+    /// let share = bytes.clone();
+    /// assert!(bytes.get_mut().is_none());
+    /// assert_eq!(*share, [7, 2, 3]);
+    /// ```
+    #[must_use]
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        let buffer = Arc::get_mut(self.buffer.as_mut()?)?;
+        buffer
+            .bytes_mut()?
+            .get_mut(self.from..)?
+            .get_mut(..self.len)
+    }
+
+    /// Drops the bytes after the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
     }
 
     /// Returns the number of bytes.

@@ -10,26 +10,24 @@
     reason = "the numbers of a test are small"
 )]
 
-mod endpoints;
-mod fixture;
-
 use std::time::{Duration, Instant};
 
-use endpoints::Random;
-use endpoints::traffic::{Caller, Host, begin, gone, settle};
-use fixture::{Ground, on_every_ground};
+use rpcrdma_transport_tests::device_source::DeviceSource;
+use rpcrdma_transport_tests::on_every_device;
+use rpcrdma_transport_tests::random::{Random, begin};
+use rpcrdma_transport_tests::traffic::{Caller, Host, settle};
 use rpcrdma_verbs::provider::Device;
 
 /// The average time between two cuts, in milliseconds.
 const CUT: u64 = 20;
 
-fn connections_are_cut_at_random(ground: &impl Ground) {
+fn connections_are_cut_at_random(source: &impl DeviceSource) {
     let (seed, end) = begin();
     let mut random = Random(seed);
-    let mut host = Host::new(&ground.open(), ground.address());
-    let address = host.server.address();
+    let mut host = Host::new(&source.open(), source.address());
+    let address = host.server.local_addr();
     let mut callers: Vec<_> = (0..4)
-        .map(|number| Caller::new(&ground.open(), address, number, seed))
+        .map(|number| Caller::new(&source.open(), address, number, seed))
         .collect();
     let mut number = callers.len() as u64;
     let (mut total, mut cuts, mut restarts) = (Vec::new(), 0u32, 0u32);
@@ -41,13 +39,13 @@ fn connections_are_cut_at_random(ground: &impl Ground) {
                 // Replaces a client, whose calls end.
                 0 => {
                     let at = random.below(4) as usize;
-                    let new = Caller::new(&ground.open(), address, number, seed);
-                    total.push(gone(std::mem::replace(&mut callers[at], new)));
+                    let new = Caller::new(&source.open(), address, number, seed);
+                    total.push(std::mem::replace(&mut callers[at], new).end());
                     number += 1;
                 }
                 1 if random.one_in(4) => {
-                    ended(host);
-                    host = Host::new(&ground.open(), address);
+                    host.end();
+                    host = Host::new(&source.open(), address);
                     restarts += 1;
                 }
                 _ => cuts += u32::from(cut(&mut host, &mut random)),
@@ -58,14 +56,14 @@ fn connections_are_cut_at_random(ground: &impl Ground) {
         callers.iter().for_each(Caller::assert_moving);
     }
     settle(&mut callers, &mut host, &mut random);
-    total.extend(callers.into_iter().map(gone));
-    ended(host);
+    total.extend(callers.into_iter().map(Caller::end));
+    host.end();
     let answered: u64 = total.iter().map(|tally| tally.answered).sum();
-    let closed: u64 = total.iter().map(|tally| tally.closed).sum();
+    let lost: u64 = total.iter().map(|tally| tally.disconnected).sum();
     println!(
-        "{answered} calls answered, {cuts} cuts, {restarts} restarts of the server, {closed} connections lost"
+        "{answered} calls answered, {cuts} cuts, {restarts} restarts of the server, {lost} connections lost"
     );
-    assert!(answered > 100 && closed > 0);
+    assert!(answered > 100 && lost > 0);
 }
 
 /// Cuts one of the server's connections, if it has any.
@@ -77,22 +75,10 @@ fn cut<D: Device>(host: &mut Host<D>, random: &mut Random) -> bool {
     else {
         return false;
     };
-    host.server.cut(&mut host.driver, id);
+    host.server.disconnect(&mut host.driver, id);
     true
 }
 
-/// Drops the server, and checks that all of its memory is released.
-fn ended<D: Device>(host: Host<D>) {
-    let Host {
-        server,
-        driver,
-        budget,
-        ..
-    } = host;
-    drop((server, driver));
-    assert_eq!(budget.used(), 0, "of a server that is gone");
-}
-
-on_every_ground! {
+on_every_device! {
     connections_are_cut_at_random,
 }

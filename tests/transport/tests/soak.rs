@@ -10,15 +10,13 @@
     reason = "the numbers of a test are small"
 )]
 
-mod endpoints;
-
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use endpoints::traffic::{Caller, Expected, Host, Open, PATIENCE, begin, gone, settle};
-use endpoints::{NULL, Random, call};
+use rpcrdma_transport_tests::ends::any_address;
+use rpcrdma_transport_tests::random::{Random, begin};
+use rpcrdma_transport_tests::traffic::{Caller, Host, PATIENCE, settle};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
 
@@ -49,7 +47,7 @@ fn faults(random: &mut Random) -> Faults {
         (chance(200), chance(100), chance(300), chance(20_000));
     let delay = chance(8).into();
     Faults {
-        seed: random.next(),
+        seed: random.next_u64(),
         delay,
         disconnect,
         not_ready,
@@ -63,8 +61,8 @@ fn calls_end_once_whatever_goes_wrong() {
     let (seed, end) = begin();
     let mut random = Random(seed);
     let fabric = Fabric::new();
-    let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
-    let address = host.server.address();
+    let mut host = Host::new(&fabric.device(), any_address());
+    let address = host.server.local_addr();
     let mut callers: Vec<Caller<SoftwareDevice>> = (0..4)
         .map(|number| Caller::new(&device(&fabric, number), address, number, seed))
         .collect();
@@ -82,17 +80,10 @@ fn calls_end_once_whatever_goes_wrong() {
                 Caller::new(&device(&fabric, number), address, number, seed),
             );
             number += 1;
-            total.push(gone(old));
+            total.push(old.end());
         }
         if random.one_in(10_000) {
-            let Host {
-                server,
-                driver,
-                budget,
-                ..
-            } = host;
-            drop((server, driver));
-            assert_eq!(budget.used(), 0, "of a server that is gone");
+            host.end();
             host = Host::new(&fabric.device(), address);
             restarts += 1;
         }
@@ -106,16 +97,9 @@ fn calls_end_once_whatever_goes_wrong() {
     println!("{:?}, {restarts} restarts of the server", fabric.injected());
     fabric.inject(Faults::default());
     settle(&mut callers, &mut host, &mut random);
-    total.extend(callers.into_iter().map(gone));
+    total.extend(callers.into_iter().map(Caller::end));
     assert_eq!(host.ended, host.begun);
-    let Host {
-        server,
-        driver,
-        budget,
-        ..
-    } = host;
-    drop((server, driver));
-    assert_eq!(budget.used(), 0, "of the server");
+    host.end();
     total.iter().for_each(|tally| println!("{tally:?}"));
     assert!(total.iter().map(|tally| tally.answered).sum::<u64>() > 100);
 }
@@ -139,8 +123,8 @@ fn threads_do_not_wait_for_each_other() {
         let (fabric, stop, running, answered) = (&fabric, &stop, &running, &answered);
         scope.spawn(move || {
             let mut random = Random(seed);
-            let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
-            tell.send(host.server.address()).unwrap();
+            let mut host = Host::new(&fabric.device(), any_address());
+            tell.send(host.server.local_addr()).unwrap();
             while running.load(Ordering::Relaxed) > 0 {
                 if Instant::now() < end && random.one_in(1000) {
                     fabric.inject(faults(&mut random));
@@ -150,14 +134,7 @@ fn threads_do_not_wait_for_each_other() {
                 }
                 host.step(&mut random);
             }
-            let Host {
-                server,
-                driver,
-                budget,
-                ..
-            } = host;
-            drop((server, driver));
-            assert_eq!(budget.used(), 0, "of the server");
+            host.end();
         });
         let address = told.recv().unwrap();
         for number in 0..3 {
@@ -173,7 +150,7 @@ fn threads_do_not_wait_for_each_other() {
                     caller.take();
                     caller.assert_moving();
                 }
-                let tally = gone(caller);
+                let tally = caller.end();
                 println!("{tally:?}");
                 answered.fetch_add(tally.answered, Ordering::Relaxed);
             });
@@ -197,8 +174,8 @@ fn delays_hold_up_nobody_who_waits() {
     std::thread::scope(|scope| {
         let (fabric, done) = (&fabric, &done);
         scope.spawn(move || {
-            let mut host = Host::new(&fabric.device(), SocketAddr::from(([127, 0, 0, 1], 0)));
-            tell.send(host.server.address()).unwrap();
+            let mut host = Host::new(&fabric.device(), any_address());
+            tell.send(host.server.local_addr()).unwrap();
             while !done.load(Ordering::Relaxed) {
                 host.driver.wait(PATIENCE).unwrap();
                 host.server.serve(&mut host.driver);
@@ -206,18 +183,7 @@ fn delays_hold_up_nobody_who_waits() {
         });
         let mut caller = Caller::new(&fabric.device(), told.recv().unwrap(), 0, 5);
         for _ in 0..50 {
-            let id = caller
-                .client
-                .call(&mut caller.driver, call(NULL, 0), |_| Ok(()))
-                .unwrap();
-            caller.open.insert(
-                id,
-                Open {
-                    expected: Expected::Nothing,
-                    timed: false,
-                    cancelled: false,
-                },
-            );
+            caller.begin_null();
             while !caller.open.is_empty() {
                 caller.driver.wait(PATIENCE).unwrap();
                 caller.take();

@@ -1,0 +1,209 @@
+//! The cost of an RPC: exact counts of allocations, copies, work requests and completions.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of a test are small"
+)]
+
+use oncrpc::xdr::SharedBytes;
+use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::version::Version;
+use rpcrdma_transport_tests::block::bytes;
+use rpcrdma_transport_tests::ends::{Ends, placing};
+use rpcrdma_transport_tests::schema::Region;
+use rpcrdma_verbs::driver::ConnectionCounters;
+use rpcrdma_verbs::memory::Frozen;
+use rpcrdma_verbs::rpc_transport::LocalEvent;
+
+/// The number of RPCs until all allocations have grown, and the number that are counted.
+const WARM: u32 = 200;
+const COUNTED: u32 = 200;
+
+fn null(ends: &mut Ends) {
+    ends.null();
+}
+
+fn echo(ends: &mut Ends) {
+    ends.echo(&bytes()[..512]);
+}
+
+/// A message longer than one Send.
+fn long_echo(ends: &mut Ends) {
+    ends.echo(&bytes()[..16_380]);
+}
+
+/// An argument that the server reads.
+fn write(count: usize) -> impl Fn(&mut Ends) {
+    move |ends| {
+        let mut buf = ends.near.pool().take(count as u32).unwrap();
+        buf.set_len(count as u32);
+        let region = Region {
+            bytes: SharedBytes::from(Frozen::from(buf)).into(),
+        };
+        let call = ends.client.write(&region).begin(&mut ends.near).unwrap();
+        ends.finish(&call, |_| ()).unwrap();
+        assert_eq!(ends.block.take_last().unwrap().len(), count);
+    }
+}
+
+/// A result that the server writes into the client's memory.
+fn read(count: u32) -> impl Fn(&mut Ends) {
+    move |ends| {
+        let call = ends.begin_read(count);
+        let found = ends.finish(&call, |region| region.bytes.len());
+        assert_eq!(found.unwrap(), count as usize);
+    }
+}
+
+/// Returns the allocations of RPCs in the steady state, and their counters.
+fn steady(ends: &mut Ends, rpc: impl Fn(&mut Ends)) -> (u64, [ConnectionCounters; 2]) {
+    (0..WARM).for_each(|_| rpc(ends));
+    let before = ends.counters();
+    let counted = allocation_counter::measure(|| (0..COUNTED).for_each(|_| rpc(ends)));
+    let mut after = ends.counters();
+    for (after, before) in after.iter_mut().zip(before) {
+        after.sends -= before.sends;
+        after.reads -= before.reads;
+        after.writes -= before.writes;
+        after.exposures -= before.exposures;
+        after.copied -= before.copied;
+    }
+    (counted.count_total, after)
+}
+
+fn all_ends() -> impl Iterator<Item = Ends> {
+    [Version::One, Version::Two].into_iter().map(|highest| {
+        let client = Config {
+            max_version: highest,
+            remote_invalidation: true,
+            ..Config::client()
+        };
+        Ends::new(
+            client,
+            Config {
+                send_with_invalidate: true,
+                ..Config::server()
+            },
+        )
+    })
+}
+
+#[test]
+fn inline_rpcs_allocate_nothing() {
+    for mut ends in all_ends() {
+        for (name, rpc) in [("null", null as fn(&mut Ends)), ("echo", echo)] {
+            let (allocations, did) = steady(&mut ends, rpc);
+            println!("{name}: {allocations} allocations in {COUNTED} RPCs; {did:?}");
+            assert_eq!(allocations, 0, "{name}");
+            assert_eq!(did.map(|did| did.sends), [u64::from(COUNTED); 2]);
+            assert_eq!(
+                did.map(|did| did.reads + did.writes + did.exposures),
+                [0, 0]
+            );
+        }
+    }
+}
+
+#[test]
+fn arguments_apart_are_neither_copied_nor_allocated_for() {
+    for mut ends in all_ends() {
+        let mut copied = Vec::new();
+        for bytes in [20_000, 100_000] {
+            let (allocations, did) = steady(&mut ends, write(bytes));
+            println!(
+                "argument of {bytes} bytes: {allocations} allocations in {COUNTED} RPCs; {did:?}"
+            );
+            assert_eq!(allocations, 0);
+            assert_eq!(
+                (did[0].exposures, did[1].reads),
+                (COUNTED.into(), COUNTED.into())
+            );
+            copied.push(did.map(|did| did.copied));
+        }
+        assert_eq!(
+            copied[0], copied[1],
+            "what is copied does not grow with the argument"
+        );
+        assert!(copied[0].iter().sum::<u64>() < u64::from(COUNTED) * 256);
+    }
+}
+
+#[test]
+fn results_apart_are_neither_copied_nor_allocated_for() {
+    for mut ends in all_ends() {
+        let mut copied = Vec::new();
+        for bytes in [20_000, 100_000] {
+            let (allocations, did) = steady(&mut ends, read(bytes));
+            println!(
+                "result of {bytes} bytes: {allocations} allocations in {COUNTED} RPCs; {did:?}"
+            );
+            assert_eq!(allocations, 0);
+            assert_eq!(
+                (did[0].exposures, did[1].writes),
+                (COUNTED.into(), COUNTED.into())
+            );
+            copied.push(did.map(|did| did.copied));
+        }
+        assert_eq!(
+            copied[0], copied[1],
+            "what is copied does not grow with the result"
+        );
+        assert!(copied[0].iter().sum::<u64>() < u64::from(COUNTED) * 256);
+    }
+}
+
+/// Placed data, and messages in several transmissions (rtrext-02).
+#[test]
+fn transmissions_are_not_allocated_for_and_placed_data_are_not_copied() {
+    type Rpc = Box<dyn Fn(&mut Ends)>;
+    // The list of the items of a call is allocated.
+    let rpcs: [(&str, Rpc, bool, u64); 3] = [
+        ("argument", Box::new(write(1 << 16)), true, 1),
+        ("result", Box::new(read(1 << 16)), true, 0),
+        ("echo", Box::new(long_echo), false, 0),
+    ];
+    for (name, rpc, placed, each) in rpcs {
+        let rtr = if placed { placing() } else { RtrExtConfig::ALL };
+        let mut ends = Ends::new(
+            Config::client().with_rtr(rtr),
+            Config::server().with_rtr(rtr),
+        );
+        let (allocations, did) = steady(&mut ends, rpc);
+        println!("{name}: {allocations} allocations in {COUNTED} RPCs; {did:?}");
+        assert_eq!(allocations, each * u64::from(COUNTED), "{name}");
+        assert_eq!(
+            did.map(|did| did.reads + did.writes + did.exposures),
+            [0, 0],
+            "{name}"
+        );
+        let copied = did.iter().map(|did| did.copied).sum::<u64>() / u64::from(COUNTED);
+        assert!(!placed || copied < 256, "{name}: {copied} bytes copied");
+    }
+}
+
+/// Many calls at once cost no more: requests are posted together, and few are signaled.
+#[test]
+fn many_at_once_allocate_nothing() {
+    for mut ends in all_ends() {
+        let burst = |ends: &mut Ends| {
+            for _ in 0..16 {
+                ends.client.null().begin(&mut ends.near).unwrap();
+            }
+            let (channel, mut left) = (ends.channel(), 16);
+            while left > 0 {
+                ends.turn();
+                while let Some(event) = ends.event() {
+                    if let LocalEvent::Completed(completed) = event {
+                        channel.recycle(&mut ends.near, completed);
+                        left -= 1;
+                    }
+                }
+            }
+        };
+        let (allocations, did) = steady(&mut ends, burst);
+        println!("16 at once: {allocations} allocations in {COUNTED} bursts; {did:?}");
+        assert_eq!(allocations, 0);
+    }
+}

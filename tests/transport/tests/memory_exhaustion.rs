@@ -1,0 +1,230 @@
+//! Memory is exhausted at every turn of a scenario, at either end: every call ends, nothing is sent
+//! that was not written, and everything continues when there is memory again.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking"
+)]
+
+use std::time::{Duration, Instant};
+
+use oncrpc::{CallErrorKind, Method, PendingCall};
+use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
+use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::transfer::{MethodPreference, ResultPlacement};
+use rpcrdma_transport_tests::block::{bytes, checksum};
+use rpcrdma_transport_tests::block1::{Echo, Null, Read, Write};
+use rpcrdma_transport_tests::ends::{Ends, any_address, placing};
+use rpcrdma_transport_tests::traffic::failure;
+use rpcrdma_verbs::memory::{Budget, Buf};
+use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
+use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent};
+
+/// The number of half turns after which every scenario has ended.
+const END: usize = 40;
+/// The number of half turns without memory.
+const WANT: usize = 6;
+const COUNT: u32 = 20_000;
+const BUDGET: usize = 1 << 26;
+
+/// Takes all memory that an end could take.
+fn hoard(ends: &Ends, end: usize) -> Vec<Buf> {
+    let driver = [&ends.near, &ends.far][end];
+    let budget = &ends.budgets[end];
+    let left = BUDGET - budget.used();
+    let mut all = vec![Buf::adopt(driver.device(), budget, vec![0; left]).unwrap()];
+    for size in (6..=20).map(|bits| 1 << bits) {
+        all.extend(std::iter::from_fn(|| driver.pool().take(size).ok()));
+    }
+    all
+}
+
+/// Calls of each kind, in flight.
+struct Open {
+    null: Option<PendingCall<Null>>,
+    read: Option<PendingCall<Read>>,
+    write: Option<PendingCall<Write>>,
+    echo: Option<PendingCall<Echo>>,
+}
+
+fn begin(ends: &mut Ends) -> Open {
+    let bytes = &bytes()[..COUNT as usize];
+    Open {
+        null: Some(ends.client.null().begin(&mut ends.near).unwrap()),
+        read: Some(ends.begin_read(COUNT)),
+        write: Some(ends.begin_write(bytes)),
+        echo: Some(ends.begin_echo(bytes)),
+    }
+}
+
+impl Open {
+    fn is_empty(&self) -> bool {
+        self.null.is_none() && self.read.is_none() && self.write.is_none() && self.echo.is_none()
+    }
+
+    /// Takes what has happened. Returns how many calls have failed for lack of memory, and how many
+    /// connections were lost.
+    fn take(&mut self, ends: &mut Ends, what: &str) -> usize {
+        let mut felt = 0;
+        while let Some(event) = ends.event() {
+            match event {
+                LocalEvent::Completed(completed) => {
+                    felt += usize::from(self.ended(ends, completed, what));
+                }
+                LocalEvent::Disconnected { reason, .. } => {
+                    assert!(
+                        matches!(reason, CloseReason::Lost | CloseReason::Unreachable),
+                        "{what}: {reason}"
+                    );
+                    felt += 1;
+                }
+                _ => {}
+            }
+        }
+        felt
+    }
+
+    /// Checks what has become of a call. Returns true if it has failed.
+    fn ended(&mut self, ends: &mut Ends, completed: CompletedCall, what: &str) -> bool {
+        let bytes = &bytes()[..COUNT as usize];
+        let channel = ends.channel();
+        let ended = Ended {
+            channel: &channel,
+            completed: &completed,
+            what,
+        };
+        let failed = ended
+            .check(&mut self.null, |()| true)
+            .or_else(|| ended.check(&mut self.read, |region| region.bytes.as_bytes() == bytes))
+            .or_else(|| ended.check(&mut self.write, |sum| sum == checksum(bytes)))
+            .or_else(|| ended.check(&mut self.echo, |reply| reply == bytes));
+        channel.recycle(&mut ends.near, completed);
+        failed.expect("no call ends twice")
+    }
+
+    /// Turns until all calls have ended, and returns the number of failures.
+    fn finish(&mut self, ends: &mut Ends, what: &str) -> usize {
+        let began = Instant::now();
+        let mut felt = 0;
+        while !self.is_empty() {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "{what}: a call is stuck"
+            );
+            ends.turn();
+            felt += self.take(ends, what);
+        }
+        felt
+    }
+}
+
+/// A call that has ended.
+struct Ended<'a> {
+    channel: &'a LocalChannel<SoftwareDevice>,
+    completed: &'a CompletedCall,
+    what: &'a str,
+}
+
+impl Ended<'_> {
+    /// Returns true if this call has failed, for lack of memory; `None` if another has ended.
+    fn check<P: Method>(
+        &self,
+        call: &mut Option<PendingCall<P>>,
+        is_right: impl FnOnce(P::Reply<'_>) -> bool,
+    ) -> Option<bool> {
+        let result = self.channel.read(&(*call)?, self.completed, is_right)?;
+        *call = None;
+        Some(match result {
+            Ok(is_right) => {
+                assert!(is_right, "{}: the wrong results", self.what);
+                false
+            }
+            Err(error) => {
+                let expected = matches!(
+                    failure(&error),
+                    Some(CallFailure::Memory | CallFailure::ReplyMemory | CallFailure::Peer(_))
+                );
+                let status = matches!(error.kind(), CallErrorKind::Status(_));
+                assert!(expected || status, "{}: {error}", self.what);
+                true
+            }
+        })
+    }
+}
+
+/// Returns the number of failures over all turns.
+fn every_turn(windows: bool, config: impl Fn(Config) -> Config) -> usize {
+    let mut felt = 0;
+    for (end, turns) in (0..2).flat_map(|end| (0..END).map(move |turns| (end, turns))) {
+        let what = format!(
+            "{} without memory after {turns} half turns",
+            ["the client", "the server"][end]
+        );
+        let fabric = Fabric::new();
+        fabric.inject(Faults {
+            delay: 2,
+            seed: turns as u64,
+            ..Faults::default()
+        });
+        let mut capabilities = fabric.device().capabilities().clone();
+        capabilities.windows = windows;
+        let devices = [fabric.device_with(capabilities), fabric.device()];
+        let client = Config {
+            reconnect_delay: 1,
+            ..config(Config::client())
+        };
+        let budgets = [Budget::new(BUDGET), Budget::new(BUDGET)];
+        let configs = (client, config(Config::server()));
+        let mut ends = Ends::within(budgets, devices, any_address(), configs);
+        // What is advertised for rtrext-02 applies from the second reply on.
+        ends.null();
+        ends.null();
+        let mut open = begin(&mut ends);
+        for number in 0..turns {
+            ends.half_turn(number);
+            open.take(&mut ends, &what);
+        }
+        let hoarded = hoard(&ends, end);
+        for number in turns..turns + WANT {
+            ends.half_turn(number);
+            felt += open.take(&mut ends, &what);
+        }
+        drop(hoarded);
+        felt += open.finish(&mut ends, &what);
+        let failed = begin(&mut ends).finish(&mut ends, &what);
+        assert_eq!(failed, 0, "{what}: it does not go on");
+        let budgets = ends.budgets.clone();
+        drop(ends);
+        assert_eq!(budgets.map(|budget| budget.used()), [0, 0], "{what}");
+    }
+    felt
+}
+
+// spec: rfc8166-4.5.4-b
+#[test]
+fn with_chunks() {
+    assert!(every_turn(true, |config| config) > 0);
+    assert!(every_turn(false, |config| config) > 0);
+}
+
+#[test]
+fn with_data_that_the_sends_place() {
+    assert!(
+        every_turn(true, |config| config.with_rtr(RtrExtConfig {
+            preference: MethodPreference::Groups,
+            ..placing()
+        })) > 0
+    );
+}
+
+#[test]
+fn with_transmissions_and_memory_that_is_exposed() {
+    let explicit = RtrExtConfig {
+        preference: MethodPreference::Groups,
+        placement: ResultPlacement::Explicit,
+        ..RtrExtConfig::ALL
+    };
+    assert!(every_turn(false, |config| config.with_rtr(explicit)) > 0);
+}
