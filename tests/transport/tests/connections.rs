@@ -6,19 +6,15 @@
     reason = "the numbers of a test are small"
 )]
 
-mod endpoints;
-
-use std::net::SocketAddr;
-
-use endpoints::{Block, NULL, call};
 use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{Config, Role};
-use rpcrdma_verbs::client::{Client, ClientEvent};
+use rpcrdma_transport_tests::block::Block;
+use rpcrdma_transport_tests::block1::Client;
+use rpcrdma_transport_tests::ends::{Programs, any_address, connect, serve};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::rpc::Credentials;
-use rpcrdma_verbs::server::Server;
+use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
 
 const CREDITS: u16 = 32;
 /// The page size in bytes of the machines that run this test.
@@ -63,26 +59,12 @@ fn bytes_per_end(
             driver.share_receives(count, client.receive_size).unwrap();
         }
     }
-    let block = Block::new(far.pool());
-    let mut server = Server::bind(
-        &mut far,
-        SocketAddr::from(([127, 0, 0, 1], 0)),
-        server,
-        block,
-    )
-    .unwrap();
+    let mut server = serve(&mut far, any_address(), server, &Block::default());
     let before = resident();
     let mut clients = Vec::new();
     let allocated = allocation_counter::measure(|| {
-        let connect = |_| {
-            Client::connect(
-                &mut near,
-                server.address(),
-                client.clone(),
-                Credentials::none(),
-            )
-            .unwrap()
-        };
+        let address = server.local_addr();
+        let connect = |_| connect(&mut near, address, client.clone());
         clients.extend((0..connections).map(connect));
         call_all(&clients, calls, &mut near, &mut far, &mut server);
     });
@@ -106,15 +88,15 @@ fn bytes_per_end(
 
 /// Makes calls of all clients at once.
 fn call_all(
-    clients: &[Client],
+    clients: &[Client<LocalChannel<SoftwareDevice>>],
     calls: u16,
     near: &mut Driver<SoftwareDevice>,
     far: &mut Driver<SoftwareDevice>,
-    server: &mut Server<Block>,
+    server: &mut LocalServer<Programs>,
 ) {
     for client in clients {
         for _ in 0..calls {
-            client.call(near, call(NULL, 0), |_| Ok(())).unwrap();
+            client.null().begin(near).unwrap();
         }
     }
     let mut left = clients.len() * usize::from(calls);
@@ -123,10 +105,14 @@ fn call_all(
         far.turn().unwrap();
         server.serve(far);
         for client in clients {
-            while let Some(event) = client.event(near) {
+            let channel = client.transport();
+            while let Some(event) = channel.poll_event(near) {
                 match event {
-                    ClientEvent::Answered { .. } => left -= 1,
-                    ClientEvent::Ready(_) => {}
+                    LocalEvent::Completed(completed) => {
+                        channel.recycle(near, completed);
+                        left -= 1;
+                    }
+                    LocalEvent::Connected(_) => {}
                     other => panic!("{other:?}"),
                 }
             }

@@ -1,0 +1,259 @@
+//! Keep-alive: idle connections stay, and connections to dead peers end.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of a test are small"
+)]
+
+use std::time::{Duration, Instant};
+
+use oncrpc::PendingCall;
+use rpcrdma_proto::connection::{CloseReason, Config};
+use rpcrdma_proto::version::Version;
+use rpcrdma_transport_tests::block::Block;
+use rpcrdma_transport_tests::block1::{Client, Echo};
+use rpcrdma_transport_tests::ends::{Ends, any_address, connect, devices, serve};
+use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
+use rpcrdma_verbs::provider::{Capabilities, Device};
+use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
+
+type Channel = LocalChannel<SoftwareDevice>;
+
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The time after which an event has certainly not happened.
+const LONG: Duration = Duration::from_millis(400);
+/// The timeout for an event, however busy the machine is.
+const TIME: Duration = Duration::from_secs(20);
+
+/// A device that does not acknowledge, like iWARP devices.
+fn unacknowledging(fabric: &std::sync::Arc<Fabric>) -> SoftwareDevice {
+    let capabilities = fabric.device().capabilities().clone();
+    fabric.device_with(Capabilities {
+        acknowledges: false,
+        rnr_retry: false,
+        ..capabilities
+    })
+}
+
+/// Returns the events of the client until this time.
+fn events(ends: &mut Ends, within: Duration) -> Vec<LocalEvent> {
+    let began = Instant::now();
+    let mut events = Vec::new();
+    while let Some(left) = within.checked_sub(began.elapsed()) {
+        ends.near.wait(left).unwrap();
+        events.extend(std::iter::from_fn(|| ends.event()));
+    }
+    events
+}
+
+/// Returns true if the client's connection is lost within this time.
+fn is_lost(ends: &mut Ends, within: Duration) -> bool {
+    let began = Instant::now();
+    while let Some(left) = within.checked_sub(began.elapsed()) {
+        ends.near.wait(left).unwrap();
+        match ends.event() {
+            Some(LocalEvent::Disconnected {
+                reason: CloseReason::Lost,
+                ..
+            }) => return true,
+            Some(event) => panic!("{event:?}"),
+            None => {}
+        }
+    }
+    false
+}
+
+/// Returns how many probes the client has sent.
+fn probes(near: &Driver<SoftwareDevice>, client: &Channel) -> u64 {
+    near.counters(client.id()).unwrap().probes
+}
+
+/// Creates two ends with a connection that has answered a call.
+fn busy(devices: [SoftwareDevice; 2]) -> Ends {
+    let mut ends = Ends::on(devices, Config::client(), Config::server());
+    ends.echo(b"hello");
+    ends
+}
+
+/// The server takes a call, and dies before it answers.
+fn dies_with_a_call(ends: &mut Ends) -> PendingCall<Echo> {
+    let call = ends.begin_echo(b"hello");
+    ends.near.turn().unwrap();
+    ends.far.turn().unwrap();
+    ends.far.device().lose_power();
+    call
+}
+
+#[test]
+fn a_call_that_a_dead_server_has_taken_is_answered_by_the_next() {
+    for device in [Fabric::device, unacknowledging] {
+        let fabric = Fabric::new();
+        let mut ends = busy([device(&fabric), device(&fabric)]);
+        ends.near.keep_alive(Some(INTERVAL));
+        let waiting = dies_with_a_call(&mut ends);
+        let channel = ends.channel();
+        let Ends {
+            mut near,
+            far,
+            server,
+            ..
+        } = ends;
+        let address = server.local_addr();
+        drop((server, far));
+
+        let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 28), 4096).unwrap();
+        let mut server = serve(&mut far, address, Config::server(), &Block::default());
+        let began = Instant::now();
+        let mut seen = Vec::new();
+        loop {
+            assert!(began.elapsed() < TIME, "no answer: {seen:?}");
+            near.wait(Duration::from_millis(1)).unwrap();
+            far.turn().unwrap();
+            server.serve(&mut far);
+            match channel.poll_event(&mut near) {
+                Some(LocalEvent::Completed(completed)) => {
+                    let is_same = |reply: &[u8]| reply == b"hello";
+                    let result = channel.read(&waiting, &completed, is_same);
+                    assert!(result.expect("its reply").unwrap());
+                    break;
+                }
+                event => seen.extend(event),
+            }
+        }
+        let [
+            LocalEvent::Disconnected {
+                reason: CloseReason::Lost,
+                ..
+            },
+            LocalEvent::Connected(_),
+        ] = seen[..]
+        else {
+            panic!("lost, and there again: {seen:?}");
+        };
+        assert!(probes(&near, &channel) > 0);
+    }
+}
+
+#[test]
+fn nobody_asks_who_was_told_not_to() {
+    let mut ends = busy(devices(&Fabric::new()));
+    ends.near.keep_alive(Some(INTERVAL));
+    ends.near.keep_alive(None);
+    dies_with_a_call(&mut ends);
+    assert!(events(&mut ends, LONG).is_empty());
+    assert_eq!(probes(&ends.near, ends.client.transport()), 0);
+    ends.near.keep_alive(Some(INTERVAL));
+    assert!(is_lost(&mut ends, TIME));
+}
+
+#[test]
+fn a_server_lets_go_of_a_client_that_has_died() {
+    let mut ends = busy(devices(&Fabric::new()));
+    ends.far.keep_alive(Some(INTERVAL));
+    ends.near.device().lose_power();
+    let began = Instant::now();
+    while !ends.server.connections().is_empty() {
+        assert!(began.elapsed() < TIME, "it is never let go");
+        ends.far.wait(INTERVAL).unwrap();
+        ends.server.serve(&mut ends.far);
+    }
+}
+
+#[test]
+fn who_is_there_and_says_nothing_is_kept() {
+    for device in [Fabric::device, unacknowledging] {
+        let fabric = Fabric::new();
+        let mut ends = busy([device(&fabric), device(&fabric)]);
+        ends.near.keep_alive(Some(Duration::from_millis(5)));
+        // Its device answers although nothing turns its driver.
+        let began = Instant::now();
+        while probes(&ends.near, ends.client.transport()) <= 3 {
+            assert!(began.elapsed() < TIME, "it is not asked");
+            assert!(events(&mut ends, INTERVAL).is_empty());
+        }
+        let again = ends.begin_echo(b"hello");
+        ends.turn();
+        ends.turn();
+        let events: Vec<_> = std::iter::from_fn(|| ends.event()).collect();
+        assert!(
+            matches!(&events[..], [LocalEvent::Completed(call)] if call.xid() == again.xid()),
+            "{events:?}"
+        );
+    }
+}
+
+/// If the device does not acknowledge, the wait for an answer has a limit. If it does, the device
+/// decides when to give up.
+#[test]
+fn an_answer_is_waited_for_where_the_device_gives_up_by_itself() {
+    for (device, gives_up) in [
+        (Fabric::device as fn(&_) -> _, false),
+        (unacknowledging, true),
+    ] {
+        let fabric = Fabric::with_delay(TIME);
+        let client = Config {
+            max_reconnect_delay: 1_000_000,
+            ..Config::client()
+        };
+        let devices = [device(&fabric), device(&fabric)];
+        let mut ends = Ends::on(devices, client, Config::server());
+        ends.near.keep_alive(Some(INTERVAL));
+        let call = ends.begin_echo(b"hello");
+        ends.turn();
+        ends.turn();
+        let within = if gives_up { TIME } else { LONG };
+        assert_eq!(is_lost(&mut ends, within), gives_up);
+        ends.channel().cancel(&mut ends.near, &call);
+    }
+}
+
+#[test]
+fn who_has_nobody_to_ask_sleeps() {
+    let mut ends = busy(devices(&Fabric::new()));
+    ends.near.keep_alive(Some(INTERVAL));
+    ends.far.turn().unwrap();
+    let sleeps = |driver: &mut Driver<SoftwareDevice>| {
+        let began = Instant::now();
+        assert!(!driver.wait(LONG).unwrap(), "nothing happens");
+        began.elapsed() >= LONG
+    };
+    ends.near.forget(ends.client.transport().id());
+    sleeps(&mut ends.near);
+    assert!(sleeps(&mut ends.near), "there is nobody any more");
+}
+
+/// Probes need entries of the completion queue, so they are not all sent at once.
+#[test]
+fn more_are_asked_than_the_completion_queue_has_places() {
+    const MANY: usize = 200;
+    let fabric = Fabric::new();
+    let driver =
+        |completions| Driver::new(&fabric.device(), &Budget::new(1 << 28), completions).unwrap();
+    let (mut near, mut far) = (driver(64), driver(1 << 14));
+    let in_version_one = |config| Config {
+        max_version: Version::One,
+        ..config
+    };
+    let config = in_version_one(Config::server());
+    let mut server = serve(&mut far, any_address(), config, &Block::default());
+    let (address, config) = (server.local_addr(), in_version_one(Config::client()));
+    let clients: Vec<Client<Channel>> = (0..MANY)
+        .map(|_| connect(&mut near, address, config.clone()))
+        .collect();
+    near.keep_alive(Some(INTERVAL));
+    let is_asked = |near: &Driver<_>, client: &Client<Channel>| {
+        let counters = near.counters(client.transport().id());
+        counters.unwrap().probes > 0
+    };
+    let began = Instant::now();
+    while !clients.iter().all(|client| is_asked(&near, client)) {
+        assert!(began.elapsed() < TIME, "not all are asked");
+        near.turn().unwrap();
+        far.turn().unwrap();
+        server.serve(&mut far);
+    }
+    assert_eq!(server.connections().len(), MANY);
+}
