@@ -359,7 +359,7 @@ impl CallCompletion {
 impl Drop for CallCompletion {
     fn drop(&mut self) {
         // Nothing happens if the call has ended.
-        self.end(CallErrorKind::RunnerEnded, self.execution());
+        self.end(CallErrorKind::RunnerEnded(None), self.execution());
     }
 }
 
@@ -429,9 +429,10 @@ impl Drop for Submissions {
             let kind = match (&state.closed, state.ending) {
                 (Some(kind), _) => kind.clone(),
                 (None, Some(_)) => CallErrorKind::Shutdown,
-                (None, None) => CallErrorKind::RunnerEnded,
+                (None, None) => CallErrorKind::RunnerEnded(None),
             };
-            state.closed.get_or_insert(CallErrorKind::RunnerEnded);
+            let closed = CallErrorKind::RunnerEnded(None);
+            state.closed.get_or_insert(closed);
             (std::mem::take(&mut state.submitted), kind)
         });
         for submission in submitted {

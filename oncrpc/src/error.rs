@@ -67,8 +67,9 @@ pub enum CallErrorKind {
     ConnectionLost(Arc<dyn StdError + Send + Sync>),
     /// The channel was shut down.
     Shutdown,
-    /// The task or thread that runs the channel has ended.
-    RunnerEnded,
+    /// The task or thread that runs the channel has ended; with the error of the runner if it failed,
+    /// and none if it was dropped.
+    RunnerEnded(Option<Arc<str>>),
     /// The call is larger than the transport, or the server, takes.
     CallTooLarge {
         /// The most bytes that they take.
@@ -210,7 +211,8 @@ impl fmt::Display for CallErrorKind {
             Self::Connect(error) => write!(f, "can't connect: {error}"),
             Self::ConnectionLost(error) => write!(f, "the connection was lost: {error}"),
             Self::Shutdown => f.write_str("the channel was shut down"),
-            Self::RunnerEnded => f.write_str("the channel's runner has ended"),
+            Self::RunnerEnded(None) => f.write_str("the channel's runner has ended"),
+            Self::RunnerEnded(Some(error)) => write!(f, "the channel's runner has ended: {error}"),
             Self::CallTooLarge { max } => write!(f, "the call exceeds {max} bytes"),
             Self::Status(status) => status.fmt(f),
             Self::Decode(error, None) => write!(f, "the reply can't be decoded: {error}"),

@@ -114,10 +114,14 @@ async fn run<D: Device, P: Programs>(
     services: Option<Router<P>>,
 ) -> Result<(), TransportError> {
     let services = services.map(|router| Services::new(&pool, router));
-    let mut driver = Driver::with_pool(pool, config.completions)?;
-    let id = driver.connect(server, config.protocol.clone())?;
-    let waiter = Waiter::new(&driver)?;
-    let runner = Runner {
+    let (driver, id, waiter) = match set_up(pool, server, &config) {
+        Ok(parts) => parts,
+        Err(error) => {
+            submissions.close(ended_by(&error));
+            return Err(error);
+        }
+    };
+    let mut runner = Runner {
         driver,
         id,
         config,
@@ -129,7 +133,30 @@ async fn run<D: Device, P: Programs>(
         drains: false,
         ended: false,
     };
-    runner.run(waiter).await
+    let ended = runner.run(waiter).await;
+    if let Err(error) = &ended {
+        let kind = ended_by(error);
+        runner.fail_all(&kind);
+        runner.submissions.close(kind);
+    }
+    ended
+}
+
+/// Creates a driver that connects.
+fn set_up<D: Device>(
+    pool: Pool<D>,
+    server: SocketAddr,
+    config: &ClientConfig,
+) -> Result<(Driver<D>, ConnectionId, Waiter), TransportError> {
+    let mut driver = Driver::with_pool(pool, config.completions)?;
+    let id = driver.connect(server, config.protocol.clone())?;
+    let waiter = Waiter::new(&driver)?;
+    Ok((driver, id, waiter))
+}
+
+/// Returns why calls fail after the runner has failed.
+fn ended_by(error: &TransportError) -> CallErrorKind {
+    CallErrorKind::RunnerEnded(Some(error.to_string().into()))
 }
 
 /// The services of the client.
@@ -162,7 +189,7 @@ struct Runner<D: Device, P: Programs> {
 }
 
 impl<D: Device, P: Programs> Runner<D, P> {
-    async fn run(mut self, waiter: Waiter) -> Result<(), TransportError> {
+    async fn run(&mut self, waiter: Waiter) -> Result<(), TransportError> {
         loop {
             self.take_submissions().await;
             self.expire_outage();

@@ -287,6 +287,29 @@ fn the_server_speaks_of_something_else() {
     });
 }
 
+/// The runner ends before it has a connection. Each call says why, also one that is made later.
+#[test]
+fn the_settings_are_invalid() {
+    run(async {
+        let protocol = Config {
+            credits: 32,
+            max_calls: 16,
+            ..Config::client()
+        };
+        let config = ClientConfig::new().protocol(protocol);
+        let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let (channel, runner) = channel(&Fabric::new().device(), address, config);
+        let kv = Client::new(channel);
+        let early = kv.fail(&9).into_future();
+        runner.await.unwrap_err();
+        for call in [early, kv.fail(&9).into_future()] {
+            let text = "the channel's runner has ended: \
+                        credits must be one or more, and at most max_calls";
+            assert_error(&call.await.unwrap_err(), text, Execution::NotExecuted);
+        }
+    });
+}
+
 #[test]
 fn the_reply_is_of_another_schema() {
     run(async {

@@ -1,0 +1,193 @@
+//! What ends leaves nothing behind: calls that are given up, channels, clients with services, and
+//! servers.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use kv1::{Client, GetResults, Service};
+use oncrpc::xdr::Text;
+use oncrpc::{Channel, Context, Router, RpcError};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
+use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, channel_with_services, run_server};
+use support::random::Rng;
+use support::rdma::start;
+use support::{Store, run, until};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+/// Notes the numbers of its calls in order. Every 16th waits a while.
+#[derive(Default)]
+struct Order(Mutex<Vec<u32>>);
+
+impl Service for Order {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Ok(GetRes::False.into())
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    async fn fail(&self, _: &Context, number: u32) -> Result<u32, RpcError> {
+        self.0.lock().unwrap().push(number);
+        if number.is_multiple_of(16) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(number)
+    }
+}
+
+/// More calls than may be in flight, of which a random tenth is given up at a random time: none
+/// fails for want of a place, and the server sees them in the order in which they were made.
+#[test]
+fn calls_that_are_given_up_leave_their_places_to_the_next() {
+    let (fabric, order) = (Fabric::new(), Arc::new(Order::default()));
+    let served = order.clone();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let server = rpcrdma_verbs::rpc_transport::serve(
+        &fabric.device(),
+        any,
+        ServerConfig::new(),
+        move || Router::new().add_service(kv1::serve(served)),
+    )
+    .unwrap();
+    let mut rng = Rng::from_environment();
+    run(async move {
+        let protocol = Config {
+            max_calls: 16,
+            credits: 16,
+            ..Config::client()
+        };
+        let config = ClientConfig::new().protocol(protocol);
+        let address = server.local_addr();
+        let (channel, runner) =
+            rpcrdma_verbs::rpc_transport::channel(&fabric.device(), address, config);
+        tokio::spawn(runner);
+        let kv = Client::new(channel);
+        let mut waiting = Vec::new();
+        for number in 1..=10_000 {
+            let call = kv.fail(&number).into_future();
+            if rng.below(10) == 0 {
+                let patience = Duration::from_micros(rng.below(500));
+                let given_up = tokio::time::timeout(patience, call);
+                waiting.push((number, tokio::spawn(async { given_up.await.ok() })));
+            } else {
+                waiting.push((number, tokio::spawn(async { Some(call.await) })));
+            }
+            if waiting.len() == 64 {
+                for (number, call) in waiting.drain(..) {
+                    // It was answered, or given up.
+                    let answer = call.await.unwrap().map(Result::unwrap);
+                    assert!(answer.is_none_or(|answer| answer == number));
+                }
+            }
+        }
+    });
+    let order = order.0.lock().unwrap();
+    assert!(order.len() > 8_000, "{} calls", order.len());
+    assert!(order.is_sorted(), "calls overtake each other");
+}
+
+/// A service whose handlers call another server.
+struct Proxy(Client<Channel>);
+
+impl Service for Proxy {
+    async fn get(&self, _: &Context, key: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Ok(self.0.get(&key).await?.into())
+    }
+
+    async fn put(&self, _: &Context, args: PutArgs<'_>) -> Result<(), RpcError> {
+        Ok(self.0.put(&args).await?)
+    }
+
+    async fn fail(&self, _: &Context, how: u32) -> Result<u32, RpcError> {
+        Ok(self.0.fail(&how).await?)
+    }
+}
+
+/// A server that stops in mid-call drops its handlers, and what they wait for. Its clients get
+/// errors, and its address is free.
+#[test]
+fn a_server_that_is_dropped_leaves_nothing_behind() {
+    let backend = start(ServerConfig::new());
+    run(async move {
+        let local = LocalSet::new();
+        let (fabric, store) = (backend.fabric.clone(), backend.store.clone());
+        let upstream = backend.client(ClientConfig::new());
+        local
+            .run_until(async move {
+                let mut address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+                for round in 1..=3 {
+                    let proxy = Arc::new(Proxy(upstream.clone()));
+                    let (bound, binding) = oneshot::channel();
+                    let (device, served) = (fabric.device(), proxy.clone());
+                    let server = tokio::task::spawn_local(async move {
+                        let router = Router::new().add_service(kv1::serve(served));
+                        let tell = |address| bound.send(address).unwrap();
+                        let never = std::future::pending();
+                        let config = ServerConfig::new();
+                        run_server(&device, address, config, router, tell, never).await
+                    });
+                    address = binding.await.unwrap();
+                    let config = ClientConfig::new();
+                    let (channel, runner) =
+                        rpcrdma_verbs::rpc_transport::channel(&fabric.device(), address, config);
+                    tokio::spawn(runner);
+                    let kv = Client::new(channel);
+                    for how in 100..120 {
+                        assert_eq!(kv.fail(&how).await.unwrap(), how);
+                    }
+                    let waits = tokio::spawn(kv.fail(&8).into_future());
+                    until(|| store.waiting.load(Relaxed) == round).await;
+                    assert_eq!(Arc::strong_count(&proxy), 2);
+                    server.abort();
+                    assert!(server.await.unwrap_err().is_cancelled());
+                    assert_eq!(Arc::strong_count(&proxy), 1, "a handler is kept");
+                    let error = waits.await.unwrap().unwrap_err();
+                    let text = error.to_string();
+                    assert!(text.contains("the connection was lost"), "{text}");
+                }
+            })
+            .await;
+    });
+}
+
+/// A client with services that is dropped ends what it has begun, and then its services.
+#[test]
+fn a_client_that_is_dropped_leaves_nothing_behind() {
+    let running = start(ServerConfig::new());
+    run(async move {
+        let address = running.server.local_addr();
+        for round in 0..20 {
+            let services = Arc::new(Store::default());
+            let router = Router::new().add_service(kv1::serve(services.clone()));
+            let (device, config) = (running.fabric.device(), ClientConfig::new());
+            let (channel, runner) = channel_with_services(&device, address, config, router);
+            let runner = tokio::spawn(runner);
+            let kv = Client::new(channel);
+            kv.null().await.unwrap();
+            let last = kv.fail(&(100 + round)).into_future();
+            drop(kv);
+            assert_eq!(last.await.unwrap(), 100 + round, "what it has begun ends");
+            runner.await.unwrap().unwrap();
+            assert_eq!(Arc::strong_count(&services), 1);
+        }
+        // One that never had a connection.
+        let nowhere = "127.0.0.1:9".parse().unwrap();
+        let (device, config) = (running.fabric.device(), ClientConfig::new());
+        let (channel, runner) = rpcrdma_verbs::rpc_transport::channel(&device, nowhere, config);
+        let runner = tokio::spawn(runner);
+        let call = Client::new(channel).fail(&9).into_future();
+        drop(call);
+        runner.await.unwrap().unwrap();
+    });
+}
