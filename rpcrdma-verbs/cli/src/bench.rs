@@ -17,7 +17,7 @@ use std::time::Duration;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 
-use crate::block::BLOCK;
+use crate::block::BLOCK_SIZE;
 use crate::device_source::{self, Command, DeviceSource, address};
 use crate::test_pair::rtr;
 use clients::{Clients, Costs};
@@ -56,7 +56,9 @@ pub(crate) struct Options {
     /// Threads, each with its own clients, and its own server unless it is elsewhere.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Also measure an echo with futures on tokio: one client, with as many outstanding calls.
+    /// Also measure an echo with futures on tokio: as many tasks as there are outstanding calls
+    /// share a channel. With --apart there are two worker threads, and the server has its own
+    /// thread; else all is on one thread.
     #[cfg(feature = "tokio")]
     #[arg(long)]
     tokio: bool,
@@ -130,8 +132,8 @@ impl Options {
                 "receives that are shared have one segment: not with --extension rtr".into(),
             );
         }
-        if self.operation != Operation::Echo && self.size > BLOCK {
-            return Err(format!("a call reads or writes {BLOCK} bytes at most").into());
+        if self.operation != Operation::Echo && self.size > BLOCK_SIZE {
+            return Err(format!("a call reads or writes {BLOCK_SIZE} bytes at most").into());
         }
         let reach = if self.connect.is_some() {
             device_source::Locality::Network
@@ -255,7 +257,7 @@ fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {
     [sample(0), sample(last / 2), sample(last)]
 }
 
-/// Measures the nanoseconds per call with futures on tokio, if requested.
+/// Measures the nanoseconds per call of a channel on tokio, if requested.
 #[cfg(feature = "tokio")]
 fn with_tokio<G: DeviceSource>(
     options: &Options,

@@ -1,40 +1,38 @@
 //! The service of this command: an echo, and blocks of memory that can be read and written.
 
-use std::ops::RangeInclusive;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
 
-use rpcrdma_proto::xdr::Decode;
-use rpcrdma_verbs::driver::{ConnectionId, Driver, PlacedItem, Writer};
-use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError};
+use oncrpc::xdr::{Item, SharedBytes};
+use oncrpc::{Call, CallOptions, Context, ReplyLimits, Resend, Router, RpcError, Transport};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_verbs::driver::{Driver, DriverError};
+use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError, Pool};
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc::{self, Denial};
-use rpcrdma_verbs::server::Service;
+use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalServer};
 
-/// The program number, in the range that RFC 5531 reserves for users.
-pub(crate) const PROGRAM: u32 = 0x2052_4d41;
-pub(crate) const NULL: u32 = 0;
-/// Returns the arguments.
-pub(crate) const ECHO: u32 = 1;
-/// Takes the number of a block and a count, and returns the first bytes of the block.
-pub(crate) const READ: u32 = 2;
-/// Takes bytes, stores them, and returns their count.
-pub(crate) const WRITE: u32 = 3;
-/// Declares that the caller accepts backward calls from now on.
-pub(crate) const READY: u32 = 4;
-/// Takes bytes, discards them, and returns their count.
-pub(crate) const DISCARD: u32 = 5;
-/// Takes the arguments of several reads. Returns for each whether the block has as many bytes, and
-/// then the bytes.
-pub(crate) const READS: u32 = 6;
+use crate::schema::block::block1::{
+    self, Client, CopyResults, Echo, EchoResults, LocalService, ReadPairResults, ReadResults,
+};
+use crate::schema::callback::callback1;
+use crate::schema::{PairArgs, PlainBytes, ReadArgs, Region, RegionPair};
 
-/// The size of a block.
-pub(crate) const BLOCK: u32 = 1 << 20;
+pub(crate) use crate::schema::BLOCK_SIZE;
 
-pub(crate) struct BlockService {
-    blocks: Vec<Frozen>,
-    /// The bytes of the last write.
-    pub(crate) written: Vec<u8>,
-    /// The last caller that declared that it accepts backward calls.
-    pub(crate) ready: Option<ConnectionId>,
+/// What a server of the command offers.
+pub(crate) type Programs = (block1::LocalServer<BlockService>, ());
+
+/// The service. Clones are of the same blocks.
+#[derive(Clone)]
+pub(crate) struct BlockService(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    blocks: Vec<SharedBytes>,
+    served: Cell<u64>,
+    written: RefCell<Option<SharedBytes>>,
+    ready: Cell<Option<u64>>,
 }
 
 /// Returns the byte at an offset of every block.
@@ -46,106 +44,152 @@ impl BlockService {
     /// Creates blocks in memory of this driver.
     pub(crate) fn new<D: Device>(driver: &Driver<D>, blocks: usize) -> Result<Self, MemoryError> {
         let block = |_| {
-            let bytes = (0..BLOCK).map(byte).collect();
-            Buf::adopt(driver.device(), driver.pool().budget(), bytes).map(Frozen::from)
+            let bytes = (0..BLOCK_SIZE).map(byte).collect();
+            let block = Buf::adopt(driver.device(), driver.pool().budget(), bytes)?;
+            Ok::<_, MemoryError>(Frozen::from(block).into())
         };
         let blocks = (0..blocks).map(block).collect::<Result<_, _>>()?;
-        Ok(Self {
+        Ok(Self(Rc::new(State {
             blocks,
-            written: Vec::new(),
-            ready: None,
-        })
+            ..State::default()
+        })))
     }
 
-    /// Decodes a read, and returns its data and the remaining arguments, or `None` if the arguments
-    /// are invalid.
-    fn read<'a>(&self, arguments: &'a [u8]) -> Option<(Option<Frozen>, &'a [u8])> {
-        let (number, rest) = u32::from_prefix(arguments).ok()?;
-        let (count, rest) = u32::from_prefix(rest).ok()?;
-        let block = self.blocks.get(number as usize % self.blocks.len().max(1));
-        Some((block.and_then(|block| block.part(0, count)), rest))
+    /// Creates a service that can't be read.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn without_blocks() -> Self {
+        Self(Rc::default())
     }
 
-    fn reads(&self, call: &rpc::Call<'_>, results: &mut Writer<'_>) -> Result<(), Denial> {
-        let mut left = call.arguments;
-        while !left.is_empty() {
-            results.answers(call.position_of(left));
-            let (data, rest) = self.read(left).ok_or(Denial::GarbageArguments)?;
-            left = rest;
-            results.put(&data.is_some()).map_err(|_| Denial::System)?;
-            if let Some(data) = data {
-                results.frozen(data).map_err(|_| Denial::System)?;
-            }
-        }
-        Ok(())
+    /// Listens at an address, and serves the blocks.
+    pub(crate) fn bind<D: Device>(
+        &self,
+        driver: &mut Driver<D>,
+        address: SocketAddr,
+        config: Config,
+    ) -> Result<LocalServer<Programs>, DriverError> {
+        let router = Router::new().add_service(block1::serve_local(self.clone()));
+        LocalServer::bind(driver, address, config, router)
+    }
+
+    /// Returns how many calls were served.
+    pub(crate) fn served(&self) -> u64 {
+        self.0.served.get()
+    }
+
+    /// Returns the bytes of the last write.
+    pub(crate) fn take_written(&self) -> Option<SharedBytes> {
+        self.0.written.take()
+    }
+
+    /// Returns the connection of the last client that has said that it serves CALLBACK.
+    pub(crate) fn ready(&self) -> Option<u64> {
+        self.0.ready.get()
+    }
+
+    fn count(&self) {
+        self.0.served.set(self.served() + 1);
+    }
+
+    fn read(&self, block: u32, count: u32) -> Result<Item<'static>, RpcError> {
+        let blocks = &self.0.blocks;
+        let block = blocks.get(block as usize % blocks.len().max(1));
+        let bytes = block.and_then(|block| block.slice(0..count as usize));
+        let short = || std::io::Error::other("the block has not as many bytes");
+        Ok(bytes.ok_or_else(short)?.into())
     }
 }
 
-/// Returns the one variable-length opaque of these arguments, in the parts in which it arrived.
-fn data<'a>(call: &rpc::Call<'a>) -> Option<Vec<&'a [u8]>> {
-    let (count, data) = u32::from_prefix(call.arguments).ok()?;
-    match call.items {
-        [] => Some(vec![data.get(..count as usize)?]),
-        items => Some(
-            items
-                .iter()
-                .flat_map(PlacedItem::parts)
-                .map(|part| &**part)
-                .collect(),
-        ),
+/// Returns how many bytes a region has.
+fn length(region: &Region<'_>) -> Result<u32, RpcError> {
+    Ok(u32::try_from(region.bytes.len())?)
+}
+
+impl LocalService for BlockService {
+    async fn echo<'a>(
+        &'a self,
+        _: &'a Context,
+        bytes: PlainBytes<'a>,
+    ) -> Result<EchoResults<'a>, RpcError> {
+        self.count();
+        Ok(bytes.into())
+    }
+
+    async fn read(&self, _: &Context, args: ReadArgs) -> Result<ReadResults<'_>, RpcError> {
+        self.count();
+        let bytes = self.read(args.block, args.count)?;
+        Ok(Region { bytes }.into())
+    }
+
+    async fn write(&self, _: &Context, region: Region<'_>) -> Result<u32, RpcError> {
+        self.count();
+        let length = length(&region)?;
+        self.0.written.replace(Some(region.bytes.into_shared()));
+        Ok(length)
+    }
+
+    async fn ready(&self, cx: &Context) -> Result<(), RpcError> {
+        self.count();
+        drop(cx.caller());
+        self.0.ready.set(cx.connection());
+        Ok(())
+    }
+
+    async fn discard(&self, _: &Context, region: Region<'_>) -> Result<u32, RpcError> {
+        self.count();
+        length(&region)
+    }
+
+    async fn copy(&self, _: &Context, args: ReadArgs) -> Result<CopyResults<'_>, RpcError> {
+        self.count();
+        let bytes = self.read(args.block, args.count)?;
+        Ok(bytes.as_bytes().to_vec().into())
+    }
+
+    async fn read_pair(
+        &self,
+        _: &Context,
+        args: PairArgs,
+    ) -> Result<ReadPairResults<'_>, RpcError> {
+        self.count();
+        let (first, second) = (self.read(0, args.first)?, self.read(0, args.second)?);
+        Ok(RegionPair { first, second }.into())
     }
 }
 
-impl Service for BlockService {
-    fn program(&self) -> u32 {
-        PROGRAM
-    }
+/// The service of a client.
+pub(crate) struct Callback;
 
-    fn versions(&self) -> RangeInclusive<u32> {
-        1..=1
+impl callback1::LocalService for Callback {
+    async fn next(&self, _: &Context, number: u32) -> Result<u32, RpcError> {
+        Ok(number.wrapping_add(1))
     }
+}
 
-    fn takes_items(&self) -> bool {
-        true
-    }
+/// Creates a client whose calls are sent again until they are answered.
+pub(crate) fn client<D: Device>(channel: LocalChannel<D>) -> Client<LocalChannel<D>> {
+    Client::new(channel).with_options(CallOptions::DEFAULT.resend(Resend::Always))
+}
 
-    fn is_ready(&self, call: &rpc::Call<'_>) -> bool {
-        call.procedure.number == READY
-    }
+/// Returns a call that returns its arguments, with memory for them.
+pub(crate) fn echo<'t, T: Transport>(client: &'t Client<T>, bytes: &[u8]) -> Call<'t, T, Echo> {
+    client.echo(&bytes).reply_limits(plain_bytes(bytes.len()))
+}
 
-    fn call(
-        &mut self,
-        from: ConnectionId,
-        call: &rpc::Call<'_>,
-        results: &mut Writer<'_>,
-    ) -> Result<(), Denial> {
-        match call.procedure.number {
-            NULL => {}
-            READY => self.ready = Some(from),
-            ECHO => {
-                results.bytes(call.arguments);
-            }
-            READ => {
-                let read = self
-                    .read(call.arguments)
-                    .filter(|(_, rest)| rest.is_empty());
-                let data = read
-                    .and_then(|(data, _)| data)
-                    .ok_or(Denial::GarbageArguments)?;
-                results.frozen(data).map_err(|_| Denial::System)?;
-            }
-            READS => self.reads(call, results)?,
-            WRITE | DISCARD => {
-                let data = data(call).ok_or(Denial::GarbageArguments)?;
-                if call.procedure.number == WRITE {
-                    self.written = data.concat();
-                }
-                let count = data.iter().map(|part| part.len()).sum::<usize>();
-                let count = u32::try_from(count).map_err(|_| Denial::System)?;
-                results.put(&count).map_err(|_| Denial::System)?;
-            }
-            _ => return Err(Denial::ProcedureUnavailable),
-        }
-        Ok(())
-    }
+/// Returns the limits of a reply of at most so many bytes, which are not eligible for direct data
+/// placement.
+pub(crate) fn plain_bytes(length: usize) -> ReplyLimits {
+    ReplyLimits::new(Some(4 + length.next_multiple_of(4) as u64))
+}
+
+/// Returns an item of so many bytes of one value, in registered memory.
+pub(crate) fn filled<D: Device>(
+    pool: &Pool<D>,
+    length: u32,
+    value: u8,
+) -> Result<Item<'static>, MemoryError> {
+    let mut buf = pool.take(length)?;
+    buf.as_full_mut().fill(value);
+    buf.set_len(length);
+    Ok(SharedBytes::from(Frozen::from(buf)).into())
 }

@@ -7,12 +7,13 @@ use std::error::Error;
 
 use rpcrdma_proto::connection::{CloseReason, Config, Properties};
 use rpcrdma_proto::version::Version;
-use rpcrdma_proto::xdr::Decode;
-use rpcrdma_verbs::client::{Call, ClientError, ClientEvent};
 use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::rpc_transport::LocalEvent;
 
-use crate::block::{BLOCK, ECHO, NULL, PROGRAM, READ, READY, WRITE, byte};
+use crate::block::{self, BLOCK_SIZE, byte};
 use crate::device_source::{self, Command, DeviceSource};
+use crate::schema::callback::callback1;
+use crate::schema::{ReadArgs, Region};
 use crate::test_pair::{MessageLog, TestPair};
 
 /// A scene: its description, its settings, and its expected result.
@@ -92,7 +93,7 @@ fn scenes<D: Device>() -> [Scene<D>; 12] {
             play: write_chunk,
         },
         Scene {
-            title: "A procedure that is not there",
+            title: "A program that is not there",
             client: Config::client,
             server: Config::server,
             play: denied,
@@ -184,19 +185,14 @@ fn check(holds: bool, what: &str) -> Result<(), String> {
 }
 
 fn version<D: Device>(world: &TestPair<D>) -> Option<Version> {
-    world
-        .client
-        .session(&world.near)
-        .and_then(|session| session.version())
+    let session = world.near.session(world.client.transport().id());
+    session.and_then(|session| session.version())
 }
 
 fn negotiation<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     let told = |world: &mut TestPair<D>| {
-        let peer = world
-            .client
-            .session(&world.near)?
-            .peer_properties()
-            .receive_buffer_size;
+        let session = world.near.session(world.client.transport().id())?;
+        let peer = session.peer_properties().receive_buffer_size;
         (version(world) == Some(Version::Two)).then_some(peer)
     };
     check(
@@ -210,21 +206,27 @@ fn negotiation<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
 }
 
 fn fallback<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    world
-        .call(NULL, &[], 0)?
-        .map_err(|error| error.to_string())?;
+    null(world)?;
     check(
         version(world) == Some(Version::One),
         "the version is not One",
     )
 }
 
+fn null<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+    let call = world.client.null().begin(&mut world.near);
+    world.end(call)
+}
+
+fn echo<D: Device>(world: &mut TestPair<D>, bytes: &[u8]) -> Result<(), String> {
+    let call = block::echo(&world.client, bytes).begin(&mut world.near);
+    let back = world.end(call)?;
+    check(back == *bytes, "the bytes that came back are others")
+}
+
 fn inline<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     let bytes: Vec<u8> = (0..64).collect();
-    check(
-        world.call(ECHO, &bytes, 64)? == Ok(bytes),
-        "the bytes that came back are others",
-    )
+    echo(world, &bytes)
 }
 
 fn read_chunk<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
@@ -236,144 +238,91 @@ fn write_chunk<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
 }
 
 /// Writes bytes, which may be reduced.
-fn put<D: Device>(world: &mut TestPair<D>, bytes: u32) -> Result<(), String> {
-    let mut data = world.buffer(bytes)?;
-    data.as_full_mut().fill(0xa5);
-    data.set_len(bytes);
-    let begun = world
-        .client
-        .call(&mut world.near, Call::to(PROGRAM, 1, WRITE), |writer| {
-            writer.item(data).map(|_| ())
-        });
-    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
-    let count = ended.map_err(|error| error.to_string())?;
-    check(u32::from_bytes(&count) == Ok(bytes), "the count")?;
-    check(memory.items.len() == 1, "the data did not come back")?;
-    let written = &world.server.service().written;
+fn put<D: Device>(world: &mut TestPair<D>, length: u32) -> Result<(), String> {
+    let bytes =
+        block::filled(world.near.pool(), length, 0xa5).map_err(|error| error.to_string())?;
+    let call = world.client.write(&Region { bytes }).begin(&mut world.near);
+    check(world.end(call)? == length, "the count")?;
+    let written = world.block.take_written().unwrap_or_default();
     check(
-        written.len() == bytes as usize && written.iter().all(|byte| *byte == 0xa5),
+        written.len() == length as usize && written.iter().all(|byte| *byte == 0xa5),
         "the data",
     )
 }
 
 /// Reads bytes into a buffer of their own.
-fn get<D: Device>(world: &mut TestPair<D>, bytes: u32) -> Result<(), String> {
-    let mut call = Call {
-        largest_results: bytes + 8,
-        ..Call::to(PROGRAM, 1, READ)
-    };
-    call.results.push(world.buffer(bytes)?);
-    let begun = world.client.call(&mut world.near, call, |writer| {
-        writer.put(&0)?.put(&bytes).map(|_| ())
-    });
-    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
-    let inline = ended.map_err(|error| error.to_string())?;
-    check(
-        inline == bytes.to_be_bytes(),
-        "more than the count is inline",
-    )?;
-    check(
-        memory
-            .results
-            .first()
-            .is_some_and(|data| is_block(data, bytes)),
-        "the data",
-    )
+fn get<D: Device>(world: &mut TestPair<D>, count: u32) -> Result<(), String> {
+    let args = ReadArgs { block: 0, count };
+    let call = world.client.read(&args).begin(&mut world.near);
+    let region = world.end(call)?;
+    check(is_block(&region.bytes, count), "the data")
 }
 
 /// Checks that these are the first bytes of a block.
-fn is_block(data: &[u8], bytes: u32) -> bool {
-    data.iter().copied().eq((0..bytes).map(byte))
+fn is_block(data: &[u8], count: u32) -> bool {
+    data.iter().copied().eq((0..count).map(byte))
 }
 
 fn long_call<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    let bytes = vec![7; 20_000];
-    check(
-        world.call(ECHO, &bytes, 20_000)? == Ok(bytes),
-        "the bytes that came back are others",
-    )
+    echo(world, &[7; 20_000])
 }
 
 fn long_reply<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    let count = BLOCK / 2;
-    let arguments = [[0; 4], count.to_be_bytes()].concat();
-    let reply = world
-        .call(READ, &arguments, count + 8)?
-        .map_err(|error| error.to_string())?;
-    check(
-        reply.get(4..).is_some_and(|data| is_block(data, count)),
-        "the data",
-    )
+    let count = BLOCK_SIZE / 2;
+    let args = ReadArgs { block: 0, count };
+    let call = world.client.copy(&args);
+    let call = call.reply_limits(block::plain_bytes(count as usize));
+    let call = call.begin(&mut world.near);
+    let data = world.end(call)?;
+    check(is_block(&data, count), "the data")
 }
 
 fn backward<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    world
-        .call(READY, &[], 0)?
-        .map_err(|error| error.to_string())?;
-    let Some(client) = world.server.service().ready else {
-        return Err("nobody is ready".to_owned());
-    };
-    let begun = world.server.call_back(
-        &mut world.far,
-        client,
-        Call::to(PROGRAM + 1, 1, NULL),
-        |_| Ok(()),
-    );
-    begun.map_err(|why| why.to_string())?;
-    let answered = world.until(|world| {
-        while let Some(event) = world.client.event(&mut world.near) {
-            if let ClientEvent::CalledBack(arrival) = event {
-                // It fails only if the connection is gone, which also ends the call.
-                let _ = world
-                    .client
-                    .reply(&mut world.near, arrival.call, arrival.xid, |_| Ok(()));
-            }
+    let call = world.client.ready().begin(&mut world.near);
+    world.end(call)?;
+    let connection = world.block.ready().ok_or("nobody is ready")?;
+    let caller = world.server.caller(connection);
+    let caller = callback1::Client::new(caller.ok_or("the client is gone")?);
+    let call = caller.next(&7).begin(&mut world.far);
+    let call = call.map_err(|error| error.to_string())?;
+    let channel = caller.transport();
+    let answer = world.until(|world| {
+        // The client serves the call.
+        while world.event().is_some() {}
+        match channel.poll_event(&mut world.far)? {
+            LocalEvent::Completed(completed) => channel.read(&call, &completed, |next| next),
+            _ => None,
         }
-        world.server.event()
     })?;
-    check(
-        matches!(answered, (_, ClientEvent::Answered { .. })),
-        "the backward call was not answered",
-    )
+    let next = answer.map_err(|error| error.to_string())?;
+    check(next == 8, "the backward call was not answered")
 }
 
 fn denied<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    match world.call(99, &[], 0)? {
-        Err(ClientError::Reply(_)) => Ok(()),
+    let other = callback1::Client::new(world.client.transport().clone());
+    let call = other.next(&7).begin(&mut world.near);
+    match world.end(call) {
+        Err(error) if error.contains("does not offer the program") => Ok(()),
         other => Err(format!("{other:?}")),
     }
 }
 
 fn reconnect<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    world
-        .call(NULL, &[], 0)?
-        .map_err(|error| error.to_string())?;
-    let bytes = vec![1; 64];
-    let call = world
-        .client
-        .call(&mut world.near, Call::to(PROGRAM, 1, ECHO), |writer| {
-            writer.bytes(&bytes);
-            Ok(())
-        });
-    let call = call.map_err(|why| why.to_string())?;
+    null(world)?;
+    let bytes = [1; 64];
+    let call = block::echo(&world.client, &bytes).begin(&mut world.near);
     // The call is sent, and the server closes the connection before it processes the call.
     world.near.turn().map_err(|error| error.to_string())?;
-    world
-        .server
-        .connections()
-        .to_vec()
-        .into_iter()
-        .for_each(|id| world.server.cut(&mut world.far, id));
-    let lost = world.until(|world| match world.client.event(&mut world.near) {
-        Some(ClientEvent::Closed { why, .. }) => Some(why),
+    for id in world.server.connections().to_vec() {
+        world.server.disconnect(&mut world.far, id);
+    }
+    let reason = world.until(|world| match world.event() {
+        Some(LocalEvent::Disconnected { reason, .. }) => Some(reason),
         _ => None,
     })?;
     check(
-        lost == CloseReason::Lost,
+        reason == CloseReason::Lost,
         "another reason than a lost connection",
     )?;
-    check(
-        world.end(call)?.0 == Ok(bytes),
-        "the call was not sent again",
-    )
+    check(world.end(call)? == bytes, "the call was not sent again")
 }

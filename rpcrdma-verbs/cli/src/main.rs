@@ -17,6 +17,19 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What the documents in `spec/` say.
+#[allow(
+    missing_docs,
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "generated"
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
+}
+pub(crate) use generated::schema;
+
 /// Demonstrates, measures and decodes RPC-over-RDMA, on an embedded software fabric that needs no
 /// RDMA device, or on a device.
 #[derive(Parser)]

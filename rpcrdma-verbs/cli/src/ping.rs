@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::client::{Call, Client, ClientEvent};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc::Credentials;
+use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
 
-use crate::block::{ECHO, PROGRAM};
+use crate::block;
 use crate::device_source::{self, Command, DeviceSource, address};
+use crate::schema::block::block1::Client;
 use crate::serve::PORT;
 
 #[derive(Clone, clap::Args)]
@@ -69,7 +69,8 @@ impl Command for Options {
             max_reconnect_delay: 1_000_000,
             ..Config::client()
         };
-        let client = Client::connect(&mut driver, self.connect, config, Credentials::none())?;
+        let channel = LocalChannel::connect(&mut driver, self.connect, config)?;
+        let client = block::client(channel);
         let mut seen = PingStats::default();
         while self.count == 0 || seen.sent < self.count {
             let next = Instant::now() + Duration::from_millis(self.interval);
@@ -78,7 +79,7 @@ impl Command for Options {
                 && let Some(left) = next.checked_duration_since(Instant::now())
             {
                 driver.wait(left)?;
-                while let Some(event) = client.event(&mut driver) {
+                while let Some(event) = client.transport().poll_event(&mut driver) {
                     seen.notice(&event);
                 }
             }
@@ -93,35 +94,27 @@ impl Options {
     fn one<D: Device>(
         &self,
         driver: &mut Driver<D>,
-        client: &Client,
+        client: &Client<LocalChannel<D>>,
         seen: &mut PingStats,
     ) -> Result<(), Box<dyn Error>> {
         let arguments = vec![0x5a; self.size as usize];
-        let timeout = Some(Duration::from_millis(self.timeout));
-        let call = Call {
-            largest_results: self.size,
-            timeout,
-            ..Call::to(PROGRAM, 1, ECHO)
-        };
+        let timeout = Duration::from_millis(self.timeout);
         let began = Instant::now();
-        let call = client.call(driver, call, |writer| {
-            writer.bytes(&arguments);
-            Ok(())
-        })?;
+        let call = block::echo(client, &arguments).timeout(timeout);
+        let call = call.begin(driver)?;
         seen.sent += 1;
+        let channel = client.transport();
         loop {
             driver.wait(Duration::from_secs(1))?;
-            while let Some(event) = client.event(driver) {
+            while let Some(event) = channel.poll_event(driver) {
                 seen.notice(&event);
-                match event {
-                    ClientEvent::Answered {
-                        call: ended,
-                        answer,
-                    } if ended == call => {
-                        let micros = began.elapsed().as_secs_f64() * 1e6;
-                        if answer.results() != arguments {
-                            return Err("the bytes that came back are others".into());
-                        }
+                let LocalEvent::Completed(completed) = event else {
+                    continue;
+                };
+                let micros = began.elapsed().as_secs_f64() * 1e6;
+                match channel.read(&call, &completed, |reply| reply == arguments) {
+                    None => {}
+                    Some(Ok(true)) => {
                         println!(
                             "{} bytes from {}: call {}, {micros:.1} us",
                             self.size, self.connect, seen.sent
@@ -130,12 +123,12 @@ impl Options {
                         seen.times.push(micros);
                         return Ok(());
                     }
-                    ClientEvent::Failed { call: ended, why } if ended == call => {
-                        println!("call {}: {why}", seen.sent);
+                    Some(Ok(false)) => return Err("the bytes that came back are others".into()),
+                    Some(Err(error)) => {
+                        println!("call {}: {error}", seen.sent);
                         seen.failed += 1;
                         return Ok(());
                     }
-                    _ => {}
                 }
             }
         }
@@ -143,15 +136,18 @@ impl Options {
 }
 
 impl PingStats {
-    fn notice(&mut self, event: &ClientEvent) {
+    fn notice(&mut self, event: &LocalEvent) {
         match event {
-            ClientEvent::Ready(version) => {
+            LocalEvent::Connected(version) => {
                 self.connections += 1;
                 println!("connected, Version {}", version.number());
             }
-            ClientEvent::Closed { why, .. } => {
+            LocalEvent::Disconnected { reason, error, .. } => {
                 self.lost += 1;
-                println!("no connection: {why}");
+                match error {
+                    Some(error) => println!("no connection: {error}"),
+                    None => println!("no connection: {reason}"),
+                }
             }
             _ => {}
         }

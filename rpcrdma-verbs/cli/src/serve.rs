@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::server::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -55,15 +54,15 @@ impl Command for Options {
             max_served: self.depth,
             ..Config::server()
         };
-        let mut server = Server::bind(&mut driver, address, config, block)?;
+        let mut server = block.bind(&mut driver, address, config)?;
         println!(
             "serving at {} on {}",
-            server.address(),
+            server.local_addr(),
             driver.device().capabilities().name
         );
         let (told, began) = (told_to_end()?, Instant::now());
-        let (mut served, mut connections, mut ends) = (0, 0, None);
-        while ends.is_none() || !server.connections().is_empty() {
+        let (mut connections, mut ends) = (0, None);
+        while !server.is_drained() {
             let is_over = self
                 .seconds
                 .is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
@@ -75,13 +74,13 @@ impl Command for Options {
                 break;
             }
             driver.wait(Duration::from_secs(1))?;
-            served += server.serve(&mut driver);
+            server.serve(&mut driver);
             if connections != server.connections().len() {
                 connections = server.connections().len();
-                println!("{connections} connections, {served} calls served");
+                println!("{connections} connections, {} calls served", block.served());
             }
         }
-        println!("{served} calls served");
+        println!("{} calls served", block.served());
         Ok(())
     }
 }

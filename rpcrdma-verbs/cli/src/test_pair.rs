@@ -3,19 +3,20 @@
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use oncrpc::{CallError, Method, PendingCall, Router};
 use rpcrdma_proto::connection::{Config, Properties};
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
-use rpcrdma_verbs::client::{Call, CallId, Client, ClientError, ClientEvent};
-use rpcrdma_verbs::driver::{CallBuffers, Driver, DriverError};
+use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::dump::Dump;
-use rpcrdma_verbs::memory::{Budget, Buf};
+use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc::Credentials;
-use rpcrdma_verbs::server::Server;
+use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
 
-use crate::block::{BlockService, PROGRAM};
+use crate::block::{self, BlockService, Callback, Programs};
 use crate::device_source::DeviceSource;
+use crate::schema::block::block1::Client;
+use crate::schema::callback::callback1;
 
 /// Messages in up to 8 transmissions, and receive buffers of 4 KiB with 64 KiB for bulk data.
 pub(crate) fn rtr() -> RtrExtConfig {
@@ -47,16 +48,14 @@ impl MessageLog {
 
 /// Both ends.
 pub(crate) struct TestPair<D: Device> {
-    pub(crate) client: Client,
+    pub(crate) client: Client<LocalChannel<D>>,
     pub(crate) near: Driver<D>,
     pub(crate) far: Driver<D>,
-    pub(crate) server: Server<BlockService>,
+    pub(crate) server: LocalServer<Programs>,
+    pub(crate) block: BlockService,
     pub(crate) chart: MessageLog,
     properties: Properties,
 }
-
-/// The result of a call.
-pub(crate) type CallResult = Result<Vec<u8>, ClientError>;
 
 impl<D: Device> TestPair<D> {
     pub(crate) fn new(
@@ -68,13 +67,16 @@ impl<D: Device> TestPair<D> {
         let mut far = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
         let block = BlockService::new(&far, 1)?;
         let properties = client.properties;
-        let server = Server::bind(&mut far, ground.address(), server, block)?;
-        let client = Client::connect(&mut near, server.address(), client, Credentials::none())?;
+        let server = block.bind(&mut far, ground.address(), server)?;
+        let services = Router::new().add_service(callback1::serve_local(Callback));
+        let address = server.local_addr();
+        let channel = LocalChannel::connect_with_services(&mut near, address, client, services)?;
         Ok(Self {
-            client,
+            client: block::client(channel),
             near,
             far,
             server,
+            block,
             chart: MessageLog::default(),
             properties,
         })
@@ -118,59 +120,30 @@ impl<D: Device> TestPair<D> {
         Err("nothing happens".to_owned())
     }
 
-    /// Waits for the end of a call, and returns its results and its buffers.
-    pub(crate) fn end(&mut self, call: CallId) -> Result<(CallResult, CallBuffers), String> {
+    /// Returns what happens next at the client.
+    pub(crate) fn event(&mut self) -> Option<LocalEvent> {
+        self.client.transport().poll_event(&mut self.near)
+    }
+
+    /// Waits for the end of a call, and returns its results.
+    pub(crate) fn end<P: Method>(&mut self, call: Begun<P>) -> Result<P::Results, String> {
+        let call = call.map_err(|error| error.to_string())?;
         let ended = self.until(|world| {
-            while let Some(event) = world.client.event(&mut world.near) {
-                match event {
-                    ClientEvent::Answered {
-                        call: ended,
-                        answer,
-                    } if ended == call => {
-                        return Some(Ok(answer.results().to_vec()));
+            while let Some(event) = world.event() {
+                if let LocalEvent::Completed(completed) = event {
+                    let channel = world.client.transport();
+                    let result = channel.read(&call, &completed, P::to_results);
+                    channel.recycle(&mut world.near, completed);
+                    if result.is_some() {
+                        return result;
                     }
-                    ClientEvent::Failed { call: ended, why } if ended == call => {
-                        return Some(Err(why));
-                    }
-                    ClientEvent::CalledBack(arrival) => {
-                        // It fails only if the connection is gone, which also ends the call.
-                        let _ =
-                            world
-                                .client
-                                .reply(&mut world.near, arrival.call, arrival.xid, |_| Ok(()));
-                    }
-                    _ => {}
                 }
             }
             None
         })?;
-        Ok((ended, self.client.take_memory(&mut self.near, call)))
-    }
-
-    /// Calls a procedure with bytes as arguments, and returns its results.
-    pub(crate) fn call(
-        &mut self,
-        number: u32,
-        arguments: &[u8],
-        largest_results: u32,
-    ) -> Result<CallResult, String> {
-        let call = Call {
-            largest_results,
-            ..Call::to(PROGRAM, 1, number)
-        };
-        let begun = self.client.call(&mut self.near, call, |writer| {
-            writer.bytes(arguments);
-            Ok(())
-        });
-        let call = begun.map_err(|why| why.to_string())?;
-        Ok(self.end(call)?.0)
-    }
-
-    /// Returns a buffer of the client.
-    pub(crate) fn buffer(&self, bytes: u32) -> Result<Buf, String> {
-        self.near
-            .pool()
-            .take(bytes)
-            .map_err(|error| error.to_string())
+        ended.map_err(|error| error.to_string())
     }
 }
+
+/// A call that may have begun.
+pub(crate) type Begun<P> = Result<PendingCall<P>, CallError>;

@@ -5,35 +5,57 @@ use std::error::Error;
 use std::iter;
 use std::time::{Duration, Instant};
 
+use oncrpc::xdr::{Item, SharedBytes};
+use oncrpc::{CallError, PendingCall};
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::client::{Call, CallId, Client, ClientEvent};
-use rpcrdma_verbs::driver::{ConnectionCounters, ConnectionId, Driver, WriteError, Writer};
-use rpcrdma_verbs::memory::{Budget, Buf};
+use rpcrdma_verbs::driver::{ConnectionCounters, ConnectionId, Driver};
+use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc::Credentials;
-use rpcrdma_verbs::server::Server;
+use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
 use super::{Operation, Options};
-use crate::block::{BLOCK, BlockService, DISCARD, ECHO, PROGRAM, READ};
+use crate::block::{self, BLOCK_SIZE, BlockService, Programs};
 use crate::device_source::DeviceSource;
+use crate::schema::block::block1::{self, Discard, Echo, Read};
+use crate::schema::{ReadArgs, Region};
 use crate::serve::PORT;
 
 /// A server with its driver.
-type Serving<D> = (Driver<D>, Server<BlockService>);
+type Serving<D> = (Driver<D>, LocalServer<Programs>);
+type Client<D> = block1::Client<LocalChannel<D>>;
 
 /// Clients on one thread, with their server if it is in this process.
 pub(super) struct Clients<D: Device> {
     near: Driver<D>,
     server: Option<Serving<D>>,
-    clients: Vec<(Client, u32)>,
+    /// Each with its calls in flight.
+    clients: Vec<(Client<D>, VecDeque<Pending>)>,
     by_id: HashMap<ConnectionId, usize>,
     /// Clients that may begin a call; each appears once for each call.
     idle: Vec<usize>,
     depth: u32,
     work: Workload,
     /// The start time of each call, if latencies are measured.
-    begun: Option<HashMap<(usize, CallId), Instant>>,
+    begun: Option<HashMap<(usize, u32), Instant>>,
     latencies: Vec<f64>,
+}
+
+/// A call in flight.
+#[derive(Clone, Copy)]
+enum Pending {
+    Echo(PendingCall<Echo>),
+    Read(PendingCall<Read>),
+    Discard(PendingCall<Discard>),
+}
+
+impl Pending {
+    fn xid(self) -> u32 {
+        match self {
+            Self::Echo(call) => call.xid(),
+            Self::Read(call) => call.xid(),
+            Self::Discard(call) => call.xid(),
+        }
+    }
 }
 
 /// The operation of the calls, with its data.
@@ -42,8 +64,12 @@ struct Workload {
     size: u32,
     /// The arguments of an echo.
     arguments: Vec<u8>,
-    /// The buffers of reads or writes, used in turn so that the whole working set is used.
-    buffers: VecDeque<Buf>,
+    /// What is written, in turn, so that the whole working set is used.
+    written: VecDeque<Item<'static>>,
+    /// What was read last: as many buffers as the working set has are kept.
+    read: VecDeque<SharedBytes>,
+    /// How many of them are kept.
+    kept: usize,
     /// The next block to read.
     block: u32,
 }
@@ -98,21 +124,27 @@ impl<D: Device> Clients<D> {
             }
             None => {
                 let (far, server) = server(options, ground, far)?;
-                (server.address(), Some((far, server)))
+                (server.local_addr(), Some((far, server)))
             }
         };
-        let connect = |_| Client::connect(&mut near, address, client.clone(), Credentials::none());
-        let clients: Vec<_> = (0..connections).map(connect).collect::<Result<_, _>>()?;
+        let connect = |_| LocalChannel::connect(&mut near, address, client.clone());
+        let channels = (0..connections).map(connect);
+        let clients: Vec<_> = channels
+            .map(|channel| channel.map(block::client))
+            .collect::<Result<_, _>>()?;
         let all = || clients.iter().enumerate();
         Ok(Self {
             by_id: all()
-                .map(|(number, client)| (client.id(), number))
+                .map(|(number, client)| (client.transport().id(), number))
                 .collect(),
             idle: all()
                 .flat_map(|(number, _)| iter::repeat_n(number, depth.into()))
                 .collect(),
             work: Workload::new(options, &near)?,
-            clients: clients.into_iter().map(|client| (client, 0)).collect(),
+            clients: clients
+                .into_iter()
+                .map(|client| (client, VecDeque::new()))
+                .collect(),
             near,
             server,
             depth: depth.into(),
@@ -138,7 +170,7 @@ impl<D: Device> Clients<D> {
         }
         // Outstanding calls and their time also count: if several calls end at once, the calls
         // begun are a better measure than the calls ended at one moment.
-        while self.clients.iter().any(|(_, open)| *open > 0) {
+        while self.clients.iter().any(|(_, open)| !open.is_empty()) {
             done += self.round(false)?;
         }
         Ok(began.elapsed().as_nanos() as f64 / done.max(1) as f64)
@@ -154,7 +186,7 @@ impl<D: Device> Clients<D> {
         while done < CALLS && (done < FEW || began.elapsed() < time) {
             done += self.round(true)?;
         }
-        while self.clients.iter().any(|(_, open)| *open > 0) {
+        while self.clients.iter().any(|(_, open)| !open.is_empty()) {
             done += self.round(false)?;
         }
         let Some(after) = self.counters() else {
@@ -179,7 +211,7 @@ impl<D: Device> Clients<D> {
         let clients = self
             .clients
             .iter()
-            .filter_map(|(client, _)| self.near.counters(client.id()));
+            .filter_map(|(client, _)| self.near.counters(client.transport().id()));
         let served = server
             .connections()
             .iter()
@@ -208,9 +240,9 @@ impl<D: Device> Clients<D> {
             };
             let call = self.work.begin(&mut self.near, client)?;
             if let Some(begun) = &mut self.begun {
-                begun.insert((number, call), Instant::now());
+                begun.insert((number, call.xid()), Instant::now());
             }
-            *open += 1;
+            open.push_back(call);
         }
         if begins {
             self.near.flush();
@@ -228,24 +260,24 @@ impl<D: Device> Clients<D> {
             let Some((client, open)) = self.clients.get_mut(number) else {
                 continue;
             };
-            while let Some(event) = client.event(&mut self.near) {
+            while let Some(event) = client.transport().poll_event(&mut self.near) {
                 match event {
-                    ClientEvent::Answered { call, .. } => {
-                        let began = self
-                            .begun
-                            .as_mut()
-                            .and_then(|begun| begun.remove(&(number, call)));
+                    LocalEvent::Completed(completed) => {
+                        let began = self.begun.as_mut();
+                        let began = began.and_then(|all| all.remove(&(number, completed.xid())));
                         self.latencies
                             .extend(began.map(|began| began.elapsed().as_nanos() as f64 / 1000.0));
-                        self.work.end(&mut self.near, client, call);
-                        (*open, done) = (*open - 1, done + 1);
+                        let at = open.iter().position(|call| call.xid() == completed.xid());
+                        let call = at.and_then(|at| open.remove(at)).ok_or("an unknown call")?;
+                        self.work.end(client, call, &completed)?;
+                        client.transport().recycle(&mut self.near, completed);
+                        done += 1;
                         self.idle.push(number);
                     }
-                    ClientEvent::Failed { why, .. } => return Err(why.into()),
-                    ClientEvent::Closed { why, .. } => {
-                        return Err(format!("no connection: {why}").into());
+                    LocalEvent::Disconnected { reason, .. } => {
+                        return Err(format!("no connection: {reason}").into());
                     }
-                    ClientEvent::Ready(_) | ClientEvent::CalledBack(_) => {}
+                    _ => {}
                 }
             }
         }
@@ -265,14 +297,14 @@ pub(super) fn server<G: DeviceSource>(
         ..Config::server()
     });
     share(&mut driver, &mut config, options.shared_receives)?;
-    let set = options.buffers() * options.size as usize / BLOCK as usize;
+    let set = options.buffers() * options.size as usize / BLOCK_SIZE as usize;
     let blocks = if options.operation == Operation::Read {
         set.max(1)
     } else {
         0
     };
     let block = BlockService::new(&driver, blocks)?;
-    let server = Server::bind(&mut driver, ground.address(), config, block)?;
+    let server = block.bind(&mut driver, ground.address(), config)?;
     Ok((driver, server))
 }
 
@@ -305,27 +337,21 @@ impl Workload {
             connections,
             ..
         } = *options;
-        let (echoes, count) = match operation {
-            Operation::Echo => (size as usize, 0),
-            _ => (
-                0,
-                options
-                    .buffers()
-                    .max(usize::from(depth) * connections as usize),
-            ),
+        let count = usize::from(depth) * connections as usize;
+        let count = options.buffers().max(count);
+        let (echoed, written, kept) = match operation {
+            Operation::Echo => (size as usize, 0, 0),
+            Operation::Read => (0, 0, count),
+            Operation::Write => (0, count, 0),
         };
-        let buffer = |_| {
-            let mut buf = near.pool().take(size)?;
-            buf.as_full_mut().fill(0x5a);
-            buf.set_len(size);
-            Ok::<_, Box<dyn Error>>(buf)
-        };
-        let buffers = (0..count).map(buffer).collect::<Result<_, _>>()?;
+        let item = |_| block::filled(near.pool(), size, 0x5a);
         Ok(Self {
             operation,
             size,
-            arguments: vec![0x5a; echoes],
-            buffers,
+            arguments: vec![0x5a; echoed],
+            written: (0..written).map(item).collect::<Result<_, _>>()?,
+            read: VecDeque::with_capacity(kept),
+            kept,
             block: 0,
         })
     }
@@ -333,59 +359,60 @@ impl Workload {
     fn begin<D: Device>(
         &mut self,
         near: &mut Driver<D>,
-        client: &Client,
-    ) -> Result<CallId, Box<dyn Error>> {
-        let size = self.size;
-        let call = |number, largest_results| Call {
-            largest_results,
-            ..Call::to(PROGRAM, 1, number)
-        };
-        match self.operation {
-            Operation::Echo => {
-                let arguments = &self.arguments;
-                begin(near, client, call(ECHO, size), |writer| {
-                    writer.bytes(arguments);
-                    Ok(())
-                })
-            }
+        client: &Client<D>,
+    ) -> Result<Pending, CallError> {
+        Ok(match self.operation {
+            Operation::Echo => Pending::Echo(block::echo(client, &self.arguments).begin(near)?),
             Operation::Read => {
-                let mut call = call(READ, size + 8);
-                call.results.extend(self.buffers.pop_front());
                 self.block = self.block.wrapping_add(1);
-                let block = self.block;
-                begin(near, client, call, |writer| {
-                    writer.put(&block)?.put(&size).map(|_| ())
-                })
+                let args = ReadArgs {
+                    block: self.block,
+                    count: self.size,
+                };
+                Pending::Read(client.read(&args).begin(near)?)
             }
             Operation::Write => {
-                let data = self.buffers.pop_front().ok_or("no buffer is left")?;
-                begin(near, client, call(DISCARD, 4), |writer| {
-                    writer.item(data).map(|_| ())
-                })
+                // It is used again after all others.
+                let bytes = self.written.pop_front().unwrap_or_default();
+                let region = Region { bytes };
+                let call = client.discard(&region).begin(near)?;
+                self.written.push_back(region.bytes);
+                Pending::Discard(call)
             }
-        }
+        })
     }
 
-    /// Handles the end of a call: its buffer is used again after all others.
-    fn end<D: Device>(&mut self, near: &mut Driver<D>, client: &Client, call: CallId) {
-        if self.operation != Operation::Echo {
-            let memory = client.take_memory(near, call);
-            let buffers = memory.items.into_iter().chain(memory.results);
-            self.buffers.extend(buffers.map(|mut buf| {
-                buf.set_len(self.size);
-                buf
-            }));
-        }
+    /// Takes the results of a call.
+    fn end<D: Device>(
+        &mut self,
+        client: &Client<D>,
+        call: Pending,
+        completed: &CompletedCall,
+    ) -> Result<(), Box<dyn Error>> {
+        let (channel, size) = (client.transport(), self.size);
+        let is_whole = match call {
+            Pending::Echo(call) => {
+                let length = channel.read(&call, completed, <[u8]>::len);
+                length.transpose()? == Some(size as usize)
+            }
+            Pending::Discard(call) => {
+                let length = channel.read(&call, completed, |length| length);
+                length.transpose()? == Some(size)
+            }
+            Pending::Read(call) => {
+                let bytes = channel.read(&call, completed, |region| region.bytes.into_shared());
+                let bytes = bytes.transpose()?.unwrap_or_default();
+                let length = bytes.len();
+                // What was kept for longest is the memory of the next.
+                if self.read.len() >= self.kept {
+                    self.read.pop_front();
+                }
+                self.read.push_back(bytes);
+                length == size as usize
+            }
+        };
+        is_whole
+            .then_some(())
+            .ok_or_else(|| "a result is cut short".into())
     }
-}
-
-fn begin<D: Device>(
-    near: &mut Driver<D>,
-    client: &Client,
-    call: Call,
-    write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-) -> Result<CallId, Box<dyn Error>> {
-    client
-        .call(near, call, write)
-        .map_err(|refused| refused.error.into())
 }

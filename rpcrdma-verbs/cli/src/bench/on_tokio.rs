@@ -1,110 +1,129 @@
-//! The same echo with futures on tokio: a client and `async` handlers of a server, on one thread.
+//! The same echo with futures on tokio: tasks that share a channel, and the task that drives it.
 
-use std::cell::Cell;
 use std::error::Error;
-use std::ops::RangeInclusive;
-use std::rc::Rc;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use oncrpc::{Channel, Router};
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::client::Call;
-use rpcrdma_verbs::driver::{ConnectionId, Writer};
-use rpcrdma_verbs::handlers::{AsyncServer, AsyncService};
-use rpcrdma_verbs::local::{Client, Local};
-use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc::{self, Credentials, Denial};
-use tokio::task::{LocalSet, spawn_local};
+use rpcrdma_verbs::rpc_transport::{
+    ClientConfig, RunningServer, ServerConfig, channel, run_server, serve,
+};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
 
 use super::{Options, SAMPLES, least_median_most};
-use crate::block::{ECHO, PROGRAM};
+use crate::block::{self, BlockService};
 use crate::device_source::DeviceSource;
+use crate::schema::block::block1::{self, Client};
 
-struct Echo;
-
-impl AsyncService for Echo {
-    fn program(&self) -> u32 {
-        PROGRAM
-    }
-
-    fn versions(&self) -> RangeInclusive<u32> {
-        1..=1
-    }
-
-    async fn call(
-        &self,
-        _: ConnectionId,
-        call: &rpc::Call<'_>,
-        results: &mut Writer<'_>,
-    ) -> Result<(), Denial> {
-        results.bytes(call.arguments);
-        Ok(())
-    }
-}
-
-/// Makes calls one after the other, while they are answered.
-async fn calls<D: Device>(client: Rc<Client<D>>, size: u32, done: Rc<Cell<u64>>) {
-    let arguments = vec![0x5a; size as usize];
-    loop {
-        let call = Call {
-            largest_results: size,
-            ..Call::to(PROGRAM, 1, ECHO)
-        };
-        let reply = client.call(call, |writer| {
-            writer.bytes(&arguments);
-            Ok(())
-        });
-        if let Err(refused) = reply.await {
-            return eprintln!("rpcrdma: {refused}");
-        }
-        done.set(done.get() + 1);
-    }
-}
+/// The threads of the runtime if the server has a thread of its own.
+const WORKERS: usize = 2;
+/// How long tasks warm up.
+const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures the nanoseconds per call over one connection: minimum, median and maximum.
 pub(super) fn measure<G: DeviceSource>(
     options: &Options,
     ground: &G,
 ) -> Result<[f64; 3], Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    if options.apart {
+        apart(options, ground)
+    } else {
+        together(options, ground)
+    }
+}
+
+/// The server is on a thread of its own, and tasks on two.
+fn apart<G: DeviceSource>(options: &Options, ground: &G) -> Result<[f64; 3], Box<dyn Error>> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(WORKERS)
         .enable_all()
         .build()?;
+    let (device, address) = (ground.open()?, ground.address());
+    let server: RunningServer = serve(&device, address, server_config(options), router)?;
+    let address = server.local_addr();
+    let samples = runtime.block_on(async {
+        let (channel, runner) = channel(&ground.open()?, address, client_config(options));
+        tokio::spawn(runner);
+        sample(options, channel).await
+    });
+    drop(runtime);
+    server.drain()?;
+    samples
+}
+
+/// All is on one thread.
+fn together<G: DeviceSource>(options: &Options, ground: &G) -> Result<[f64; 3], Box<dyn Error>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
-        let driver = || {
-            ground
-                .driver(&Budget::new(1 << 30), 1 << 14)
-                .map(Local::new)
+        let (bound, binding) = oneshot::channel();
+        let (device, address, config) = (ground.open()?, ground.address(), server_config(options));
+        let server = tokio::task::spawn_local(async move {
+            let bound = |address| {
+                // Somebody waits for it.
+                let _ = bound.send(address);
+            };
+            run_server(&device, address, config, router(), bound, pending()).await
+        });
+        let Ok(address) = binding.await else {
+            server.await??;
+            return Err("the server has ended".into());
         };
-        let (near, far) = (driver()?, driver()?);
-        let handlers = options.depth;
-        let config = Config {
-            max_served: handlers,
-            ..Config::server()
-        };
-        let server = far.with_driver(|driver| {
-            AsyncServer::bind(driver, ground.address(), config, Echo, handlers.into())
-        })?;
-        let address = server.address();
-        far.serve(server);
-        spawn_local(rpcrdma_verbs::tokio::run(far));
-        spawn_local(rpcrdma_verbs::tokio::run(near.clone()));
-        let client = Config {
-            max_calls: handlers.saturating_add(16),
-            credits: handlers.into(),
-            ..Config::client()
-        };
-        let client = Rc::new(near.connect(address, client, Credentials::none())?);
-        let done = Rc::new(Cell::new(0u64));
-        for _ in 0..options.depth {
-            spawn_local(calls(client.clone(), options.size, done.clone()));
-        }
-        let mut samples = Vec::new();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        for _ in 0..SAMPLES {
-            let (began, before) = (Instant::now(), done.get());
-            tokio::time::sleep(Duration::from_millis(options.seconds * 1000) / SAMPLES).await;
-            samples.push(began.elapsed().as_nanos() as f64 / (done.get() - before).max(1) as f64);
-        }
-        Ok(least_median_most(samples))
+        let (channel, runner) = channel(&ground.open()?, address, client_config(options));
+        tokio::task::spawn_local(runner);
+        let samples = sample(options, channel).await;
+        server.abort();
+        samples
     })
+}
+
+fn router() -> Router<crate::block::Programs> {
+    Router::new().add_service(block1::serve_local(BlockService::without_blocks()))
+}
+
+fn server_config(options: &Options) -> ServerConfig {
+    ServerConfig::new().protocol(Config {
+        max_served: options.depth,
+        ..Config::server()
+    })
+}
+
+fn client_config(options: &Options) -> ClientConfig {
+    ClientConfig::new().protocol(Config {
+        max_calls: options.depth.saturating_add(16),
+        credits: options.depth.into(),
+        ..Config::client()
+    })
+}
+
+/// Makes calls one after the other, while they are answered.
+async fn calls(client: Client<Channel>, size: u32, done: Arc<AtomicU64>) {
+    let arguments = vec![0x5a; size as usize];
+    loop {
+        let call = block::echo(&client, &arguments);
+        match call.reply().await.and_then(|reply| reply.read(<[u8]>::len)) {
+            Ok(_) => done.fetch_add(1, Relaxed),
+            Err(error) => return eprintln!("rpcrdma: {error}"),
+        };
+    }
+}
+
+async fn sample(options: &Options, channel: Channel) -> Result<[f64; 3], Box<dyn Error>> {
+    let (client, done) = (Client::new(channel), Arc::new(AtomicU64::new(0)));
+    for _ in 0..options.depth {
+        tokio::spawn(calls(client.clone(), options.size, done.clone()));
+    }
+    tokio::time::sleep(WARM_UP).await;
+    let mut samples = Vec::new();
+    for _ in 0..SAMPLES {
+        let (began, before) = (Instant::now(), done.load(Relaxed));
+        tokio::time::sleep(Duration::from_millis(options.seconds * 1000) / SAMPLES).await;
+        let calls = (done.load(Relaxed) - before).max(1);
+        samples.push(began.elapsed().as_nanos() as f64 / calls as f64);
+    }
+    Ok(least_median_most(samples))
 }

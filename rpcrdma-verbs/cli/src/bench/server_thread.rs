@@ -64,7 +64,7 @@ fn serve(
     ended: &AtomicBool,
 ) -> Result<(), Box<dyn Error>> {
     let (mut driver, mut server) = server(options, ground, &Budget::new(1 << 34))?;
-    tell.send(Ok(server.address()))?;
+    tell.send(Ok(server.local_addr()))?;
     while !ended.load(Ordering::Relaxed) {
         driver.wait(PATIENCE)?;
         server.serve(&mut driver);

@@ -3,11 +3,10 @@
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::transfer::{MethodPreference, ResultPlacement};
-use rpcrdma_verbs::client::Call;
 use rpcrdma_verbs::provider::Device;
 
-use super::{Scene, broken, check, get, inline, is_block, long_call, put};
-use crate::block::{BLOCK, ECHO, PROGRAM, READS};
+use super::{Scene, broken, check, echo, get, inline, is_block, long_call, put};
+use crate::schema::PairArgs;
 use crate::test_pair::{TestPair, rtr};
 
 /// Returns the scenes.
@@ -26,10 +25,10 @@ pub(super) fn scenes<D: Device>() -> [Scene<D>; 8] {
             play: read,
         },
         Scene {
-            title: "rtrext-02: two reads in one call, of which the first finds nothing",
+            title: "rtrext-02: two results of one reply are placed by the Send",
             client,
             server,
-            play: operations,
+            play: read_pair,
         },
         Scene {
             title: "rtrext-02: a long call and its reply in several transmissions",
@@ -86,7 +85,7 @@ fn server() -> Config {
 
 /// Returns the number of RDMA Reads, RDMA Writes and exposed regions at both ends.
 fn explicit<D: Device>(world: &TestPair<D>) -> Option<u64> {
-    let near = world.near.counters(world.client.id())?;
+    let near = world.near.counters(world.client.transport().id())?;
     let far = world.far.counters(*world.server.connections().first()?)?;
     let sum = near + far;
     Some(sum.reads + sum.writes + sum.exposures)
@@ -94,12 +93,8 @@ fn explicit<D: Device>(world: &TestPair<D>) -> Option<u64> {
 
 /// Waits until both ends have advertised their properties, after the first reply.
 fn warm<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    for _ in 0..2 {
-        world
-            .call(ECHO, &[0; 4], 4)?
-            .map_err(|error| error.to_string())?;
-    }
-    Ok(())
+    echo(world, &[0; 4])?;
+    echo(world, &[0; 4])
 }
 
 fn written<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
@@ -114,29 +109,16 @@ fn read<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     check(explicit(world) == Some(0), "memory was exposed, or written")
 }
 
-/// Two reads in one call, each with its own buffer. The first has no result: the data of the second
-/// are not written to its buffer.
-fn operations<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+/// Two results in one reply, each of which goes to a buffer of its own.
+fn read_pair<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     warm(world)?;
-    let bytes = 50_000;
-    let mut call = Call {
-        largest_results: 2 * bytes + 24,
-        ..Call::to(PROGRAM, 1, READS)
-    };
-    call.results
-        .extend([world.buffer(bytes)?, world.buffer(bytes)?]);
-    let begun = world.client.call(&mut world.near, call, |writer| {
-        writer.operation(1, |writer| writer.put(&0)?.put(&(BLOCK + 1)).map(|_| ()))?;
-        writer.operation(1, |writer| writer.put(&0)?.put(&bytes).map(|_| ()))?;
-        Ok(())
-    });
-    let (ended, memory) = world.end(begun.map_err(|why| why.to_string())?)?;
-    ended.map_err(|error| error.to_string())?;
-    let [first, second] = memory.results.as_slice() else {
-        return Err("a buffer did not come back".to_owned());
-    };
-    check(first.is_empty(), "the first has bytes")?;
-    check(is_block(second, bytes), "the data of the second")
+    let (first, second) = (20_000, 30_000);
+    let args = PairArgs { first, second };
+    let call = world.client.read_pair(&args).begin(&mut world.near);
+    let pair = world.end(call)?;
+    check(is_block(&pair.first, first), "the data of the first")?;
+    check(is_block(&pair.second, second), "the data of the second")?;
+    check(explicit(world) == Some(0), "memory was exposed, or written")
 }
 
 fn continued<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {

@@ -1,0 +1,117 @@
+//! The commands that need no device, on the embedded fabric: what they print, and how they exit.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::{Command, Output};
+
+fn rpcrdma(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// Returns what a command that succeeds prints.
+fn said(arguments: &[&str]) -> String {
+    let output = rpcrdma(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn each_scene_of_the_demonstration_passes() {
+    let text = said(&["demo"]);
+    assert!(text.ends_with("\n20 passed, 0 failed\n"), "{text}");
+    let titles = text.lines().filter(|line| line.starts_with("rtrext-02: "));
+    assert_eq!(titles.count(), 8);
+    // What a reader sees of a call: the message, and how it travels.
+    assert!(text.contains("client ---->  RDMA2_MSG call 0x"), "{text}");
+    assert!(text.contains("<---- server  RDMA2_MSG reply 0x"), "{text}");
+}
+
+/// Runs a benchmark for as short as possible, and returns its results.
+fn bench(arguments: &[&str]) -> serde_json::Value {
+    let arguments = [
+        &["bench", "--json", "--seconds", "0", "--working-set", "1"],
+        arguments,
+    ];
+    serde_json::from_str(&said(&arguments.concat())).unwrap()
+}
+
+#[test]
+fn each_kind_of_benchmark_measures() {
+    for arguments in [
+        &["--depth", "1"][..],
+        &["--depth", "4", "--connections", "3"],
+        &["--apart"],
+        &["--threads", "2"],
+        &["--shared-receives", "64"],
+        &["--operation", "read", "--size", "65536", "--depth", "4"],
+        &["--operation", "write", "--size", "65536", "--depth", "4"],
+        &[
+            "--operation",
+            "read",
+            "--size",
+            "65536",
+            "--extension",
+            "rtr",
+        ],
+        &[
+            "--operation",
+            "write",
+            "--size",
+            "65536",
+            "--extension",
+            "rtr",
+        ],
+        &["--delay", "20"],
+    ] {
+        let found = bench(arguments);
+        let number = |name: &str| found[name].as_f64();
+        assert!(number("ns_per_rpc") > Some(0.0), "{arguments:?}: {found}");
+        assert!(number("raw_ns") > Some(0.0), "{arguments:?}: {found}");
+        assert_eq!(found["tokio_ns"], serde_json::Value::Null);
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_channel_is_measured_on_one_thread_and_on_several() {
+    for arguments in [&["--tokio"][..], &["--tokio", "--apart"]] {
+        let found = bench(arguments);
+        assert!(found["tokio_ns"].as_f64() > Some(0.0), "{found}");
+    }
+}
+
+#[test]
+fn wrong_settings_are_told() {
+    for (arguments, text) in [
+        (
+            &["bench", "--depth", "0"][..],
+            "rpcrdma: size, depth, connections and threads must be one or more\n",
+        ),
+        (
+            &["bench", "--operation", "read", "--size", "1048577"],
+            "rpcrdma: a call reads or writes 1048576 bytes at most\n",
+        ),
+    ] {
+        let output = rpcrdma(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), text);
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// The other end of these is elsewhere, where the embedded fabric does not reach.
+#[test]
+fn commands_with_a_remote_end_need_a_device() {
+    for arguments in [&["serve"][..], &["ping", "--connect", "192.0.2.1"]] {
+        let output = rpcrdma(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            error.starts_with("rpcrdma: the embedded fabric ends with this process"),
+            "{error}"
+        );
+    }
+}
