@@ -1,47 +1,30 @@
-//! Null RPCs through the whole transport, both ends on one thread over the software fabric.
+//! Null RPCs as messages of two drivers, both ends on one thread over the software fabric: what a
+//! typed call costs beyond that is of the RPC layer.
 
 use std::cell::RefCell;
+use std::error::Error;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::client::{Call, Client, ClientEvent};
-use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
+use rpcrdma_verbs::driver::{
+    CallParams, ConnectionId, Driver, DriverEvent, ListenerHandle, WriteError, Writer,
+};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::rpc::{self, Credentials, Denial};
-use rpcrdma_verbs::server::{Server, Service};
 
 /// The jobs: each with its calls outstanding.
 pub(crate) const JOBS: [(&str, u16); 2] = [("transport/v2-1", 1), ("transport/v2-16", 16)];
 
 /// RPCs until the settings are negotiated and everything that grows has grown.
 const WARM_UP: u64 = 2000;
-const PROGRAM: u32 = 0x2000_0001;
+/// A call: XID, CALL, RPC version 2, a program, version 1, procedure 0, no credentials, no verifier.
+const CALL: [u32; 10] = [0, 0, 2, 0x2000_0001, 1, 0, 0, 0, 0, 0];
+/// A reply after its XID: REPLY, accepted, no verifier, success.
+const REPLY: [u32; 5] = [1, 0, 0, 0, 0];
+/// The most bytes of a reply.
+const MAX_REPLY: u32 = 24;
 /// Room for the completions of both ends.
 const COMPLETIONS: u32 = 4096;
-
-/// Answers every call with no results.
-struct Null;
-
-impl Service for Null {
-    fn program(&self) -> u32 {
-        PROGRAM
-    }
-
-    fn versions(&self) -> RangeInclusive<u32> {
-        1..=1
-    }
-
-    fn call(
-        &mut self,
-        _: ConnectionId,
-        _: &rpc::Call<'_>,
-        _: &mut Writer<'_>,
-    ) -> Result<(), Denial> {
-        Ok(())
-    }
-}
 
 /// RPCs over one connection, with so many outstanding.
 pub(crate) struct Transport {
@@ -50,10 +33,10 @@ pub(crate) struct Transport {
 }
 
 struct Ends {
-    client: Client,
+    client: ConnectionId,
     near: Driver<SoftwareDevice>,
     far: Driver<SoftwareDevice>,
-    server: Server<Null>,
+    server: ListenerHandle,
 }
 
 impl Transport {
@@ -85,7 +68,7 @@ impl Transport {
 }
 
 impl Ends {
-    fn new(outstanding: u16) -> Result<Self, Box<dyn std::error::Error>> {
+    fn new(outstanding: u16) -> Result<Self, Box<dyn Error>> {
         let fabric = Fabric::new();
         let mut near = Driver::new(&fabric.device(), &Budget::new(1 << 26), COMPLETIONS)?;
         let mut far = Driver::new(&fabric.device(), &Budget::new(1 << 26), COMPLETIONS)?;
@@ -93,18 +76,13 @@ impl Ends {
             max_served: outstanding,
             ..Config::server()
         };
-        let server = Server::bind(
-            &mut far,
-            SocketAddr::from(([127, 0, 0, 1], 0)),
-            serves,
-            Null,
-        )?;
+        let server = far.listen(SocketAddr::from(([127, 0, 0, 1], 0)), serves)?;
         let calls = Config {
             max_calls: outstanding + 1,
             credits: outstanding.into(),
             ..Config::client()
         };
-        let client = Client::connect(&mut near, server.address(), calls, Credentials::none())?;
+        let client = near.connect(server.address(), calls)?;
         Ok(Self {
             client,
             near,
@@ -114,9 +92,9 @@ impl Ends {
     }
 
     fn call(&mut self) {
-        let begun = self
-            .client
-            .call(&mut self.near, Call::to(PROGRAM, 1, 0), |_| Ok(()));
+        let mut params = CallParams::new(MAX_REPLY);
+        let write = |writer: &mut Writer<'_>| words(writer, &CALL);
+        let begun = self.near.call(self.client, &mut params, write);
         assert!(
             begun.is_ok(),
             "no more calls are outstanding than the settings allow"
@@ -127,21 +105,57 @@ impl Ends {
     fn turn(&mut self) -> u64 {
         self.near.flush();
         let turned = self.far.turn();
-        self.server.serve(&mut self.far);
+        self.serve();
         assert!(
             turned.is_ok() && self.near.turn().is_ok(),
             "the software fabric does not fail"
         );
         let mut answered = 0;
-        while let Some(event) = self.client.event(&mut self.near) {
+        while let Some(event) = self.near.poll_event(self.client) {
             match event {
-                ClientEvent::Answered { .. } => answered += 1,
-                ClientEvent::Failed { why, .. } => unreachable!("a null call failed: {why}"),
+                DriverEvent::ReplyArrived { xid, message } => {
+                    let expected = xid.to_be_bytes();
+                    assert_eq!(message.bytes().first_chunk(), Some(&expected));
+                    self.near.recycle(self.client, message);
+                    answered += 1;
+                }
+                DriverEvent::CallFailed { error, .. } => {
+                    unreachable!("a null call failed: {error}")
+                }
                 _ => {}
             }
         }
         answered
     }
+
+    /// Answers every call with no results.
+    fn serve(&mut self) {
+        if let Some(request) = self.far.next_request(self.server) {
+            self.far.accept(self.server, request);
+        }
+        while let Some(id) = self.far.ready_accepted(self.server) {
+            while let Some(event) = self.far.poll_event(id) {
+                if let DriverEvent::CallArrived { call, xid, message } = event {
+                    self.far.recycle(id, message);
+                    let write = |writer: &mut Writer<'_>| {
+                        words(writer, &[xid])?;
+                        words(writer, &REPLY)
+                    };
+                    let replied = self.far.reply(id, call, write);
+                    assert!(replied.is_ok(), "the reply is short");
+                }
+            }
+        }
+        self.far.flush();
+    }
+}
+
+/// Writes words of a message.
+fn words(writer: &mut Writer<'_>, words: &[u32]) -> Result<(), WriteError> {
+    for word in words {
+        writer.bytes(&word.to_be_bytes());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,7 +169,7 @@ mod tests {
             let sends = || {
                 let ends = transport.ends.borrow();
                 ends.near
-                    .counters(ends.client.id())
+                    .counters(ends.client)
                     .map_or(0, |counters| counters.sends)
             };
             let before = sends();

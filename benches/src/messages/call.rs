@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use rpcrdma_proto::rpc::{
+use oncrpc::protocol::{
     AuthFlavor, AuthsysParms, CallBody, OpaqueAuth, RPC_VERSION, RpcMsg, RpcMsgBody,
 };
 use xdrgen_runtime::{Decode, Encode, Opaque, Text};
