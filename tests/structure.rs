@@ -43,11 +43,6 @@ const ALLOWED: [&[&str]; 1] = [&[
 /// with the name of its crate or module.
 const COMMON: [&str; 5] = ["ClientConfig", "Config", "Error", "Result", "ServerConfig"];
 
-/// Modules of rpcrdma-verbs that its RPC layer replaces. They go, and this list with them.
-const REPLACED: [&str; 9] = [
-    "blocking", "calls", "client", "handlers", "local", "peers", "rpc", "server", "tokio",
-];
-
 fn read(root: &str) -> Crate {
     Crate::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(root))
 }
@@ -100,13 +95,9 @@ fn no_two_public_types_have_one_name() {
     for root in CRATES.iter().filter(|root| root.ends_with("/lib.rs")) {
         let root = root.trim_end_matches("/src/lib.rs");
         for (name, module) in read(&format!("{root}/src/lib.rs")).types() {
-            let first = module.split("::").next().unwrap_or_default();
-            let is_replaced = root == "rpcrdma-verbs" && REPLACED.contains(&first);
-            if !is_replaced {
-                let place = format!("{root}: {module}");
-                let key = (root == "xdrgen", name.to_owned());
-                places.entry(key).or_default().push(place);
-            }
+            let place = format!("{root}: {module}");
+            let key = (root == "xdrgen", name.to_owned());
+            places.entry(key).or_default().push(place);
         }
     }
     let in_several_crates = |places: &[String]| {

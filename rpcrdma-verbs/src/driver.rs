@@ -58,13 +58,13 @@ mod error;
 mod establish;
 mod events;
 pub(crate) mod exposure;
-mod handle;
 mod keepalive;
 mod listener;
 mod message;
 mod qpn_map;
 mod receive_pool;
 mod turn;
+mod wakeup;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -86,14 +86,13 @@ pub use events::{
     BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, OutgoingCallError,
     OutgoingReplyError, Payload, PlacedItem,
 };
-pub use handle::Handle;
 use keepalive::KeepAlive;
 pub use listener::{IncomingConnection, ListenerHandle};
 use listener::{Listener, Origin};
-pub(crate) use message::Message;
 pub use message::{WriteError, Writer};
 use qpn_map::QpnMap;
 use receive_pool::ReceivePool;
+use wakeup::Wakeup;
 
 use crate::memory::{Budget, BufCache, Pool};
 use crate::provider::{Completion, Device};
@@ -157,7 +156,7 @@ pub struct Driver<D: Device> {
     next_deadline: u64,
     keep_alive: KeepAlive,
     watcher: Option<Watcher>,
-    handles: Arc<handle::Shared<D>>,
+    wakeup: Arc<Wakeup>,
     clock: Clock,
 }
 
@@ -212,12 +211,6 @@ const MAX_ALIGNMENT: u32 = 4096;
 /// The depth of the send queue of a queue pair.
 const SEND_QUEUE_DEPTH: u32 = 1024;
 
-impl<D: Device> Drop for Driver<D> {
-    fn drop(&mut self) {
-        self.handles.close();
-    }
-}
-
 impl<D: Device> Driver<D> {
     /// Creates a driver on a device. Its completion queue has `completions` entries, and `budget`
     /// limits its memory.
@@ -259,7 +252,7 @@ impl<D: Device> Driver<D> {
             next_deadline: u64::MAX,
             keep_alive: KeepAlive::new(completions),
             watcher: None,
-            handles: handle::Shared::new()?,
+            wakeup: Wakeup::new()?,
             clock: Clock::new(),
         })
     }
@@ -285,13 +278,7 @@ impl<D: Device> Driver<D> {
     /// Returns a waker that ends [`wait`](Self::wait), from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.handles.clone().into()
-    }
-
-    /// Returns a handle for other threads.
-    #[must_use]
-    pub fn handle(&self) -> Handle<D> {
-        Handle::new(self.handles.clone())
+        self.wakeup.clone().into()
     }
 
     /// Makes all connections receive from one queue of `count` buffers of `size` bytes, so that an
@@ -440,7 +427,7 @@ impl<D: Device> Driver<D> {
         id: ConnectionId,
         request: &mut CallParams,
         write: impl FnOnce(&mut Writer<'_>) -> Result<(), WriteError>,
-    ) -> Result<u32, BeginError<OutgoingCallError>> {
+    ) -> Result<u32, BeginError> {
         match self.touch_mut(id) {
             Some(connection) => connection.call(request, write),
             None => {
@@ -470,18 +457,6 @@ impl<D: Device> Driver<D> {
         self.touch_mut(id)
             .ok_or(OutgoingReplyError::Reply(ReplyError::Ended))?
             .reply(call, write)
-    }
-
-    /// Replies to a call of the peer with a message that is already written.
-    pub(crate) fn reply_with(
-        &mut self,
-        id: ConnectionId,
-        call: ServedCallId,
-        message: &mut Message,
-    ) -> Result<(), ReplyError> {
-        self.touch_mut(id)
-            .ok_or(ReplyError::Ended)?
-            .reply_with(call, message)
     }
 
     /// Recycles the memory of a message that was received. One that is dropped gives it back to the

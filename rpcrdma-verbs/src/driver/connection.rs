@@ -204,7 +204,7 @@ impl<D: Device> Connection<D> {
         &mut self,
         request: &mut CallParams,
         write: impl FnOnce(&mut Writer<'_>) -> std::result::Result<(), WriteError>,
-    ) -> std::result::Result<u32, BeginError<OutgoingCallError>> {
+    ) -> std::result::Result<u32, BeginError> {
         // An earlier call in the same slot may have been cancelled.
         self.take_events();
         let Self {
@@ -267,7 +267,7 @@ impl<D: Device> Connection<D> {
     }
 
     /// Replies to a call of the peer with a message that is already written, and takes the message.
-    pub(crate) fn reply_with(
+    fn reply_with(
         &mut self,
         call: ServedCallId,
         message: &mut Message,

@@ -239,30 +239,20 @@ pub struct CallBuffers {
 
 /// An error that prevented a call, with the buffers of the call.
 #[derive(Debug)]
-pub struct BeginError<E> {
+pub struct BeginError {
     /// The error.
-    pub error: E,
+    pub error: OutgoingCallError,
     /// The buffers.
     pub buffers: Box<CallBuffers>,
 }
 
-impl<E> BeginError<E> {
-    /// Converts the error.
-    pub(crate) fn map<F>(self, f: impl FnOnce(E) -> F) -> BeginError<F> {
-        BeginError {
-            error: f(self.error),
-            buffers: self.buffers,
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for BeginError<E> {
+impl fmt::Display for BeginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> std::error::Error for BeginError<E> {}
+impl std::error::Error for BeginError {}
 
 /// The parameters of a call, except its message.
 #[derive(Debug)]

@@ -22,12 +22,7 @@ impl<D: Device> Driver<D> {
     pub fn turn(&mut self) -> Result<usize, DriverError> {
         let mut count =
             self.poll_manager() + usize::from(std::mem::take(&mut self.has_flushed_events));
-        if self.handles.has_some() {
-            for job in self.handles.take() {
-                job(self);
-                count += 1;
-            }
-        }
+        self.wakeup.clear();
         loop {
             let completed = self.take_completions()?;
             count += completed;
@@ -64,7 +59,8 @@ impl<D: Device> Driver<D> {
     }
 
     /// Sends the calls and replies that were made since the last turn, without polling for
-    /// completions. [`Server::serve`](crate::server::Server::serve) calls this for its replies.
+    /// completions. [`LocalServer::serve`](crate::rpc_transport::LocalServer::serve) calls this for
+    /// its replies.
     pub fn flush(&mut self) {
         // The next turn counts the new events, so that `wait` does not sleep over them.
         self.has_flushed_events |= self.drive().1;
@@ -85,9 +81,9 @@ impl<D: Device> Driver<D> {
         ));
         let queue = self.completions.descriptor();
         let manager = self.manager.descriptor();
-        let handles = self.handles.descriptor();
+        let wakeup = self.wakeup.descriptor();
         let mut descriptors =
-            [&queue, &manager, &handles].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+            [&queue, &manager, &wakeup].map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
         let timeout = Timespec {
             tv_sec: i64::try_from(due.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: due.subsec_nanos().into(),
@@ -108,7 +104,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Returns the descriptors to wait for: of the completion queue, of the connection manager, and
-    /// of the handles.
+    /// of wake-ups.
     #[cfg(feature = "tokio")]
     pub(crate) fn descriptors(&self) -> std::io::Result<[std::os::fd::OwnedFd; 3]> {
         let queue = self.completions.descriptor().try_clone_to_owned()?;
@@ -116,7 +112,7 @@ impl<D: Device> Driver<D> {
         Ok([
             queue,
             manager,
-            self.handles.descriptor().try_clone_to_owned()?,
+            self.wakeup.descriptor().try_clone_to_owned()?,
         ])
     }
 

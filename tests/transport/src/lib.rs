@@ -17,5 +17,6 @@ pub mod traffic;
 
 include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 
+pub use nfs::nfs::{nfs3, nfs4};
 pub use schema::block::block1;
 pub use schema::callback::callback1;

@@ -17,7 +17,7 @@ use rpcrdma_transport_tests::ends::{PATIENCE, placing};
 use rpcrdma_transport_tests::on_every_device;
 use rpcrdma_verbs::driver::{
     BeginError, CallBuffers, CallParams, ConnectionId, Driver, DriverEvent, ListenerHandle,
-    OutgoingCallError, Payload, WriteError, Writer,
+    Payload, WriteError, Writer,
 };
 use rpcrdma_verbs::memory::{Budget, Buf};
 use rpcrdma_verbs::provider::Device;
@@ -66,7 +66,7 @@ impl<D: Device> Drivers<D> {
         &mut self,
         counts: &[u32],
         results: impl IntoIterator<Item = Buf>,
-    ) -> Result<u32, BeginError<OutgoingCallError>> {
+    ) -> Result<u32, BeginError> {
         let mut params = CallParams::new(40_000 * counts.len() as u32);
         params.results.extend(results);
         self.near.call(self.client, &mut params, |writer| {

@@ -3,20 +3,21 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use oncrpc::{AuthSys, Call, Credentials, Method, ReplyLimits};
 use rpcrdma_proto::connection::{Config, Session, SessionCounters};
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
-use rpcrdma_verbs::client::{Call, Client, ClientEvent};
+use rpcrdma_transport_tests::{nfs3, nfs4};
 use rpcrdma_verbs::driver::{self, Driver};
 use rpcrdma_verbs::dump::Dump;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::ibverbs::IbvDevice;
-use rpcrdma_verbs::rpc::Credentials;
+use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
 
 use crate::peer::Linux;
 use crate::wire::{Got, REACHED, Wire};
-use crate::{NFS, null_call, word, words};
+use crate::{null_call, word, words};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The credits that Linux grants.
@@ -25,28 +26,28 @@ const GRANT: u32 = 64;
 /// Our client, with the messages that it has sent.
 struct Caller {
     driver: Driver<IbvDevice>,
-    client: Client,
+    channel: LocalChannel<IbvDevice>,
     sent: Arc<Mutex<Vec<String>>>,
 }
 
 impl Caller {
-    fn new(linux: &Linux, config: Config, credentials: Credentials) -> Self {
+    fn new(linux: &Linux, config: Config) -> Self {
         let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
         let sent = Arc::new(Mutex::new(Vec::new()));
         let watched = sent.clone();
         driver.watch(move |_, bytes| watched.lock().unwrap().push(Dump::new(bytes).to_string()));
-        let client = Client::connect(&mut driver, linux.nfsd, config, credentials).unwrap();
+        let channel = LocalChannel::connect(&mut driver, linux.nfsd, config).unwrap();
         Self {
             driver,
-            client,
+            channel,
             sent,
         }
     }
 
-    fn event(&mut self) -> ClientEvent {
+    fn event(&mut self) -> LocalEvent {
         let began = Instant::now();
         loop {
-            if let Some(event) = self.client.event(&mut self.driver) {
+            if let Some(event) = self.channel.poll_event(&mut self.driver) {
                 return event;
             }
             assert!(
@@ -59,30 +60,48 @@ impl Caller {
         }
     }
 
-    /// Makes a NULL call, whose reply is empty.
-    fn null(&mut self, call: Call) {
-        let wanted = self
-            .client
-            .call(&mut self.driver, call, |_| Ok(()))
-            .unwrap();
+    /// Calls NULL of a version, with these credentials and room for a reply of so many bytes.
+    fn null(&mut self, version: u32, credentials: Credentials, room: u64) {
+        let channel = self.channel.clone();
+        if version == 3 {
+            let client = nfs3::Client::new(channel);
+            self.call(client.null(), credentials, room);
+        } else {
+            let client = nfs4::Client::new(channel);
+            self.call(client.null(), credentials, room);
+        }
+    }
+
+    /// Makes a call, whose reply has no results.
+    fn call<P>(
+        &mut self,
+        call: Call<'_, LocalChannel<IbvDevice>, P>,
+        credentials: Credentials,
+        room: u64,
+    ) where
+        P: Method<Results = ()>,
+    {
+        let limits = ReplyLimits::new(Some(room));
+        let call = call.credentials(credentials).reply_limits(limits);
+        let call = call.begin(&mut self.driver).unwrap();
         loop {
             match self.event() {
-                ClientEvent::Answered { call, answer } => {
-                    assert_eq!((call, answer.results()), (wanted, [].as_slice()));
-                    return;
+                LocalEvent::Completed(completed) => {
+                    let results = self.channel.read(&call, &completed, P::to_results);
+                    return results.expect("its reply").unwrap();
                 }
-                ClientEvent::Ready(version) => assert_eq!(version, Version::One),
+                LocalEvent::Connected(version) => assert_eq!(version, Version::One),
                 other => panic!("{other:?}; sent: {:#?}", self.sent.lock().unwrap()),
             }
         }
     }
 
     fn session(&self) -> &Session {
-        self.client.session(&self.driver).unwrap()
+        self.driver.session(self.channel.id()).unwrap()
     }
 
     fn counters(&self) -> driver::ConnectionCounters {
-        self.driver.counters(self.client.id()).unwrap()
+        self.driver.counters(self.channel.id()).unwrap()
     }
 }
 
@@ -91,10 +110,10 @@ impl Caller {
 fn null_calls_are_answered_after_the_fallback() {
     let Some(linux) = Linux::new() else { return };
     for version in [3, 4] {
-        let sys = Credentials::sys("client", 0, 0, &[]).unwrap();
-        for (credentials, bytes) in [(Credentials::none(), 40), (sys, 68)] {
-            let mut caller = Caller::new(&linux, Config::client(), credentials);
-            caller.null(Call::to(NFS, version, 0));
+        let sys = Credentials::from(AuthSys::new("client"));
+        for (credentials, bytes) in [(Credentials::None, 40), (sys, 68)] {
+            let mut caller = Caller::new(&linux, Config::client());
+            caller.null(version, credentials, 0);
             let sent = caller.sent.lock().unwrap();
             assert!(
                 sent[0].starts_with("ROPT_REQPROP call "),
@@ -137,12 +156,9 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
             remote_invalidation,
             ..Config::client()
         };
-        let mut caller = Caller::new(&linux, config, Credentials::none());
+        let mut caller = Caller::new(&linux, config);
         for _ in 0..3 {
-            caller.null(Call {
-                largest_results: 100_000,
-                ..Call::to(NFS, version, 0)
-            });
+            caller.null(version, Credentials::None, 100_000);
         }
         let sent = caller.sent.lock().unwrap();
         assert_eq!(
@@ -169,16 +185,17 @@ fn null_calls_are_answered_with_a_reply_chunk_offered() {
 #[test]
 fn a_quiet_connection_stays() {
     let Some(linux) = Linux::new() else { return };
-    let mut caller = Caller::new(&linux, Config::client(), Credentials::none());
-    caller.null(Call::to(NFS, 3, 0));
+    let mut caller = Caller::new(&linux, Config::client());
+    caller.null(3, Credentials::None, 0);
     caller.driver.keep_alive(Some(Duration::from_millis(100)));
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
         caller.driver.wait(Duration::from_millis(100)).unwrap();
-        assert!(caller.client.event(&mut caller.driver).is_none(), "it ends");
+        let event = caller.channel.poll_event(&mut caller.driver);
+        assert!(event.is_none(), "{event:?}");
     }
     assert!(caller.counters().probes > 3, "{}", caller.counters().probes);
-    caller.null(Call::to(NFS, 3, 0));
+    caller.null(3, Credentials::None, 0);
     assert_eq!(caller.session().counters().connections, 1);
 }
 

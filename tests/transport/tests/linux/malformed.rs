@@ -204,7 +204,7 @@ fn ours_are_those_of_the_documentation() {
     for case in cases::all() {
         assert_eq!(ours(&case), case.ours, "{}", case.name);
     }
-    let text = include_str!("../../../docs/linux.md");
+    let text = include_str!("../../../../docs/linux.md");
     let table = table();
     assert!(
         text.contains(&format!("\n\n{table}\n")),

@@ -1,21 +1,24 @@
 //! The kernel's NFS client with our server.
 
+use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use oncrpc::xdr::{Error, ErrorKind};
+use oncrpc::{Context, Credentials, Router, RpcError};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
-use rpcrdma_verbs::driver::{ConnectionId, Driver, Writer};
+use rpcrdma_transport_tests::{nfs3, nfs4};
+use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::rpc::{Call, Caller, Denial};
-use rpcrdma_verbs::server::{Server, Service};
+use rpcrdma_verbs::rpc_transport::LocalServer;
 
 use crate::peer::Linux;
 use crate::wire::{Door, Got};
@@ -181,50 +184,76 @@ fn linux() -> Option<Linux> {
     Some(linux)
 }
 
-/// An NFS server that implements NULL only.
-struct Null {
-    denial: Denial,
-    /// Version, procedure and user of each call.
-    calls: Vec<(u32, u32, Option<u32>)>,
+/// Why the server of a test does not serve what follows NULL.
+#[derive(Clone, Copy, Debug)]
+enum Denial {
+    ProcedureUnavailable,
+    GarbageArgs,
 }
 
-impl Service for Null {
-    fn program(&self) -> u32 {
-        NFS
-    }
+/// Version, procedure and user of a call.
+type Refused = (u32, u32, Option<u32>);
 
-    fn versions(&self) -> RangeInclusive<u32> {
-        3..=4
-    }
+/// An NFS server that serves nothing but NULL.
+#[derive(Clone)]
+struct Refuses {
+    denial: Denial,
+    /// Each call after NULL.
+    calls: Rc<RefCell<Vec<Refused>>>,
+}
 
-    fn call(&mut self, _: ConnectionId, call: &Call<'_>, _: &mut Writer<'_>) -> Result<(), Denial> {
-        let user = match call.caller {
-            Caller::None => None,
-            Caller::Sys(parms) => Some(parms.uid),
+impl Refuses {
+    fn refuse(&self, cx: &Context) -> RpcError {
+        let procedure = cx.procedure();
+        let user = match cx.credentials() {
+            Credentials::Sys(user) => Some(user.uid),
+            _ => None,
         };
-        self.calls
-            .push((call.procedure.version, call.procedure.number, user));
-        if call.procedure.number == 0 {
-            Ok(())
-        } else {
-            Err(self.denial)
+        let call = (procedure.version, procedure.number, user);
+        self.calls.borrow_mut().push(call);
+        match self.denial {
+            Denial::ProcedureUnavailable => RpcError::ProcedureUnavailable,
+            Denial::GarbageArgs => {
+                RpcError::GarbageArgs(Error::new(ErrorKind::UnexpectedEnd, 0), None)
+            }
         }
     }
 }
 
-/// Makes the kernel mount from our server. It calls NULL without credentials, then its first real
-/// procedure as root, and fails at once because of our answer: mount.nfs prints `why`, and for
-/// version 4 the kernel logs the error of our answer.
+impl nfs3::LocalService for Refuses {
+    fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
+        Err(self.refuse(cx))
+    }
+
+    async fn fsinfo(&self, _: &Context) -> Result<(), RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+}
+
+impl nfs4::LocalService for Refuses {
+    fn authorize(&self, cx: &Context) -> Result<(), RpcError> {
+        Err(self.refuse(cx))
+    }
+
+    async fn compound(&self, _: &Context) -> Result<(), RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+}
+
+/// Makes the kernel mount from our server. It calls NULL, then its first real procedure as root, and
+/// fails at once because of our answer: mount.nfs prints `why`, and for version 4 the kernel logs the
+/// error of our answer.
 fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Option<&str>) {
     let mut driver = Driver::new(&linux.open(), &Budget::new(1 << 26), 4096).unwrap();
-    let service = Null {
-        denial,
-        calls: Vec::new(),
-    };
+    let calls = Rc::default();
+    let service = Refuses { denial, calls };
+    let router = Router::new()
+        .add_service(nfs3::serve_local(service.clone()))
+        .add_service(nfs4::serve_local(service.clone()));
     let mut server =
-        Server::bind(&mut driver, linux.anywhere(), Config::server(), service).unwrap();
+        LocalServer::bind(&mut driver, linux.anywhere(), Config::server(), router).unwrap();
     let mut kernel = Words::new();
-    let mut mount = Mount::new(server.address(), version);
+    let mut mount = Mount::new(server.local_addr(), version);
     let mut last = None;
     while !mount.is_over() {
         driver.turn().unwrap();
@@ -238,20 +267,21 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
         driver.wait(Duration::from_millis(5)).unwrap();
     }
     mount.fails(why);
-    let (number, first) = if version == "3" { (3, 19) } else { (4, 1) };
-    let calls = &server.service().calls;
-    assert_eq!(
-        calls[..2],
-        [(number, 0, None), (number, first, Some(0))],
-        "{version}, {denial}"
-    );
+    let first = if version == "3" {
+        (3, 19, Some(0))
+    } else {
+        (4, 1, Some(0))
+    };
+    let calls = service.calls.borrow();
+    assert!(!calls.is_empty(), "NULL was not answered");
     assert!(
-        calls[2..].iter().all(|call| calls[..2].contains(call)),
-        "{calls:?}"
+        calls.iter().all(|call| *call == first),
+        "{version}, {denial:?}: {calls:?}"
     );
     let (spoken, counters) = last.expect("a connection");
     let wrong = counters.refused + counters.dropped + counters.unexpected + counters.duplicate_xid;
     assert_eq!((spoken, wrong), (Some(Version::One), 0), "{counters:?}");
+    assert!(counters.received > calls.len() as u64, "NULL comes first");
     if let Some(error) = error {
         let said = kernel.said();
         assert!(
@@ -266,37 +296,15 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
 #[test]
 fn its_first_calls_are_answered() {
     let Some(linux) = linux() else { return };
+    let (unavailable, garbage) = (Denial::ProcedureUnavailable, Denial::GarbageArgs);
+    let why = "Input/output error";
     for version in ["4.1", "4.0"] {
         // EOPNOTSUPP and EIO.
-        mounted(
-            &linux,
-            version,
-            Denial::ProcedureUnavailable,
-            "Input/output error",
-            Some("-95"),
-        );
-        mounted(
-            &linux,
-            version,
-            Denial::GarbageArguments,
-            "Input/output error",
-            Some("-5"),
-        );
+        mounted(&linux, version, unavailable, why, Some("-95"));
+        mounted(&linux, version, garbage, why, Some("-5"));
     }
-    mounted(
-        &linux,
-        "3",
-        Denial::ProcedureUnavailable,
-        "Operation not supported",
-        None,
-    );
-    mounted(
-        &linux,
-        "3",
-        Denial::GarbageArguments,
-        "Input/output error",
-        None,
-    );
+    mounted(&linux, "3", unavailable, "Operation not supported", None);
+    mounted(&linux, "3", garbage, why, None);
 }
 
 /// Compares its first messages byte by byte, and checks how it uses our private data, and a grant
