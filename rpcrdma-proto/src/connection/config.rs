@@ -228,6 +228,18 @@ impl Config {
     /// Returns this configuration with rtrext-02 enabled. Receive buffers take the configured
     /// structure, if there is one. Sends may have up to 1 MiB: a peer that directs results to be
     /// placed cannot know that its buffers are larger than our Sends.
+    ///
+    /// ```
+    /// use rpcrdma_proto::connection::Config;
+    /// use rpcrdma_proto::continuation::RtrExtConfig;
+    /// use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
+    ///
+    /// let head = BufferSegment { length: 4096, align: 8, target: false };
+    /// let bulk = BufferSegment { length: 65536, align: 4096, target: true };
+    /// let structure = BufferStructure::new(&[head, bulk]).expect("two segments");
+    /// let rtr = RtrExtConfig { structure: Some(structure), ..RtrExtConfig::ALL };
+    /// let config = Config::client().with_rtr(rtr);
+    /// ```
     #[must_use]
     pub fn with_rtr(self, rtr: RtrExtConfig) -> Self {
         let send_size = self.send_size.max(1 << 20);
