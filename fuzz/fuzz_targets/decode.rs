@@ -1,10 +1,11 @@
-//! Decodes arbitrary bytes as each message of `rpcrdma-proto`, in both shapes.
+//! Decodes arbitrary bytes as each message of `rpcrdma-proto` and of ONC RPC, in both shapes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::{both, one};
 use rpcrdma_proto::v2::{characteristics, properties, rtr};
-use rpcrdma_proto::{rpc, v1, v2};
+use rpcrdma_proto::{v1, v2};
+use xdrgen_fixtures::rpc;
 use xdrgen_runtime::Encode;
 
 fuzz_target!(|bytes: &[u8]| {

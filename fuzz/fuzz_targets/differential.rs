@@ -10,11 +10,11 @@ use rpcrdma_fuzz::agree::{LIMITS, agrees};
 use rpcrdma_fuzz::debug::Shape;
 use rpcrdma_fuzz::schema::{fixtures, published};
 use rpcrdma_proto::v2::{characteristics, properties, rtr};
-use rpcrdma_proto::{rpc, v1, v2};
+use rpcrdma_proto::{v1, v2};
 use xdrgen_build::Schema;
 use xdrgen_build::ir::Type;
 use xdrgen_fixtures::{
-    borrowed_only, every_type, items, kinds, mini, one_shape, owned_items, owned_only, wire,
+    borrowed_only, every_type, items, kinds, mini, one_shape, owned_items, owned_only, rpc, wire,
 };
 use xdrgen_runtime::{Decode, Encode, Owned};
 
@@ -88,8 +88,6 @@ fn types() -> Vec<Comparison> {
         )*};
     }
     messages! {
-        rpc::owned::RpcMsg, "rpc::RpcMsg";
-        rpc::owned::AuthsysParms, "rpc::AuthsysParms";
         v1::owned::Msg, "v1::Msg";
         v2::owned::XprtHdr, "v2::XprtHdr";
         properties::owned::Connprop, "v2::properties::Connprop";

@@ -6,7 +6,6 @@
 //!   - [`v2::characteristics`]: transport characteristics (xcharext-02): the same codes with other
 //!     contents, so a connection speaks one or the other
 //!   - [`v2::rtr`]: message continuation and send-based data placement (rtrext-02)
-//! - [`rpc`]: the ONC RPC message that they carry, and AUTH_SYS (RFC 5531)
 //!
 //! The protocol engine consists of:
 //!

@@ -524,7 +524,7 @@ fn a_folder_selects_its_manifest() {
         out.contains("error[overlay-collision]: `PROP_BRS` and `XPROP_RTRSUPP` are both 3"),
         "{out}"
     );
-    exits(2, workspace, &["check", "spec/rpc.x", "--no-errata"]);
+    exits(2, workspace, &["check", "oncrpc/spec/rpc.x", "--no-errata"]);
 }
 
 /// A prelude does not count as a document.
