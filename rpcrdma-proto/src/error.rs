@@ -6,10 +6,10 @@
 use core::fmt;
 
 use crate::chunk::ChunkError;
+use crate::v2;
 use crate::v2::MsgType;
 use crate::version::Version;
 use crate::xdr::{self, Encode};
-use crate::{v1, v2};
 
 /// An error that a peer reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -205,12 +205,6 @@ impl Refusal {
         buffer: &mut [u8],
     ) -> xdr::Result<usize> {
         let (xid, vers) = (self.xid, self.vers);
-        let of_one = |error| v1::Msg {
-            xid,
-            vers,
-            credit,
-            body: v1::Body::Error(error),
-        };
         let of_two = |error| v2::XprtHdr {
             xid,
             vers,
@@ -223,9 +217,7 @@ impl Refusal {
                 vers_high: high,
             }))
             .encode_to_slice(buffer),
-            PeerError::Header if vers == Version::One.number() => {
-                of_one(v1::Error::Chunk).encode_to_slice(buffer)
-            }
+            // ERR_CHUNK of Version One has the same number.
             PeerError::Header => of_two(v2::Error::BadHeader).encode_to_slice(buffer),
             PeerError::Operation => of_two(v2::Error::InvalOption).encode_to_slice(buffer),
         }

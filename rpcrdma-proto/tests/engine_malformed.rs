@@ -15,6 +15,8 @@ mod cases;
 mod group_cases;
 #[path = "engine_malformed/groups.rs"]
 mod groups;
+#[path = "engine_malformed/limits.rs"]
+mod limits;
 #[path = "engine_malformed/raw.rs"]
 mod raw;
 

@@ -272,9 +272,9 @@ impl Requester {
                 }
             };
             let shorter;
-            let link = if request.segment_len < link.max_segment_len {
+            let link = if let Some(max_segment_len) = request.segment_len {
                 shorter = PathLimits {
-                    max_segment_len: request.segment_len,
+                    max_segment_len,
                     ..*link
                 };
                 &shorter

@@ -28,6 +28,7 @@ use crate::version::Version;
 use crate::xdr::List;
 
 use call::ServedCall;
+pub(super) use grouped::Unserved;
 use offered_chunks::OfferedLists;
 
 /// The incoming calls being served, and the credits granted for them.
@@ -187,9 +188,6 @@ impl Responder {
         if self.is_open(arrival.xid) {
             return Err(ServeError::DuplicateXid);
         }
-        if self.xids.len() >= usize::from(self.max_calls) {
-            return Err(ServeError::Overrun);
-        }
         let xid = arrival.xid;
         let Some((key, call)) = self.calls.insert(|_| false) else {
             return Err(ServeError::Overrun);
@@ -341,11 +339,9 @@ impl Responder {
         let call = self.calls.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
         if call.state == ServedState::Replying {
-            // Of the replies that wait only the next one is found to have no way.
-            if self.replies.front() == Some(&served.0) {
-                self.replies.pop_front();
-            }
-            self.replies_queued -= if call.retransmitted { 0 } else { call.parts };
+            // Only the next of the replies is found to have no way, and never one that goes again.
+            self.replies.pop_front();
+            self.replies_queued -= call.parts;
         }
         call.advance(ServedEvent::Dropped);
         let parts = call.parts;
@@ -368,14 +364,7 @@ impl Responder {
     ) -> Option<Transmit> {
         let key = *self.replies.front()?;
         let with_sends = self.calls.len() - self.xids.len();
-        let Some(call) = self
-            .calls
-            .get_mut(key)
-            .filter(|call| call.state == ServedState::Replying)
-        else {
-            self.replies.pop_front();
-            return None;
-        };
+        let call = self.calls.get_mut(key)?;
         // One that goes again is counted already: it is the first of all, so that it holds up
         // nothing.
         if with_sends >= usize::from(self.max_calls) && !call.retransmitted {
@@ -473,12 +462,12 @@ impl Responder {
             .find_from(from, |call| call.state != ServedState::Sending)
         {
             from = next;
-            let mut answered = false;
-            if let Some(call) = self.calls.get_mut(key) {
-                answered = call.state == ServedState::Retained || call.retransmitted;
-                self.only_retained -= usize::from(call.state == ServedState::Retained);
-                call.advance(ServedEvent::Lost);
-            }
+            let Some(call) = self.calls.get_mut(key) else {
+                continue;
+            };
+            let answered = call.state == ServedState::Retained || call.retransmitted;
+            self.only_retained -= usize::from(call.state == ServedState::Retained);
+            call.advance(ServedEvent::Lost);
             self.forget(key);
             self.remove(ServedCallId(key), answered, out);
         }
@@ -530,8 +519,7 @@ fn offered(
         keep(&chunk, limits, lists)?;
     }
     if let Some(chunk) = chunks.reply(limits)? {
-        // No more than the limit, which is checked.
-        lists.reply = Some(u16::try_from(chunk.len()).map_err(|_| ChunkError::TooManySegments)?);
+        lists.reply = Some(chunk.len());
         keep(&chunk, limits, lists)?;
     }
     let read = |segment: ReadSegment| v2::ReadSegment {

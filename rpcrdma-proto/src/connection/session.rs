@@ -460,11 +460,11 @@ impl Session {
     /// The call has ended.
     // spec: rfc8166-6.1-c
     pub fn reject(&mut self, call: ServedCallId) -> Result<(), ReplyError> {
-        if self.responder.is_delivered(call) && self.refuse_served(call) {
-            Ok(())
-        } else {
-            Err(ReplyError::Ended)
+        if !self.responder.is_delivered(call) {
+            return Err(ReplyError::Ended);
         }
+        self.refuse_served(call);
+        Ok(())
     }
 
     /// Limits the grant from now on: to one call at least and `Config::max_served` at most. The

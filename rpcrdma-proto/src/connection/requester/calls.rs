@@ -77,8 +77,7 @@ impl<T: Reset> Calls<T> {
     #[cold]
     fn grow(&mut self) {
         let size = (4 * self.slots.len()).next_power_of_two().max(16);
-        self.table.clear();
-        self.table.resize(size, NONE);
+        self.table = alloc::vec![NONE; size];
         for is_open in [false, true] {
             for (at, place) in (0u32..)
                 .zip(&self.slots)

@@ -10,9 +10,14 @@ use crate::connection::states::{RequestEvent, RequestState};
 impl Requester {
     /// Cancels a call.
     pub(in crate::connection) fn cancel(&mut self, xid: u32, out: &mut OutputQueues) -> bool {
-        let open = self.calls.get(xid).is_some_and(Request::is_outstanding);
+        self.fail(xid, CallFailure::Cancelled, out)
+    }
+
+    /// Ends a call that the consumer still waits for. Returns false if it does not.
+    fn fail(&mut self, xid: u32, why: CallFailure, out: &mut OutputQueues) -> bool {
+        let open = outstanding(&self.calls)(xid);
         if open {
-            self.end(xid, CallOutcome::Failed(CallFailure::Cancelled), out);
+            self.end(xid, CallOutcome::Failed(why), out);
         }
         open
     }
@@ -20,9 +25,7 @@ impl Requester {
     /// Ends the calls whose deadline has passed.
     pub(in crate::connection) fn expire(&mut self, now: u64, out: &mut OutputQueues) {
         while let Some(xid) = self.deadlines.pop_due(now) {
-            if self.calls.get(xid).is_some_and(Request::is_outstanding) {
-                self.end(xid, CallOutcome::Failed(CallFailure::TimedOut), out);
-            }
+            self.fail(xid, CallFailure::TimedOut, out);
         }
         // The next time must not be that of a call that has ended.
         self.deadlines.skip_ended(outstanding(&self.calls));
@@ -89,22 +92,14 @@ impl Requester {
 
     /// Requeues a call whose memory is exposed, since the peer accepts none now.
     pub(in crate::connection) fn requeue(&mut self, xid: u32, out: &mut OutputQueues) {
-        if self
-            .calls
-            .get(xid)
-            .is_some_and(|request| request.state == RequestState::Exposing)
-        {
+        if in_state(&self.calls, RequestState::Exposing)(xid) {
             self.end(xid, CallOutcome::Again, out);
         }
     }
 
     /// Handles a failure to expose memory.
     pub(in crate::connection) fn expose_failed(&mut self, xid: u32, out: &mut OutputQueues) {
-        if self
-            .calls
-            .get(xid)
-            .is_some_and(|request| request.state == RequestState::Exposing)
-        {
+        if in_state(&self.calls, RequestState::Exposing)(xid) {
             self.end(xid, CallOutcome::Failed(CallFailure::Memory), out);
         }
     }
@@ -129,9 +124,7 @@ impl Requester {
             self.reserved -= request.reserve();
             self.credits.release(credit);
         }
-        if !request.advance(RequestEvent::Ended) {
-            return;
-        }
+        request.advance(RequestEvent::Ended);
         if request.exposed {
             out.push_action(Action::Fence {
                 xid,
@@ -201,18 +194,15 @@ impl Requester {
             self.orphans += u16::from(request.kind == RequestKind::Rpc);
         } else {
             request.advance(RequestEvent::Settled);
-            self.remove(xid);
+            let kind = request.kind;
+            self.remove(xid, kind);
         }
     }
 
     #[inline]
-    fn remove(&mut self, xid: u32) {
-        let is_rpc = self
-            .calls
-            .get(xid)
-            .is_some_and(|request| request.kind == RequestKind::Rpc);
+    fn remove(&mut self, xid: u32, kind: RequestKind) {
         self.calls.remove(xid);
-        self.open -= u16::from(is_rpc);
+        self.open -= u16::from(kind == RequestKind::Rpc);
     }
 
     /// Removes an orphan, whose reply has arrived or will never arrive.
@@ -221,8 +211,9 @@ impl Requester {
             return;
         };
         request.advance(RequestEvent::Answered);
-        self.orphans -= u16::from(request.kind == RequestKind::Rpc);
-        self.remove(xid);
+        let kind = request.kind;
+        self.orphans -= u16::from(kind == RequestKind::Rpc);
+        self.remove(xid, kind);
     }
 
     /// Handles the end of the Send of a call.

@@ -106,16 +106,16 @@ impl Request {
     /// Returns whether a call whose memory is exposed still fits its plan.
     pub(super) fn fits_plan(&self, link: &PathLimits<'_>) -> bool {
         link.groups
-            .is_some_and(|groups| self.layout(groups).is_some() && self.takes_reply(groups))
+            .zip(self.grouped())
+            .is_some_and(|(groups, plan)| {
+                self.layout(groups).is_some() && self.takes_reply(groups, plan)
+            })
     }
 
     /// Returns whether the largest reply, with the segments exposed for results in its header, fits
     /// the receives that are reserved for it.
     // spec: rtr-4.3-h, rtr-5.2-f
-    fn takes_reply(&self, groups: &GroupLimits) -> bool {
-        let Some(grouped) = self.grouped() else {
-            return false;
-        };
+    fn takes_reply(&self, groups: &GroupLimits, grouped: GroupPlan) -> bool {
         let regions = self.regions(self.chunks.segments());
         let results = regions.filter(|(region, _)| matches!(region, CallRegion::Result(_)));
         let segments: u64 = results.map(|(_, segments)| segments.len() as u64).sum();
@@ -206,15 +206,11 @@ impl Requester {
         mut message: Box<ReassembledMessage>,
         out: &mut OutputQueues,
     ) -> Result<(), (Box<ReassembledMessage>, bool)> {
-        let Some(request) = self.calls.get_mut(xid) else {
-            return Err((message, false));
+        let owns_key = |request: &&mut Request| invalidated.is_none_or(|key| request.owns_key(key));
+        let Some(request) = self.calls.get_mut(xid).filter(owns_key) else {
+            return Err((message, true));
         };
-        if let Some(key) = invalidated {
-            if !request.owns_key(key) {
-                return Err((message, true));
-            }
-            request.invalidated = Some(key);
-        }
+        request.invalidated = invalidated.or(request.invalidated);
         let mut reply = ReplyLocation {
             buffer: message
                 .buffers

@@ -37,7 +37,7 @@ pub(super) struct Request {
     pub(super) stale_errors: u32,
     /// The length of segment to plan with: that of the path, unless memory of the call was exposed
     /// in more segments than that led to expect.
-    pub(super) segment_len: u32,
+    pub(super) segment_len: Option<u32>,
     pub(super) outcome: CallOutcome,
 }
 
@@ -99,7 +99,7 @@ impl Reset for Request {
         invalidated: None,
         without_groups: false,
         stale_errors: 0,
-        segment_len: u32::MAX,
+        segment_len: None,
         outcome: CallOutcome::None,
     };
 }
@@ -142,7 +142,7 @@ impl Request {
         its_chunks.begin(call.items, call.results);
         (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
         (*sending, *its_exposed, *its_without_groups, *stale_errors) = (false, false, false, 0);
-        *segment_len = u32::MAX;
+        *segment_len = None;
     }
 
     pub(super) fn as_call(&self) -> CallSpec<'_> {
@@ -179,15 +179,9 @@ impl Request {
         self.resend || self.transmission == Transmission::None
     }
 
-    /// Applies an event to the state. Returns false if it cannot happen in this state.
-    pub(super) fn advance(&mut self, turn: RequestEvent) -> bool {
-        match self.state.next(turn) {
-            Some(next) => {
-                self.state = next;
-                true
-            }
-            None => false,
-        }
+    /// Applies an event to the state. One that cannot happen in this state changes nothing.
+    pub(super) fn advance(&mut self, event: RequestEvent) {
+        self.state = self.state.next(event).unwrap_or(self.state);
     }
 
     /// Returns the regions to expose, in the order of the header.
@@ -267,7 +261,7 @@ impl Request {
     }
 
     /// Learns the length of segment with which a plan expects as many segments as were exposed for
-    /// each region. Returns whether another plan may follow from it: one call learns once.
+    /// each region. Returns whether another plan may follow: one call learns once.
     #[cold]
     pub(super) fn learn_segment_len(&mut self, planned: u32) -> bool {
         let counts = self
@@ -280,9 +274,7 @@ impl Request {
             .map(|(exposure, count): (Exposure, u32)| exposure.length / count)
             .fold(planned, u32::min)
             .max(1);
-        let is_first = self.segment_len == u32::MAX;
-        self.segment_len = learned;
-        is_first && learned < planned
+        self.segment_len.replace(learned).is_none()
     }
 
     /// Returns the ranges of the call that follow the header.

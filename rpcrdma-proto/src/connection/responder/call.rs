@@ -280,9 +280,9 @@ impl ServedCall {
             return;
         };
         let mut rest = segments.iter_mut();
-        let mut fill = |count: u16, bytes: u32| {
+        let mut fill = |count: usize, bytes: u32| {
             let mut left = bytes;
-            for segment in rest.by_ref().take(usize::from(count)) {
+            for segment in rest.by_ref().take(count) {
                 segment.length = segment.length.min(left);
                 left -= segment.length;
             }
@@ -303,7 +303,6 @@ impl ServedCall {
     /// Returns the RDMA Writes of the reply, once its chunks are assigned.
     // spec: rfc8166-3.4.6.2-b, rfc8166-4.3.2-a
     pub(super) fn writes(&self) -> impl Iterator<Item = RdmaWrite> {
-        let long = self.reply.plan.long;
         self.offered.chunks().flat_map(move |(at, mine)| {
             let result = self
                 .reply
@@ -311,9 +310,9 @@ impl ServedCall {
                 .find(|(reduced, _)| at == Some(*reduced));
             let result =
                 result.map(|(_, item)| item.position..item.position.saturating_add(item.length));
-            let rest = self.reply.remaining().filter(move |_| at.is_none() && long);
+            // A chunk has room for its result, or for the rest of a long reply, and for nothing else.
             scatter(
-                result.into_iter().chain(rest),
+                result.into_iter().chain(self.reply.remaining()),
                 mine.iter().copied().map(Segment::from),
             )
         })

@@ -5,10 +5,11 @@ use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 
 use super::call::ServedCall;
-use super::{ReplyLimits, Responder, ServeError};
-use crate::chunk::ChunkError;
+use super::{ReplyLimits, Responder};
 use crate::connection::config::MAX_WRITE_CHUNKS;
-use crate::connection::output::{Action, CallLocation, Event, SendOwner, ServedCallId, Transmit};
+use crate::connection::output::{
+    Action, BufferId, CallLocation, Event, SendOwner, ServedCallId, Transmit,
+};
 use crate::connection::queues::OutputQueues;
 use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
 use crate::connection::rtr::headers::write as write_header;
@@ -27,6 +28,15 @@ use crate::version::Version;
 /// Bytes of a reply's header without chunks.
 const BASE_HEADER: u32 = Version::Two.header_len();
 
+/// Describes why a complete call in transmissions is not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::connection) enum Unserved {
+    /// It has the XID of a call that is being served.
+    DuplicateXid,
+    /// More calls than there is room for.
+    Overrun,
+}
+
 impl Responder {
     /// Handles a complete call in transmissions, each of which has taken its credit. The directions
     /// of the group are moved into the call.
@@ -38,20 +48,14 @@ impl Responder {
         group: &mut IncomingGroup,
         message: Box<ReassembledMessage>,
         out: &mut OutputQueues,
-    ) -> Result<ServedCallId, (ServeError, Box<ReassembledMessage>)> {
+    ) -> Result<ServedCallId, (Unserved, Box<ReassembledMessage>)> {
         if self.is_open(group.xid) {
-            return Err((ServeError::DuplicateXid, message));
-        }
-        if self.xids.len() >= usize::from(self.max_calls) {
-            return Err((ServeError::Overrun, message));
+            return Err((Unserved::DuplicateXid, message));
         }
         let Some((key, call)) = self.calls.insert(|_| false) else {
-            return Err((ServeError::Overrun, message));
+            return Err((Unserved::Overrun, message));
         };
-        if let Err(fault) = call.gathered(group, &message) {
-            self.calls.remove(key);
-            return Err((fault.into(), message));
-        }
+        call.gathered(group, &message);
         let (xid, reading) = (call.xid, call.state == ServedState::Reading);
         self.index_xid(key, xid);
         let call = ServedCallId(key);
@@ -159,24 +163,15 @@ impl Responder {
     /// retransmitted without rtrext-02 (decision D23). Returns false if it cannot be.
     // spec: rtr-5.4-m
     pub(in crate::connection) fn on_error_report(&mut self, xid: u32, threshold: u32) -> bool {
-        let Some(key) = self.group_xids.find(xid) else {
-            return false;
-        };
-        let Some(call) = self.calls.get_mut(key) else {
+        let found = self.group_xids.find(xid);
+        let Some((key, call)) = found.and_then(|key| Some((key, self.calls.get_mut(key)?))) else {
             return false;
         };
         // Of one group there may be several reports: before the reply goes again they say nothing
         // new.
-        let waits = match call.state {
-            ServedState::Replying => true,
-            ServedState::Sending => call.reply.group.is_some(),
-            _ => false,
-        };
+        let waits = call.state == ServedState::Replying || call.reply.group.is_some();
         if call.retransmitted && waits {
             return true;
-        }
-        if !matches!(call.state, ServedState::Retained | ServedState::Sending) {
-            return false;
         }
         let fits = BASE_HEADER.saturating_add(call.reply.length) <= threshold;
         // Once is enough: it could be reported for ever.
@@ -216,9 +211,7 @@ impl Responder {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        if !call.advance(ServedEvent::Kept) {
-            return;
-        }
+        call.advance(ServedEvent::Kept);
         if call.retransmitted && call.advance(ServedEvent::Again) {
             self.retransmit(key);
         } else {
@@ -274,9 +267,6 @@ impl Responder {
         call: ServedCallId,
         out: &mut OutputQueues,
     ) {
-        if let Some(call) = self.calls.get_mut(call.0) {
-            call.retains_reply = false;
-        }
         if self.released(call) {
             out.push_event(Event::CallEnded {
                 call,
@@ -422,12 +412,9 @@ fn write_group(
 
 impl ServedCall {
     /// Begins a call in transmissions.
-    fn gathered(
-        &mut self,
-        group: &mut IncomingGroup,
-        message: &ReassembledMessage,
-    ) -> Result<(), ChunkError> {
-        let buffer = message.buffers.first().ok_or(ChunkError::NoPayload)?.buffer;
+    fn gathered(&mut self, group: &mut IncomingGroup, message: &ReassembledMessage) {
+        let first = message.buffers.first();
+        let buffer = first.map_or(BufferId(0), |first| first.buffer);
         self.begin((group.xid, Version::Two, group.credits), buffer, None);
         self.state = if message.has_reads() {
             ServedState::Reading
@@ -442,15 +429,15 @@ impl ServedCall {
         self.keys
             .add(message.segments.iter().map(|segment| segment.handle));
         let lists = self.offered.fill();
-        for direction in &group.directions.directions {
-            lists.count(direction.segments as usize)?;
-        }
-        lists
-            .directions
-            .extend_from_slice(&group.directions.directions);
+        let directions = &group.directions.directions;
+        let counts = directions
+            .iter()
+            .map(|direction| direction.segments as usize);
+        // Both have room for as many.
+        lists.writes.extend(counts);
+        lists.directions.extend_from_slice(directions);
         lists.segments.append(&mut group.directions.segments);
         self.keys
             .add(lists.segments.iter().map(|segment| segment.handle));
-        Ok(())
     }
 }

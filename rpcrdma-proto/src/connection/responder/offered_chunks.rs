@@ -21,8 +21,8 @@ pub(super) struct OfferedLists {
     /// The segments of the Write chunks, then those of the Reply chunk.
     pub(super) segments: Vec<v2::Segment>,
     /// The number of segments of each Write chunk, and of the Reply chunk.
-    pub(super) writes: ArrayVec<u16, MAX_WRITE_CHUNKS>,
-    pub(super) reply: Option<u16>,
+    pub(super) writes: ArrayVec<usize, MAX_WRITE_CHUNKS>,
+    pub(super) reply: Option<usize>,
     /// The directions about the results of a call of rtrext-02.
     pub(super) directions: Vec<ResultDirection>,
 }
@@ -48,11 +48,10 @@ impl OfferedLists {
     /// Adds a Write chunk with this number of segments.
     ///
     /// # Errors
-    /// There are too many segments or chunks.
+    /// There are too many chunks.
     pub(super) fn count(&mut self, segments: usize) -> Result<(), ChunkError> {
-        let count = u16::try_from(segments).map_err(|_| ChunkError::TooManySegments)?;
         self.writes
-            .try_push(count)
+            .try_push(segments)
             .map_err(|_| ChunkError::TooManySegments)
     }
 
@@ -67,9 +66,7 @@ impl OfferedLists {
         writes
             .chain(self.reply.map(|count| (None, count)))
             .map(move |(at, count)| {
-                let (mine, after) = rest
-                    .split_at_checked(usize::from(count))
-                    .unwrap_or((rest, &[]));
+                let (mine, after) = rest.split_at_checked(count).unwrap_or((rest, &[]));
                 rest = after;
                 (at, mine)
             })

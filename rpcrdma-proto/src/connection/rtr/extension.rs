@@ -71,7 +71,6 @@ impl RtrExtension {
             reports,
             ..Self::new(self.settings, receive_size)
         };
-        self.reassembly.lost();
         self.reports.clear();
     }
 

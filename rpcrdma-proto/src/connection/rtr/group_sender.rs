@@ -172,9 +172,8 @@ impl GroupSender {
 
     /// Returns the number of bytes of the Payload stream in the first transmission.
     pub(in crate::connection) fn section(&self) -> u32 {
-        self.last
-            .as_ref()
-            .map_or(0, |last| last.section.end - last.section.start)
+        // That section begins the stream.
+        self.last.as_ref().map_or(0, |last| last.section.end)
     }
 
     /// What follows the header of the transmission that was polled last.
@@ -235,15 +234,10 @@ fn window(
     section: Range<u32>,
 ) -> impl Iterator<Item = Range<u32>> {
     let mut at = 0u32;
-    let within = ranges.map(move |range| {
+    ranges.filter_map(move |range| {
         let begin = at;
         at += range.end - range.start;
         let (from, to) = (section.start.max(begin), section.end.min(at));
-        if from < to {
-            range.start + (from - begin)..range.start + (to - begin)
-        } else {
-            0..0
-        }
-    });
-    within.filter(|range| !range.is_empty())
+        (from < to).then(|| range.start + (from - begin)..range.start + (to - begin))
+    })
 }

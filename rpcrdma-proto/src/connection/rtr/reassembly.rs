@@ -121,7 +121,7 @@ impl Reassembly {
     pub(in crate::connection) fn abandon(&mut self) -> Option<TransmissionId> {
         let lead = self.waiting_for()?;
         let group = self.group.take()?;
-        self.skipping = (group.next < group.count).then_some((group.xid, group.direction));
+        self.skipping = Some((group.xid, group.direction));
         self.spare = Some(group);
         Some(lead)
     }

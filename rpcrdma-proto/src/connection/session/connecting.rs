@@ -36,7 +36,6 @@ impl Session {
         if let Some(extension) = &mut self.extension {
             extension.connected(self.config.receive_size);
         }
-        self.pending_errors.clear();
         match (self.params.version, self.config.role) {
             (Some(version), _) => self.on_settled(version),
             // The first message asks; where there are no properties, it is the first call (decision
@@ -58,11 +57,8 @@ impl Session {
         ) {
             return;
         }
-        if self.params.negotiation == Negotiation::Probing {
-            // The peer may have dropped it for the version (version-two-01, section 5.2).
-            self.remember_version_one(now);
-            self.on_negotiation(NegotiationEvent::Lost);
-        } else if self.params.rejected_v2 {
+        // The peer may have dropped it for the version (version-two-01, section 5.2).
+        if self.params.negotiation == Negotiation::Probing || self.params.rejected_v2 {
             self.remember_version_one(now);
         }
         // One on which nothing was done, and which did not last, is no better than an attempt that
@@ -123,7 +119,6 @@ impl Session {
         self.responder.drop_retained(now, &mut self.output);
         if self.params.negotiation_deadline.is_some_and(|by| by <= now) {
             self.params.negotiation_deadline = None;
-            self.remember_version_one(now);
             self.close(CloseReason::NegotiationTimeout);
         }
         // A responder need not answer each call: where nothing else gives back the credits, a new
@@ -142,12 +137,13 @@ impl Session {
     /// Closes the connection for a local reason, or ends a session without a connection.
     pub(super) fn close(&mut self, why: CloseReason) {
         match self.state {
-            ConnState::Closed | ConnState::Closing => {
+            ConnState::Closed => {}
+            ConnState::Closing => {
                 // The end of the session takes precedence over the end of a connection. The first
                 // final reason stays: a session that was aborted is also drained.
-                if why.is_final() && !self.closing.is_some_and(CloseReason::is_final) {
-                    self.closing = Some(why);
-                }
+                let before = self.closing.filter(|before| before.is_final());
+                let now = Some(why).filter(|why| why.is_final());
+                self.closing = before.or(now).or(self.closing);
             }
             ConnState::Down => self.end_connection(why),
             ConnState::Connecting | ConnState::Up => {

@@ -91,14 +91,12 @@ impl Session {
         self.refusal = Some(refusal);
     }
 
-    /// Ends a served call with an error. Returns false if the call has ended.
-    pub(super) fn refuse_served(&mut self, call: ServedCallId) -> bool {
-        let Some((xid, version)) = self.responder.end(call, true, &mut self.output) else {
-            return false;
-        };
-        let refusal = Refusal::of_message(xid, version, MsgType::Call, RefusalReason::Rejected);
-        self.pending_errors.push_back((refusal, PeerError::Header));
-        self.counters.refused += 1;
-        true
+    /// Ends a served call with an error, if it has not ended.
+    pub(super) fn refuse_served(&mut self, call: ServedCallId) {
+        if let Some((xid, version)) = self.responder.end(call, true, &mut self.output) {
+            let refusal = Refusal::of_message(xid, version, MsgType::Call, RefusalReason::Rejected);
+            self.pending_errors.push_back((refusal, PeerError::Header));
+            self.counters.refused += 1;
+        }
     }
 }

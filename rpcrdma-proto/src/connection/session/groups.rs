@@ -10,7 +10,7 @@ use crate::connection::output::{
     Action, BufferId, CloseReason, Event, PayloadPiece, SendOwner, Transmit,
 };
 use crate::connection::requester::RequestKind;
-use crate::connection::responder::ServeError;
+use crate::connection::responder::Unserved;
 use crate::connection::rtr::extension::RtrExtension;
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::rtr::reassembly::{
@@ -303,18 +303,15 @@ impl Session {
             self.refuse_call(group.xid, Version::Two, RefusalReason::NotAccepted);
             return (BufferDisposition::Free, Some(message));
         }
-        let (xid, parts) = (group.xid, group.parts());
+        let parts = group.parts();
         let (unserved, message) = match self.responder.reassembled(group, message, &mut self.output)
         {
             Ok(_) => return (BufferDisposition::Kept, None),
             Err(unserved) => unserved,
         };
         match unserved {
-            ServeError::Fault(fault) => {
-                self.refuse_call(xid, Version::Two, RefusalReason::Chunks(fault));
-            }
-            ServeError::DuplicateXid => self.counters.duplicate_xid += 1,
-            ServeError::Overrun => self.close(CloseReason::CreditOverrun),
+            Unserved::DuplicateXid => self.counters.duplicate_xid += 1,
+            Unserved::Overrun => self.close(CloseReason::CreditOverrun),
         }
         self.responder.credits.drop_all(parts);
         (BufferDisposition::Free, Some(message))
@@ -333,7 +330,6 @@ impl Session {
             }
             return (BufferDisposition::Free, Some(message));
         }
-        self.on_version_evidence(Version::Two);
         match self.requester.reassembled(
             group.xid,
             group.credits,
@@ -376,7 +372,11 @@ impl Session {
             direction,
             number: 0,
         };
-        between(procedure, operation).is_some_and(|why| self.abandon(bad, why)) && begins
+        let Some(why) = between(procedure, operation) else {
+            return false;
+        };
+        self.abandon(bad, why);
+        begins
     }
 
     /// Handles a message that cannot be decoded: it breaks the waiting group.
@@ -391,17 +391,15 @@ impl Session {
         }
     }
 
-    /// Abandons the waiting group because of another message. Returns false if no group waits.
-    fn abandon(&mut self, bad: TransmissionId, why: GroupError) -> bool {
-        let Some(lead) = self.abandon_group() else {
-            return false;
-        };
-        self.report(GroupErrorReport {
-            bad,
-            lead: Some(lead),
-            why,
-        });
-        true
+    /// Abandons the waiting group, if there is one, because of another message.
+    fn abandon(&mut self, bad: TransmissionId, why: GroupError) {
+        if let Some(lead) = self.abandon_group() {
+            self.report(GroupErrorReport {
+                bad,
+                lead: Some(lead),
+                why,
+            });
+        }
     }
 
     /// Abandons the waiting group, if there is one.
@@ -579,15 +577,14 @@ impl Session {
         else {
             return false;
         };
-        if count > 0 {
-            let refuted = if count == 1 {
-                OperationSet::REQUESTS
-            } else {
-                OperationSet::REQUESTS.union(OperationSet::CONTINUATIONS)
-            };
-            extension.mark_unsupported(refuted);
-            self.on_capabilities();
-        }
+        // Of a later transmission the error says nothing new.
+        let refuted = if count == 1 {
+            OperationSet::REQUESTS
+        } else {
+            OperationSet::REQUESTS.union(OperationSet::CONTINUATIONS)
+        };
+        extension.mark_unsupported(refuted);
+        self.on_capabilities();
         true
     }
 

@@ -135,7 +135,9 @@ impl Session {
     #[inline(always)]
     fn next_message(&mut self, now: u64, buffer: &mut [u8]) -> Option<Transmit> {
         // What was begun is ended first: nothing goes between (rtrext-02, section 4.2).
-        if self.extension.is_some() && self.continues() {
+        if let Some(extension) = &self.extension
+            && extension.continues()
+        {
             return self.transmit_more(buffer);
         }
         self.admit();
@@ -157,13 +159,6 @@ impl Session {
                 .extension
                 .as_ref()
                 .is_some_and(|extension| extension.has_messages())
-    }
-
-    #[cold]
-    fn continues(&self) -> bool {
-        self.extension
-            .as_ref()
-            .is_some_and(|extension| extension.continues())
     }
 
     /// Returns whether a property operation is queued.
@@ -256,7 +251,7 @@ impl Session {
         } else {
             None
         };
-        unroutable.is_some_and(|call| self.refuse_served(call))
+        unroutable.map(|call| self.refuse_served(call)).is_some()
     }
 
     #[cold]

@@ -17,6 +17,25 @@ pub(super) fn groups() -> Vec<Case> {
         case("a continuation of a call that is whole", |_| {
             Some(vec![request(NONE).bytes(), request(NONE).more(1).bytes()])
         }),
+        case("a continuation of a call that is refused whole", |_| {
+            let call = Transmission {
+                section: Some(38),
+                ..request(NONE)
+            };
+            Some(vec![call.bytes(), request(NONE).more(1).bytes()])
+        }),
+        case("a continuation behind a last one that is refused", |_| {
+            let first = Transmission {
+                payload: Vec::new(),
+                ..request(NONE).of(2)
+            };
+            let last = Transmission {
+                payload: vec![NONE + 1, CALL, 0, 0],
+                ..first.more(1)
+            };
+            let beyond = request(NONE).more(2);
+            Some(vec![first.bytes(), last.bytes(), beyond.bytes()])
+        }),
         case("a continuation with another number", |_| {
             Some(vec![
                 request(NONE).of(3).bytes(),

@@ -13,6 +13,10 @@ pub(super) fn placements() -> Vec<Case> {
                 ..request(NONE).item(8, 64, At::Targets(0, vec![1]))
             })
         }),
+        case("a target of a transmission behind the last", |_| {
+            let first = request(NONE).of(2).item(8, 64, At::Targets(0, vec![2]));
+            Some(vec![first.bytes(), first.more(1).bytes()])
+        }),
         case("a target with the highest number", |_| {
             one(&Transmission {
                 data: 64,
