@@ -27,6 +27,8 @@ mod connections;
 mod experiments;
 #[path = "engine/groups.rs"]
 mod groups;
+#[path = "engine/kept.rs"]
+mod kept;
 #[path = "engine/properties.rs"]
 mod properties;
 #[path = "engine/ranges.rs"]

@@ -303,6 +303,7 @@ impl ServedCall {
     /// Returns the RDMA Writes of the reply, once its chunks are assigned.
     // spec: rfc8166-3.4.6.2-b, rfc8166-4.3.2-a
     pub(super) fn writes(&self) -> impl Iterator<Item = RdmaWrite> {
+        let long = self.reply.plan.long;
         self.offered.chunks().flat_map(move |(at, mine)| {
             let result = self
                 .reply
@@ -310,9 +311,10 @@ impl ServedCall {
                 .find(|(reduced, _)| at == Some(*reduced));
             let result =
                 result.map(|(_, item)| item.position..item.position.saturating_add(item.length));
-            // A chunk has room for its result, or for the rest of a long reply, and for nothing else.
+            // A Write chunk has room for its result alone.
+            let rest = self.reply.remaining().filter(move |_| long);
             scatter(
-                result.into_iter().chain(self.reply.remaining()),
+                result.into_iter().chain(rest),
                 mine.iter().copied().map(Segment::from),
             )
         })

@@ -197,6 +197,11 @@ impl Responder {
             };
             self.replies.push_front(key);
         }
+        self.skip_retransmitted();
+    }
+
+    /// Removes the entries of replies that are no longer retained from the front.
+    fn skip_retransmitted(&mut self) {
         while let Some((key, _)) = self.retained.front()
             && !self.calls.get(*key).is_some_and(|call| call.retains_reply)
         {
@@ -238,6 +243,7 @@ impl Responder {
                 self.remove(ServedCallId(key), true, out);
             }
         }
+        self.skip_retransmitted();
     }
 
     /// Handles the loss of the connection: no reply that is with a Send is retained or
@@ -261,16 +267,20 @@ impl Responder {
         self.retained.front().map(|(_, until)| *until)
     }
 
-    /// Releases a reply whose last transmission was not sent before the connection was lost.
+    /// Releases a reply whose last transmission was not sent before the connection was lost: nobody
+    /// has it.
     pub(in crate::connection) fn on_group_unfinished(
         &mut self,
         call: ServedCallId,
         out: &mut OutputQueues,
     ) {
+        if let Some(call) = self.calls.get_mut(call.0) {
+            call.retains_reply = false;
+        }
         if self.released(call) {
             out.push_event(Event::CallEnded {
                 call,
-                answered: true,
+                answered: false,
             });
         }
     }
