@@ -23,6 +23,8 @@ mod choices;
 mod chunks;
 #[path = "engine/connections.rs"]
 mod connections;
+#[path = "engine/ends.rs"]
+mod ends;
 #[path = "engine/experiments.rs"]
 mod experiments;
 #[path = "engine/groups.rs"]

@@ -26,7 +26,7 @@ use crate::v2::properties::{
     PROP_RBSIZ, Propid, Propval, ROPT_CONNPROP, ROPT_REQPROP, ROPT_RESPROP, ROPT_UPDPROP, Reqprop,
     Updprop,
 };
-use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_RTRSUPP};
+use crate::v2::rtr::XPROP_RTRSUPP;
 use crate::version::{V2_INLINE_THRESHOLD, Version};
 use crate::xdr;
 pub(super) use pending::ChangeOutcome;
@@ -372,15 +372,10 @@ impl PropertyExchange {
         } else {
             None
         };
-        // An update of something else does not end what we have asked for.
-        let tells_size =
-            |which| which == PROP_RBSIZ || (self.capabilities.is_some() && which == XPROP_RBSTRUCT);
-        if now.iter().any(|value| tells_size(value.which)) {
-            let is_open = self.requested.is_some_and(RequestedChange::is_size)
-                || self.pending.has(PROP_RBSIZ);
-            // It may have crossed the request (decision D17).
-            link.requested_size = link.requested_size.filter(|_| is_open);
-        }
+        let is_open =
+            self.requested.is_some_and(RequestedChange::is_size) || self.pending.has(PROP_RBSIZ);
+        // It may have crossed the request (decision D17).
+        link.requested_size = link.requested_size.filter(|_| is_open);
         Ok(PropertyEvent::Changed(ended))
     }
 

@@ -1,7 +1,7 @@
 //! Replies in transmissions that are kept after they were sent, and what becomes of them when the
 //! requester reports them broken.
 
-use rpcrdma_proto::connection::{Config, Event, ReplyError, SendOwner, ServedCallId};
+use rpcrdma_proto::connection::{CloseReason, Config, Event, ReplyError, SendOwner, ServedCallId};
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::transfer::{
     CallSpec, DataItem, MethodPreference, ResultItem, ResultPlacement, ResultSpec,
@@ -65,8 +65,17 @@ fn kept(client: &mut End, server: &mut End, times: &[u64]) -> Vec<(ServedCallId,
             .unwrap();
         assert_eq!(messages(server).len(), 2);
     }
+    let is_end = |event: &Event| matches!(event, Event::CallEnded { .. });
+    assert!(!server.events.iter().any(is_end));
     server.events.clear();
     calls
+}
+
+/// Nothing is left to be done before the session ends.
+fn drains(server: &mut End) {
+    server.session.drain();
+    server.act();
+    assert_eq!(server.closing(), Some(CloseReason::Drained));
 }
 
 /// The requester reports the reply to a call as broken.
@@ -94,6 +103,7 @@ fn a_reply_that_went_again_is_not_kept() {
         (server.session.poll_timeout(), server.session.outstanding()),
         (None, (0, 0))
     );
+    drains(&mut server);
 }
 
 /// Replies are kept each for its own time, whichever of them goes again.
@@ -113,6 +123,20 @@ fn a_reply_that_goes_again_leaves_an_earlier_one_kept() {
         (server.session.poll_timeout(), server.session.outstanding()),
         (None, (0, 0))
     );
+    drains(&mut server);
+}
+
+/// The time for which a reply is kept may be over before its Send is: then it ends with that.
+#[test]
+fn a_reply_ends_with_a_send_that_outlasts_its_time() {
+    let (mut client, mut server) = ends();
+    server.holds.releasing = true;
+    let calls = kept(&mut client, &mut server, &[1_000]);
+    server.session.timeout(1_000 + KEEP);
+    assert_eq!(server.session.outstanding(), (0, 1));
+    let reply = SendOwner::Reply { call: calls[0].0 };
+    assert!(server.session.released(reply));
+    assert_eq!(server.session.outstanding(), (0, 0));
 }
 
 /// The later of two goes first again: nothing is due when the other has gone, too.

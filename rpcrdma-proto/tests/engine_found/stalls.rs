@@ -1,10 +1,12 @@
 //! Peers that do not answer: what waits for the credits of calls that were given up.
 
-use rpcrdma_proto::connection::{CloseReason, Config, ConnState, Event};
+use rpcrdma_proto::connection::{BufferId, CloseReason, Config, ConnState, Event};
+use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::property::BasicProperty;
 use rpcrdma_proto::transfer::CallSpec;
+use rpcrdma_proto::v2::properties::Bkreqsup;
 
-use crate::pair::{End, NULL, REPLY, exchange, one, reconnect, settled, works};
+use crate::pair::{End, NULL, REPLY, both_ways, exchange, one, reconnect, settled, works};
 
 /// A client with two credits, and a server of which the first call was answered.
 fn with_two_credits(unresponsive_after: u64) -> (End, End) {
@@ -199,4 +201,191 @@ fn a_call_that_has_its_credit_is_not_held_back_for_ever() {
         until(&mut client, 5_000);
         assert_eq!(client.closing(), Some(CloseReason::Unresponsive));
     }
+}
+
+/// Rings the timer whatever it is due for, at the beginning and long after.
+fn rings(end: &mut End) {
+    for now in [end.now + 1, end.now + 1_000_000_000] {
+        end.session.timeout(now);
+        end.act();
+    }
+}
+
+// A call that takes its time is no reason to give a connection up, though others wait for its
+// credit.
+#[test]
+fn a_slow_responder_is_waited_for() {
+    let (mut client, mut server) = with_two_credits(5_000);
+    for _ in 0..3 {
+        client.session.call(&NULL, None).unwrap();
+    }
+    exchange(&mut client, &mut server);
+    assert_eq!(server.arrived().len(), 2);
+    assert_eq!(client.session.poll_timeout(), None);
+    rings(&mut client);
+    assert_eq!(client.closing(), None);
+}
+
+/// A client with one credit, which speaks of properties.
+fn with_one_credit() -> (End, End) {
+    let client = Config {
+        max_calls: 8,
+        credits: 1,
+        unresponsive_timeout: 5_000,
+        ..Config::client()
+    };
+    let (mut client, mut server) = settled(client, Config::server());
+    works(&mut client, &mut server);
+    (client, server)
+}
+
+const SIZE: BasicProperty = BasicProperty::ReceiveBufferSize(4096);
+
+// Nor where a question about properties waits for its credit.
+#[test]
+fn a_question_that_waits_is_no_reason_to_close() {
+    let (mut client, mut server) = with_one_credit();
+    client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    client.session.request_property(SIZE).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+    assert_eq!(client.session.poll_timeout(), None);
+    rings(&mut client);
+    assert_eq!(client.closing(), None);
+}
+
+// A question that is not answered holds its credit like a call that was given up.
+#[test]
+fn a_question_that_is_not_answered_does_not_hold_up_calls_for_ever() {
+    let (mut client, _server) = with_one_credit();
+    client.session.request_property(SIZE).unwrap();
+    client.send().unwrap();
+    client.session.call(&NULL, None).unwrap();
+    assert!(client.send().is_none());
+    until(&mut client, 4_999);
+    assert_eq!(client.closing(), None);
+    until(&mut client, 5_000);
+    assert_eq!(client.closing(), Some(CloseReason::Unresponsive));
+}
+
+// A call that is held back waits for one that the consumer waits for, too.
+#[test]
+fn a_call_that_is_held_back_waits_for_a_slow_responder() {
+    let client = one(Config {
+        max_calls: 8,
+        credits: 4,
+        unresponsive_timeout: 5_000,
+        ..Config::client()
+    });
+    let (mut client, mut server) = settled(client, one(Config::server()));
+    works(&mut client, &mut server);
+    let calls = [NULL; 2].map(|call| client.session.call(&call, None).unwrap());
+    exchange(&mut client, &mut server);
+    client.holds.exposing = true;
+    let long = CallSpec {
+        max_reply: 16_384,
+        ..NULL
+    };
+    let held_back = client.session.call(&long, None).unwrap();
+    assert_eq!(exchange(&mut client, &mut server), 0);
+    let answered = server.take_arrived().unwrap();
+    server.session.grant_up_to(1);
+    server.session.reply(answered, REPLY, &[]).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(client.replies(calls[0]).len(), 1);
+    client.expose(held_back);
+    assert_eq!(exchange(&mut client, &mut server), 0);
+    assert_eq!(client.session.poll_timeout(), None);
+    rings(&mut client);
+    assert_eq!(client.closing(), None);
+}
+
+// With the reply to a call that was given up its credit is there: there is nothing to wait for.
+#[test]
+fn no_time_is_waited_for_when_the_credits_are_there() {
+    let (mut client, mut server) = with_two_credits(5_000);
+    let given_up = [NULL; 2].map(|call| client.session.call(&call, None).unwrap());
+    exchange(&mut client, &mut server);
+    client.session.call(&NULL, None).unwrap();
+    given_up
+        .iter()
+        .for_each(|xid| assert!(client.session.cancel(*xid)));
+    client.act();
+    assert!(client.session.poll_timeout().is_some());
+    for call in server.arrived() {
+        server.session.reply(call, REPLY, &[]).unwrap();
+        let reply = server.send().unwrap();
+        let _ = client.session.received(BufferId(900), &reply.bytes, None);
+    }
+    assert_eq!(client.session.poll_timeout(), None);
+}
+
+// A call that waited for the credits of those that were given up, and was given up itself, holds
+// nobody up.
+#[test]
+fn a_connection_is_kept_when_what_waited_is_given_up() {
+    let (mut client, mut server) = with_two_credits(5_000);
+    let calls = [NULL; 3].map(|call| client.session.call(&call, None).unwrap());
+    exchange(&mut client, &mut server);
+    calls
+        .iter()
+        .for_each(|xid| assert!(client.session.cancel(*xid)));
+    assert_eq!(client.session.poll_timeout(), None);
+    rings(&mut client);
+    assert_eq!(client.closing(), None);
+}
+
+/// A server whose client takes calls without chunks, and has told so.
+fn calling_back(rtr: Option<RtrExtConfig>) -> (End, End) {
+    let client = Config {
+        backward_support: Bkreqsup::Inline,
+        rtr,
+        ..Config::client()
+    };
+    let server = Config {
+        rtr,
+        unresponsive_timeout: 5_000,
+        ..Config::server()
+    };
+    both_ways(client, server)
+}
+
+// Calls that are not taken wait for no credits, whoever holds these.
+#[test]
+fn a_connection_is_kept_where_calls_wait_for_support() {
+    let (mut client, mut server) = calling_back(None);
+    let none = BasicProperty::BackwardSupport(Bkreqsup::None);
+    client.session.set_property(none).unwrap();
+    exchange(&mut client, &mut server);
+    server.session.request_property(SIZE).unwrap();
+    server.send().unwrap();
+    server.session.call(&NULL, None).unwrap();
+    assert!(server.send().is_none());
+    assert_eq!(server.session.poll_timeout(), None);
+    rings(&mut server);
+    assert_eq!(server.closing(), None);
+}
+
+// A call that takes more credits than there are, and has no other way, waits for those of calls
+// that were given up.
+#[test]
+fn a_group_that_lacks_credits_does_not_wait_for_ever() {
+    let (mut client, mut server) = calling_back(Some(RtrExtConfig::ALL));
+    let given_up = [NULL; 6].map(|call| server.session.call(&call, None).unwrap());
+    exchange(&mut server, &mut client);
+    assert_eq!(client.arrived().len(), 6);
+    given_up
+        .iter()
+        .for_each(|xid| assert!(server.session.cancel(*xid)));
+    let long = CallSpec {
+        length: 16_384,
+        ..NULL
+    };
+    let xid = server.session.call(&long, None).unwrap();
+    assert_eq!(exchange(&mut server, &mut client), 0);
+    assert_eq!(server.failures(xid), []);
+    until(&mut server, 4_999);
+    assert_eq!(server.closing(), None);
+    until(&mut server, 5_000);
+    assert_eq!(server.closing(), Some(CloseReason::Unresponsive));
 }
