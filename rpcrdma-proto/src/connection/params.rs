@@ -122,9 +122,7 @@ impl ConnectionParams {
             Version::One => self.peer_private.threshold_to(&self.local_private),
             Version::Two if self.version.is_none() => V1_INLINE_THRESHOLD,
             // A peer without support for properties assumes the default.
-            Version::Two if self.announced && self.peer_has_properties => {
-                self.local.receive_buffer_size
-            }
+            Version::Two if self.announced => self.local.receive_buffer_size,
             Version::Two => V2_INLINE_THRESHOLD.min(self.local.receive_buffer_size),
         }
     }

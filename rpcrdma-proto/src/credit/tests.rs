@@ -202,3 +202,36 @@ proptest! {
         prop_assert!(requester.take_call().is_some(), "with no call under way, one can be sent");
     }
 }
+
+/// There is a receive for the answer to each message, whatever kind of message it is.
+// spec: bd-4.3.1-b, bd-4.3.2-c
+#[test]
+fn receives_are_counted_for_each_kind_of_message() {
+    let granted = || {
+        let mut credits = RequesterCredits::new(8);
+        let first = credits.take_call().unwrap();
+        credits.on_reply(first, Some(8));
+        credits
+    };
+    let mut credits = granted();
+    credits.on_first_sent();
+    credits.on_first_sent();
+    assert_eq!(credits.receives(), 2);
+    let mut credits = granted();
+    assert!(credits.take_one_way() && credits.take_one_way());
+    assert_eq!(credits.receives(), 2);
+    let mut credits = granted();
+    let group = credits.take_group(3).unwrap();
+    assert_eq!((credits.receives(), group.messages()), (3, 3));
+}
+
+/// A grant that the peer has seen has its receives, whatever is granted afterwards.
+// spec: rfc8166-3.3.1-d
+#[test]
+fn a_grant_has_its_receives() {
+    let mut credits = ResponderCredits::new(16, 2);
+    assert_eq!(credits.grant_with_reply(8), 8);
+    assert_eq!(credits.receives(), 10);
+    credits.grant_up_to(4);
+    assert_eq!(credits.receives(), 10);
+}

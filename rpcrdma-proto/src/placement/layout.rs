@@ -103,9 +103,12 @@ impl<'a> Layout<'a> {
     pub fn count(self, most: u32) -> Option<u32> {
         let length = self.structure.length();
         let mut all = self.transmissions();
-        let count = (1..=most).find(|_| all.next().is_some_and(|_| all.is_done()))?;
-        let fits = self.first_header <= length && (count == 1 || self.header <= length);
-        fits.then_some(count)
+        let count = (1..=most).find(|_| {
+            all.next();
+            all.is_done()
+        })?;
+        // A later header that does not fit leaves no room for anything, so that there is no end.
+        (self.first_header <= length).then_some(count)
     }
 }
 

@@ -1,3 +1,4 @@
+use std::vec;
 use std::vec::Vec;
 
 use super::{BufferSegment, BufferStructure, Layout, PlacedData, StructureError};
@@ -320,4 +321,102 @@ fn without_room_there_is_no_count() {
         .count(100),
         None
     );
+}
+
+/// The targets of each transmission of a layout that hold data.
+fn targets(layout: Layout<'_>) -> Vec<Vec<u32>> {
+    let all = layout.transmissions().take(10);
+    all.map(|one| one.placed.iter().map(|placed| placed.target).collect())
+        .collect()
+}
+
+/// A gap in a Send is at most 4,096 bytes of zeros, except before its first data.
+#[test]
+fn data_behind_a_large_gap_are_in_another_transmission() {
+    let structure = BufferStructure::new(&[
+        plain(8192),
+        target(4096),
+        plain(4096),
+        target(4096),
+        plain(4100),
+        target(4096),
+    ])
+    .unwrap();
+    let layout = Layout {
+        structure: &structure,
+        first_header: 100,
+        header: 40,
+        stream: 200,
+        items: &[4096, 4096, 4096],
+    };
+    assert_eq!(targets(layout), [vec![0, 1], vec![3]]);
+}
+
+/// A Send has three pieces of data at most. Data that go on in the next target, without a gap, are
+/// one piece, and another item is another piece even there.
+#[test]
+fn a_transmission_has_a_few_pieces_of_data() {
+    let mut segments = [target(4096); 6];
+    segments[0] = plain(1024);
+    let structure = BufferStructure::new(&segments).unwrap();
+    let layout = |header, stream, items| Layout {
+        structure: &structure,
+        first_header: 24,
+        header,
+        stream,
+        items,
+    };
+    let apart = targets(layout(40, 200, &[1000; 5]));
+    assert_eq!(apart, [vec![0, 1, 2], vec![5, 6]]);
+    let joined = targets(layout(40, 200, &[8192, 1000, 1000, 1000]));
+    assert_eq!(joined, [vec![0, 1, 2, 3], vec![5]]);
+    // What goes on at the beginning of another transmission is the first piece there.
+    let continued = targets(layout(1024, 1000, &[22_480, 1000, 1000, 1000]));
+    assert_eq!(
+        continued,
+        [vec![0, 1, 2, 3, 4], vec![5, 6, 7], vec![10]],
+        "the header ends where the first target begins"
+    );
+}
+
+/// A header that ends where a target begins leaves no room for the stream before it.
+#[test]
+fn data_begin_right_behind_a_header() {
+    let structure = BufferStructure::new(&[plain(1024), target(4096), target(4096)]).unwrap();
+    let layout = Layout {
+        structure: &structure,
+        first_header: 24,
+        header: 1024,
+        stream: 1004,
+        items: &[10_000],
+    };
+    let all: Vec<_> = layout
+        .transmissions()
+        .map(|one| (one.section, one.placed.first().map(|placed| placed.at)))
+        .collect();
+    assert_eq!(
+        all,
+        [
+            (0..1000, Some(1024)),
+            (1000..1000, Some(1024)),
+            (1000..1004, None)
+        ]
+    );
+}
+
+/// Even a message without bytes takes a transmission; its header may fill the buffer, and the
+/// length of later headers does not matter then.
+#[test]
+fn a_message_has_a_transmission() {
+    let structure = BufferStructure::new(&[plain(40)]).unwrap();
+    let layout = |first_header, header| Layout {
+        structure: &structure,
+        first_header,
+        header,
+        stream: 0,
+        items: &[],
+    };
+    assert_eq!(layout(40, 44).transmissions().count(), 1);
+    assert_eq!(layout(40, 44).count(8), Some(1));
+    assert_eq!(layout(44, 44).count(8), None);
 }

@@ -422,3 +422,38 @@ fn how_a_call_travels_is_told_in_words() {
         "inline, as it fits; results written apart, as the rest of the largest reply fits"
     );
 }
+
+/// A long reply may have a header that fills its Send.
+#[test]
+fn the_header_of_a_long_reply_may_fill_its_send() {
+    for (threshold, planned) in [(100, Ok(true)), (99, Err(TransferError::TooManySegments))] {
+        let plan = plan_reply(&ReplySpec {
+            length: 5_000,
+            results: &[],
+            write_chunks: &[],
+            reply_chunk: Some(5_000),
+            header: 100,
+            threshold,
+        });
+        assert_eq!(plan.map(|plan| plan.long), planned);
+    }
+}
+
+/// What is read first costs a round trip: an item, or all of the call.
+#[test]
+fn what_is_read_costs_a_round_trip() {
+    let items = [item(100, 8000)];
+    let long = CallSpec {
+        length: 9_000,
+        ..SHORT
+    };
+    let reduced = CallSpec {
+        length: 8_100,
+        items: &items,
+        ..SHORT
+    };
+    for (call_, round_trips) in [(SHORT, 1), (long, 2), (reduced, 2)] {
+        let plan = plan_call(&call_, &LINK).unwrap();
+        assert_eq!(Cost::of(&call_, &plan).round_trips, round_trips);
+    }
+}

@@ -75,16 +75,22 @@ fn a_session_drains_with_the_loss_of_its_connection() {
     assert_eq!(client.events.last(), Some(&DRAINED));
 }
 
-/// Here a call whose time is over, one that is cancelled, one whose memory is fenced, or one that
-/// is answered where rtrext-02 is spoken.
+/// Here a call whose time is over, one that is cancelled, one whose Send is done or whose memory is
+/// fenced, or one that is answered where rtrext-02 is spoken.
 #[test]
 fn a_session_drains_with_its_last_call() {
     type Ends = fn(&mut End, &mut End, u32);
-    let cases: [(&str, Ends); 4] = [
+    let cases: [(&str, Ends); 5] = [
         ("a deadline", |client, _, _| client.session.timeout(1_000)),
         ("a cancellation", |client, _, xid| {
             assert!(client.session.cancel(xid));
-            client.session.fenced(xid);
+        }),
+        ("a Send", |client, server, xid| {
+            let call = server.arrived()[0];
+            server.session.reply(call, REPLY, &[]).unwrap();
+            exchange(client, server);
+            assert_eq!(client.closing(), None);
+            client.session.released(SendOwner::Call { xid });
         }),
         ("a fence", |client, server, xid| {
             let call = server.arrived()[0];
@@ -110,6 +116,7 @@ fn a_session_drains_with_its_last_call() {
             warm(Config::client(), Config::server())
         };
         client.holds.fencing = true;
+        client.holds.releasing = what == "a Send";
         let call = if what == "a fence" { LONG_REPLY } else { NULL };
         let deadline = Some(1_000).filter(|_| what == "a deadline");
         let xid = client.session.call(&call, deadline).unwrap();

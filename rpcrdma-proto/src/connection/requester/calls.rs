@@ -217,6 +217,7 @@ mod tests {
     #[test]
     fn values_are_found_by_their_xids_alone() {
         let mut calls = Calls::new(3, u32::MAX - 1);
+        assert!(!calls.remove(7));
         let first = insert(&mut calls);
         assert!(calls.remove(first) && !calls.remove(first));
         let second = insert(&mut calls);
@@ -237,6 +238,27 @@ mod tests {
             .map(|xid| calls.index(xid))
             .into();
         assert_eq!(places, (0..3).collect());
+    }
+
+    /// What has ended keeps its slot, until another takes it, also where the table grows: the
+    /// transport has not been told yet.
+    #[test]
+    fn a_call_that_has_ended_keeps_its_slot() {
+        let mut calls = Calls::new(40, 7);
+        let all: Vec<u32> = (0..4).map(|_| insert(&mut calls)).collect();
+        let slots: Vec<usize> = all.iter().map(|xid| calls.index(*xid)).collect();
+        assert!(calls.remove(all[2]));
+        let ended = insert(&mut calls);
+        assert!(calls.remove(ended) && calls.index(ended) == slots[2]);
+        let size = calls.table.len();
+        // One takes the free slot.
+        for _ in 0..16 {
+            insert(&mut calls);
+        }
+        assert!(calls.table.len() > size);
+        for (xid, slot) in all.iter().zip(slots).filter(|(xid, _)| **xid != all[2]) {
+            assert_eq!(calls.index(*xid), slot);
+        }
     }
 
     /// XIDs of calls that are open for long are passed over, when their turn comes again.

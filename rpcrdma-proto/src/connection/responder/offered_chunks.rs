@@ -142,6 +142,7 @@ mod tests {
         };
         assert_eq!(counts(&offered), [(Some(0), 2), (None, 1)]);
         offered.begin();
+        assert!(offered.lists_mut().is_none());
         assert!(!offered.has_memory() && counts(&offered).is_empty() && offered.reads().is_empty());
         offered.fill();
         assert!(!offered.has_memory() && counts(&offered).is_empty());

@@ -33,6 +33,13 @@ fn a_peer_can_not_tell_how_its_xids_are_hashed() {
             .filter(|xid| guessed.same_chain(0, *xid))
             .take(1_000)
             .collect();
+        for (at, xid) in chosen.iter().enumerate() {
+            guessed.insert(at, 1, *xid);
+        }
+        assert!(
+            guessed.longest_chain() >= chosen.len(),
+            "with what it guesses"
+        );
         let mut session = Session::new(config.clone()).unwrap();
         let longest = session.responder.longest_chain(&chosen);
         assert!(
