@@ -27,6 +27,8 @@ mod connections;
 mod ends;
 #[path = "engine/experiments.rs"]
 mod experiments;
+#[path = "engine/exposures.rs"]
+mod exposures;
 #[path = "engine/fallback.rs"]
 mod fallback;
 #[path = "engine/groups.rs"]

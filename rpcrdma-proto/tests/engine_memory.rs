@@ -6,7 +6,8 @@ mod pair;
 
 use allocation_counter::measure;
 use pair::{End, NULL, REPLY, both_ways, exchange, one, pass, reconnect};
-use rpcrdma_proto::connection::{Config, Event};
+use rpcrdma_proto::connection::{CallLocation, Config, Event};
+use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::transfer::{CallSpec, DataItem, ResultItem, ResultSpec};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 
@@ -213,6 +214,44 @@ fn backward_calls_allocate_nothing() {
             counted(what, server, client, &call, end);
         }
     });
+}
+
+/// Messages in several transmissions, each of which the consumer gives back.
+#[test]
+fn groups_allocate_nothing() {
+    let grouped = |config| Config {
+        rtr: Some(RtrExtConfig::ALL),
+        ..config
+    };
+    let (mut client, mut server) = both_ways(grouped(Config::client()), grouped(Config::server()));
+    let call = CallSpec {
+        max_reply: 9_000,
+        ..LONG_CALL
+    };
+    clear(&mut client, &mut server);
+    let mut round = || {
+        client.session.call(&call, None).unwrap();
+        assert_eq!(exchange(&mut client, &mut server), 3);
+        for event in server.events.drain(..) {
+            let Event::CallArrived { call, message, .. } = event else {
+                continue;
+            };
+            if let CallLocation::Reassembled(message) = message {
+                server.session.recycle(message);
+            }
+            server.session.reply(call, 9_000, &[]).unwrap();
+        }
+        assert_eq!(exchange(&mut client, &mut server), 3);
+        for event in client.events.drain(..) {
+            if let Event::ReplyArrived { reply, .. } = event {
+                client.session.recycle(reply.reassembled.unwrap());
+            }
+        }
+        clear(&mut client, &mut server);
+    };
+    (0..8).for_each(|_| round());
+    let held = measure(|| (0..1_000).for_each(|_| round()));
+    assert_eq!(held.count_total, 0, "groups allocate");
 }
 
 /// Lost with calls of every kind waiting, sent and being served, at both ends; and made again.

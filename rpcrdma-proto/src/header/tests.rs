@@ -475,3 +475,13 @@ proptest! {
         }
     }
 }
+
+/// What is too short to tell its procedure is no error of the peer's.
+#[test]
+fn a_message_that_is_too_short_is_no_error() {
+    let refusal = Header::parse(&[0; 15], Version::Two).unwrap_err();
+    assert_eq!(
+        (refusal.reason, refusal.direction, refusal.error),
+        (RefusalReason::Short, None, false)
+    );
+}

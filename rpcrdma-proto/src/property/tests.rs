@@ -284,6 +284,23 @@ fn answered(
     })
 }
 
+/// A change for which the answer has no bit is not made: there are 256.
+#[test]
+fn a_change_that_cannot_be_answered_is_not_made() {
+    for (before, made) in [(255, 1), (256, 0)] {
+        let mut want = std::vec![UNKNOWN; before];
+        want.push(LARGE);
+        let mut asked = 0;
+        let found = answered(&want, |_| {
+            asked += 1;
+            Decision::Accept
+        });
+        assert_eq!((asked, found.len()), (made, before + 1));
+        let last = if made == 1 { "done" } else { "rejected" };
+        assert_eq!(found.last(), Some(&last));
+    }
+}
+
 // spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h
 #[test]
 fn every_change_that_is_asked_for_is_answered() {

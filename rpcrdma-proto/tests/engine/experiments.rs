@@ -235,3 +235,20 @@ fn operations_of_a_lost_connection_do_not_go() {
         assert_eq!(arrived(&server), count);
     }
 }
+
+/// A value of an experiment may change, and is known from then on.
+// spec: xc3-6.1-a, xc3-4.4-b
+#[test]
+fn a_property_of_an_experiment_may_change() {
+    let mut client = End::new(Config::client());
+    let code = EXPERIMENT + 60;
+    client.session.register_property(code, &[1]).unwrap();
+    let mut server = End::new(Config::server());
+    server.session.register_property(code, &[2]).unwrap();
+    client.act();
+    crate::pair::connect(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    assert_eq!(client.session.peer_property(code), Some(&[2][..]));
+    client.receive(&operation(77, CALL, 4, &[1, code, 4, 0x0304_0506]));
+    assert_eq!(client.session.peer_property(code), Some(&[3, 4, 5, 6][..]));
+}

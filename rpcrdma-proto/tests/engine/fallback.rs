@@ -1,8 +1,9 @@
 //! Messages that were to go in transmissions of rtrext-02, and go otherwise or not at all; and what
 //! an end learns of its peer meanwhile.
 
-use rpcrdma_proto::connection::{CallFailure, Config, PayloadPiece, Properties, SendOwner};
+use rpcrdma_proto::connection::{CallFailure, Config, Event, PayloadPiece, Properties, SendOwner};
 use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::property::BasicProperty;
 use rpcrdma_proto::transfer::{
     CallSpec, DataItem, MethodPreference, ResultPlacement, TransferError, TransferMethod,
 };
@@ -101,6 +102,32 @@ fn further_reports_of_a_call_are_expected() {
     }
     assert_eq!(client.session.counters().unexpected, 0);
     exchange(&mut client, &mut server);
+    let (call, found, message) = arrived(&mut server);
+    assert_eq!((found, message), (xid, None));
+    answered(&mut client, &mut server, (call, xid), 200, &[]);
+}
+
+/// A question about properties between the transmissions of a call breaks that alone: the report
+/// names a message that was sent.
+// spec: rtr-5.4-i
+#[test]
+fn a_report_may_name_a_question() {
+    let (mut client, mut server) = ends();
+    let (xid, packets) = transmissions(&mut client, &LONG);
+    client
+        .session
+        .request_property(BasicProperty::ReceiveBufferSize(4096))
+        .unwrap();
+    let question = client.send().unwrap();
+    server.receive(&packets[0].bytes);
+    server.receive(&question.bytes);
+    exchange(&mut client, &mut server);
+    let reported = client.events.iter().find_map(|event| match event {
+        Event::GroupFailed { report, .. } => Some((report.bad.xid, report.lead.unwrap().xid)),
+        _ => None,
+    });
+    assert_eq!(reported, Some((question.word(0), xid)));
+    assert_eq!(client.session.counters().unexpected, 0);
     let (call, found, message) = arrived(&mut server);
     assert_eq!((found, message), (xid, None));
     answered(&mut client, &mut server, (call, xid), 200, &[]);

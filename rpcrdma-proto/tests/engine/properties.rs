@@ -420,3 +420,25 @@ fn a_change_is_told_within_the_least_grant() {
         }
     }
 }
+
+/// An error that answers a later call shows as well as a reply that a change has been taken out of
+/// its receive.
+// spec: v2-4.2.2-g
+#[test]
+fn an_error_returns_the_credit_of_a_change() {
+    let (mut client, mut server) = settled(Config::client(), Config::server());
+    works(&mut client, &mut server);
+    let granted = client.session.available_credits();
+    client
+        .session
+        .set_property(BasicProperty::RemoteInvalidation(true))
+        .unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(client.session.available_credits(), granted - 1);
+    client.session.call(&NULL, None).unwrap();
+    exchange(&mut client, &mut server);
+    let call = server.arrived()[0];
+    server.session.reject(call).unwrap();
+    exchange(&mut client, &mut server);
+    assert_eq!(client.session.available_credits(), granted);
+}

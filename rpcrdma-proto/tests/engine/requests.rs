@@ -1,6 +1,6 @@
 //! Changes of properties that the peer asks for.
 
-use rpcrdma_proto::connection::{Action, Config, Event, PropertyError, SendOwner};
+use rpcrdma_proto::connection::{Action, BufferId, Config, Event, PropertyError, SendOwner};
 use rpcrdma_proto::property::{BasicProperty, PropertyValues};
 use rpcrdma_proto::v2::properties::Bkreqsup;
 
@@ -404,5 +404,45 @@ fn a_request_without_a_good_answer_is_rejected() {
                 "{answer}: the limit is gone"
             );
         }
+    }
+}
+
+/// The consumer learns that its receive buffers became smaller because the peer asked for it.
+// spec: xc3-3.1-j, xc2-3.1-j
+#[test]
+fn a_size_that_the_peer_lowers_is_told() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), sized(8192, server_of(draft)));
+        server.events.clear();
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(4096))
+            .unwrap();
+        exchange(&mut client, &mut server);
+        assert_eq!(server.session.properties().receive_buffer_size, 4096);
+        assert_eq!(server.events, [Event::PropertiesChanged]);
+    }
+}
+
+/// A larger size that the peer asks for holds at once where no receive of the old size is posted.
+// spec: xc3-3.1-g, xc2-3.1-g
+#[test]
+fn a_larger_size_holds_at_once_without_smaller_receives() {
+    for draft in DRAFTS {
+        let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
+        client
+            .session
+            .request_property(BasicProperty::ReceiveBufferSize(8192))
+            .unwrap();
+        let request = client.send().unwrap();
+        // An error that answers nothing.
+        let error = words(&[77, 2, 1, 4, 2]);
+        let mut receive = |bytes: &[u8]| {
+            let _ = server.session.received(BufferId(900), bytes, None);
+            server.session.posted_receives()
+        };
+        while receive(&error) > 1 {}
+        assert_eq!(receive(&request.bytes), 0);
+        assert_eq!(server.session.properties().receive_buffer_size, 8192);
     }
 }

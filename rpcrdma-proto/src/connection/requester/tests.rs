@@ -555,3 +555,30 @@ fn what_is_reserved_for_a_call_is_free_again() {
         }
     }
 }
+
+/// The entries of calls that have ended are dropped at some time, and never hide one that waits:
+/// neither among those with a rank nor among the others.
+#[test]
+fn calls_that_end_while_they_are_queued_hide_no_other() {
+    let mut queue = CallQueue::default();
+    for xid in 0..200u32 {
+        if xid < 100 {
+            queue.push_ranked((true, xid.into()), xid);
+        } else {
+            queue.push(xid);
+        }
+    }
+    let stays = |xid: u32| xid % 7 == 6;
+    let mut ended = Vec::new();
+    // The youngest first, so that none of them is at the front.
+    for xid in (0..200).rev().filter(|xid| !stays(*xid)) {
+        ended.push(xid);
+        queue.end(|one| !ended.contains(&one));
+    }
+    for xid in (0..200).filter(|xid| stays(*xid)) {
+        assert_eq!(queue.front(), Some(xid));
+        ended.push(xid);
+        queue.pop(|one| !ended.contains(&one));
+    }
+    assert!(queue.is_empty());
+}

@@ -447,3 +447,20 @@ pub(in crate::connection) fn between(procedure: u32, operation: Option<u32>) -> 
         })),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Reassembly;
+
+    #[test]
+    fn memory_that_is_given_back_is_used_again() {
+        let mut reassembly = Reassembly::default();
+        let message = reassembly.spare_message();
+        let address = core::ptr::from_ref(&*message);
+        reassembly.recycle(message);
+        // It is not freed meanwhile, so that no other has its address.
+        let another = alloc::boxed::Box::<super::ReassembledMessage>::default();
+        assert_eq!(core::ptr::from_ref(&*reassembly.spare_message()), address);
+        assert_ne!(core::ptr::from_ref(&*another), address);
+    }
+}

@@ -42,6 +42,14 @@ pub(super) fn groups() -> Vec<Case> {
                 request(NONE).more(2).bytes(),
             ])
         }),
+        case("a continuation with the number of the beginning", |_| {
+            let first = request(NONE).of(2);
+            Some(vec![first.bytes(), first.more(0).bytes()])
+        }),
+        case("such a continuation of another XID", |_| {
+            let first = request(NONE).of(2);
+            Some(vec![first.bytes(), request(NONE + 1).more(0).bytes()])
+        }),
         case("a continuation that comes twice", |_| {
             let first = request(NONE).of(3);
             Some(vec![
