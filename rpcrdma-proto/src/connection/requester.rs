@@ -361,16 +361,9 @@ impl Requester {
             return;
         };
         let are_few = request.chunks.expose(regions, self.max_segments);
-        let fits = if request.grouped().is_some() {
-            request.fits_plan(link)
-        } else {
-            let bytes = request
-                .header_len(link)
-                .saturating_add(request.inline_len());
-            let reply = request
-                .reply_header_len(link)
-                .saturating_add(transfer::inline_rest(&request.as_call(), &request.plan));
-            bytes <= link.call_threshold && reply <= link.reply_threshold
+        let fits = match request.grouped().zip(link.groups) {
+            Some((grouped, groups)) => request.fits_group(groups, grouped),
+            None => request.grouped().is_none() && request.fits_messages(link),
         };
         let is_whole = request.exposures().count() == request.chunks.segment_counts().len();
         if !are_few || !is_whole || !fits {

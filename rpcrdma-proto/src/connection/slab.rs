@@ -184,6 +184,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_free_is_not_found() {
+        let mut slots = Slab::<u32>::new(3, 7);
+        let keys = [0; 3].map(|_| slots.insert(|_| false).unwrap().0);
+        assert!(slots.remove(keys[0]) && slots.remove(keys[2]));
+        assert_eq!(slots.find_from(0, |_| true), Some((keys[1], 2)));
+        assert_eq!(slots.find_from(2, |_| true), None);
+    }
+
+    #[test]
     fn keys_that_are_taken_are_passed_over() {
         let mut slots = Slab::<u32>::new(1, 0);
         let (first, _) = slots.insert(|_| false).unwrap();

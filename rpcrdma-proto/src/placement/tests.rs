@@ -420,3 +420,24 @@ fn a_message_has_a_transmission() {
     assert_eq!(layout(40, 44).count(8), Some(1));
     assert_eq!(layout(44, 44).count(8), None);
 }
+
+/// An item without bytes takes nothing from the room of the stream.
+#[test]
+fn the_stream_goes_past_items_without_bytes() {
+    let structure = BufferStructure::new(&[plain(1024), target(4096)]).unwrap();
+    let sections = |items| {
+        let layout = Layout {
+            structure: &structure,
+            first_header: 24,
+            header: 24,
+            stream: 5_000,
+            items,
+        };
+        layout
+            .transmissions()
+            .map(|one| (one.section.start, one.section.end))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sections(&[0]), [(0, 5_000)]);
+    assert_eq!(sections(&[]), [(0, 5_000)]);
+}

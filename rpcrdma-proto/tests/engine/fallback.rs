@@ -3,11 +3,14 @@
 
 use rpcrdma_proto::connection::{CallFailure, Config, Event, PayloadPiece, Properties, SendOwner};
 use rpcrdma_proto::continuation::RtrExtConfig;
+use rpcrdma_proto::error::PeerError;
 use rpcrdma_proto::property::BasicProperty;
 use rpcrdma_proto::transfer::{
     CallSpec, DataItem, MethodPreference, ResultPlacement, TransferError, TransferMethod,
 };
-use rpcrdma_proto::v2::properties::{Bkreqsup, PROP_RBSIZ, ROPT_CONNPROP, ROPT_UPDPROP};
+use rpcrdma_proto::v2::properties::{
+    Bkreqsup, PROP_RBSIZ, PROP_REQREMINV, ROPT_CONNPROP, ROPT_UPDPROP,
+};
 use rpcrdma_proto::version::Version;
 
 use crate::groups::{
@@ -332,11 +335,11 @@ fn a_transmission_has_no_empty_piece() {
         placing(RtrExtConfig::ALL, Config::client()),
         placing(RtrExtConfig::ALL, Config::server()),
     );
-    let items = [DataItem {
-        position: 120,
-        length: 65_536,
-    }];
-    let mut pieces = |length| {
+    let mut pieces = |position, length| {
+        let items = [DataItem {
+            position,
+            length: 65_536,
+        }];
         let call = CallSpec {
             length,
             ..write(&items)
@@ -347,12 +350,22 @@ fn a_transmission_has_no_empty_piece() {
         let transmit = client.session.poll_transmit(0, &mut buffer).unwrap();
         let pieces: Vec<_> = client.session.payload_pieces(&transmit).collect();
         let header = u32::try_from(transmit.header).unwrap();
-        assert!(transmit.is_last());
+        // Those that follow go before another call.
+        while client.send().is_some() {}
         (header, pieces)
     };
-    let (header, _) = pieces(65_536 + 200);
+    let (header, _) = pieces(120, 65_536 + 200);
     let stream = 4096 - header;
-    let (_, found) = pieces(65_536 + stream);
+    // The stream ends where the item begins that is in its place.
+    let (_, found) = pieces(stream, 65_536 + stream + 400);
+    assert_eq!(
+        found,
+        [
+            PayloadPiece::Bytes(0..stream),
+            PayloadPiece::Data(stream..65_536 + stream)
+        ]
+    );
+    let (_, found) = pieces(120, 65_536 + stream);
     assert_eq!(
         found,
         [
@@ -361,4 +374,50 @@ fn a_transmission_has_no_empty_piece() {
             PayloadPiece::Data(120..65_656)
         ]
     );
+}
+
+/// A reply that has no way any more takes its part of the receives with it.
+#[test]
+fn a_reply_without_a_way_leaves_the_receives_as_they_were() {
+    let client = Config {
+        receive_size: 8_192,
+        ..plain(RtrExtConfig::ALL, Config::client())
+    };
+    let (mut client, mut server) = warm(client, plain(RtrExtConfig::ALL, Config::server()));
+    // While a call is served.
+    let posted = |client: &mut End, server: &mut End| {
+        let (call, xid, _) = sent(client, server, &NULL);
+        let posted = server.session.posted_receives();
+        answered(client, server, (call, xid), REPLY, &[]);
+        posted
+    };
+    let lower = |server: &mut End, size| {
+        let size = BasicProperty::ReceiveBufferSize(size);
+        server.session.request_property(size).unwrap();
+    };
+    // A question of its own takes a receive for its answer from then on.
+    lower(&mut server, 8_000);
+    exchange(&mut client, &mut server);
+    let before = posted(&mut client, &mut server);
+    let (call, xid, _) = sent(&mut client, &mut server, &LONG_REPLY);
+    server.session.reply(call, 16_384, &[]).unwrap();
+    lower(&mut server, 5_000);
+    server.receive(&words(&[
+        77,
+        2,
+        1,
+        5,
+        0,
+        ROPT_UPDPROP,
+        16,
+        1,
+        PROP_REQREMINV,
+        4,
+        1,
+    ]));
+    exchange(&mut client, &mut server);
+    let error = CallFailure::Peer(PeerError::Header);
+    assert_eq!(client.failures(xid), [error]);
+    client.events.clear();
+    assert_eq!(posted(&mut client, &mut server), before);
 }

@@ -103,13 +103,9 @@ impl Request {
         })
     }
 
-    /// Returns whether a call whose memory is exposed still fits its plan.
-    pub(super) fn fits_plan(&self, link: &PathLimits<'_>) -> bool {
-        link.groups
-            .zip(self.grouped())
-            .is_some_and(|(groups, plan)| {
-                self.layout(groups).is_some() && self.takes_reply(groups, plan)
-            })
+    /// Returns whether a call whose memory is exposed still fits its transmissions.
+    pub(super) fn fits_group(&self, groups: &GroupLimits, grouped: GroupPlan) -> bool {
+        self.layout(groups).is_some() && self.takes_reply(groups, grouped)
     }
 
     /// Returns whether the largest reply, with the segments exposed for results in its header, fits

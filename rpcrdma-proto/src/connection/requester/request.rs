@@ -7,7 +7,7 @@ use crate::connection::slab::Reset;
 use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
 use crate::sizes;
-use crate::transfer::{CallSpec, PathLimits, TransferMethod, TransferPlan};
+use crate::transfer::{self, CallSpec, PathLimits, TransferMethod, TransferPlan};
 
 /// An outgoing call.
 #[derive(Debug)]
@@ -258,6 +258,14 @@ impl Request {
             .segments()
             .iter()
             .any(|segment| segment.handle == key)
+    }
+
+    /// Returns whether call and reply still fit a message each, with the chunks that are exposed.
+    pub(super) fn fits_messages(&self, link: &PathLimits<'_>) -> bool {
+        let call = self.header_len(link).saturating_add(self.inline_len());
+        let rest = transfer::inline_rest(&self.as_call(), &self.plan);
+        let reply = self.reply_header_len(link).saturating_add(rest);
+        call <= link.call_threshold && reply <= link.reply_threshold
     }
 
     /// Learns the length of segment with which a plan expects as many segments as were exposed for
