@@ -79,7 +79,8 @@ impl CallChunks {
         self.0.get().map_or(&[], |lists| &lists.segments)
     }
 
-    /// Records the segments of each exposed region, where none are recorded. Returns false if they are more than `most`.
+    /// Records the segments of each exposed region, where none are recorded. Returns false if they
+    /// are more than `most`.
     pub(super) fn expose<'a>(
         &mut self,
         regions: impl Iterator<Item = &'a [Segment]>,
