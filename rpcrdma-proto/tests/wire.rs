@@ -15,10 +15,10 @@ mod version_one;
 #[path = "wire/version_two.rs"]
 mod version_two;
 
-use exact::{both, exact, hex, why};
+use exact::{both, hex, why};
 use rpcrdma_proto::v1;
 use rpcrdma_proto::v2::{self, characteristics, properties, rtr};
-use xdrgen_runtime::{Decode, Encode, ErrorKind, Limits, Owned};
+use xdrgen_runtime::{Decode, Encode, ErrorKind, Limits};
 
 /// A header of RDMA2_OPTIONAL with this operation and content, in the direction of a call.
 fn optional(code: &str, content: &str) -> &'static [u8] {
