@@ -1,6 +1,7 @@
 //! An owned value is not a borrowed value; only a conversion leads from one to the other.
 
-use rpcrdma_proto::{rpc, v2};
+use rpcrdma_proto::v2;
+use xdrgen_fixtures::rpc;
 use xdrgen_runtime::Decode;
 
 fn header(chunks: v2::owned::ChunkLists) -> v2::XprtHdr<'static> {

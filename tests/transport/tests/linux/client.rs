@@ -281,7 +281,8 @@ fn mounted(linux: &Linux, version: &str, denial: Denial, why: &str, error: Optio
     let (spoken, counters) = last.expect("a connection");
     let wrong = counters.refused + counters.dropped + counters.unexpected + counters.duplicate_xid;
     assert_eq!((spoken, wrong), (Some(Version::One), 0), "{counters:?}");
-    assert!(counters.received > calls.len() as u64, "NULL comes first");
+    // NULL, and what follows it.
+    assert!(counters.received >= 2, "{counters:?}");
     if let Some(error) = error {
         let said = kernel.said();
         assert!(
