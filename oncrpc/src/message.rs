@@ -306,6 +306,12 @@ impl ReceivedMessage {
         &self.stream
     }
 
+    /// Returns the stream, whose memory a transport uses again if nothing else has a share in it.
+    #[must_use]
+    pub fn into_stream(self) -> SharedBytes {
+        self.stream
+    }
+
     /// Returns the length of the whole message in bytes, items included.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -73,10 +73,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
+use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
     CloseReason, Config, ReplyError, Role, ServedCallId, Session, SessionCallError,
 };
 use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
+use rpcrdma_proto::transfer::MAX_RESULTS;
+use xdrgen_runtime::SharedBytes;
 
 use clock::Clock;
 use connection::Connection;
@@ -94,7 +97,7 @@ use qpn_map::QpnMap;
 use receive_pool::ReceivePool;
 use wakeup::Wakeup;
 
-use crate::memory::{Budget, BufCache, Pool};
+use crate::memory::{Budget, Buf, BufCache, Pool};
 use crate::provider::{Completion, Device};
 use crate::queue::{Batch, MAX_SGE};
 
@@ -381,9 +384,8 @@ impl<D: Device> Driver<D> {
         }
     }
 
-    /// Returns a connection of a client that has events. Call
-    /// [`Client::event`](crate::client::Client::event) until it returns `None`. So there is no need
-    /// to poll every client.
+    /// Returns a connection of a client that has events. Call [`poll_event`](Self::poll_event) until
+    /// it returns `None`. So there is no need to poll every client.
     pub fn ready(&mut self) -> Option<ConnectionId> {
         while let Some(id) = self.ready.pop_front() {
             if let Some(slot) = self.slot(id) {
@@ -469,6 +471,13 @@ impl<D: Device> Driver<D> {
         }
     }
 
+    /// Takes back the memory of a message, if nothing else has a share in it.
+    pub(crate) fn recycle_shared(&mut self, bytes: SharedBytes) {
+        if let Some(buf) = Buf::from_shared(bytes) {
+            self.scratch.receives.put(buf);
+        }
+    }
+
     /// Takes back the memory of a list of placed items.
     pub(crate) fn recycle_items(&mut self, id: ConnectionId, items: Box<Items>) {
         if let Some(connection) = self.get_mut(id) {
@@ -483,6 +492,17 @@ impl<D: Device> Driver<D> {
             .map_or_else(CallBuffers::default, |connection| {
                 connection.take_buffers(xid)
             })
+    }
+
+    /// Returns the results of a call that has ended, if the call had buffers for any, each with as
+    /// many bytes as the peer has written. Its items are dropped.
+    #[inline]
+    pub(crate) fn take_results(
+        &mut self,
+        id: ConnectionId,
+        xid: u32,
+    ) -> Option<ArrayVec<Buf, MAX_RESULTS>> {
+        self.get_mut(id)?.take_results(xid)
     }
 
     /// Returns the next event of a connection.

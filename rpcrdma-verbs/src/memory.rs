@@ -346,9 +346,14 @@ impl Frozen {
     /// exceed the buffer.
     #[must_use]
     pub fn part(&self, from: u32, length: u32) -> Option<Self> {
+        self.clone().into_part(from, length)
+    }
+
+    /// Returns `length` bytes that begin at `from`, or `None` if they exceed the buffer.
+    pub(crate) fn into_part(self, from: u32, length: u32) -> Option<Self> {
         from.checked_add(length).filter(|end| *end <= self.length)?;
         Some(Self {
-            buf: self.buf.clone(),
+            buf: self.buf,
             from: self.from + from,
             length,
         })

@@ -126,6 +126,17 @@ struct OutgoingCall<D: Device> {
     result_lengths: ArrayVec<u32, MAX_RESULTS>,
 }
 
+impl<D: Device> OutgoingCall<D> {
+    /// Takes the buffers for results that nothing else uses, each with the bytes that were written.
+    fn take_results(&mut self) -> ArrayVec<Buf, MAX_RESULTS> {
+        let mut results: ArrayVec<Buf, MAX_RESULTS> = unshared(self.results.drain(..));
+        for (number, result) in results.iter_mut().enumerate() {
+            result.set_len(self.result_lengths.get(number).copied().unwrap_or(0));
+        }
+        results
+    }
+}
+
 /// A call of the peer.
 #[derive(Debug, Default)]
 struct IncomingCall {
@@ -585,11 +596,19 @@ impl<D: Device> Connection<D> {
         };
         outgoing.ended_xid = None;
         let items = unshared(outgoing.message.take_items());
-        let mut results: ArrayVec<Buf, MAX_RESULTS> = unshared(outgoing.results.drain(..));
-        for (number, result) in results.iter_mut().enumerate() {
-            result.set_len(outgoing.result_lengths.get(number).copied().unwrap_or(0));
-        }
+        let results = outgoing.take_results();
         CallBuffers { items, results }
+    }
+
+    /// Returns the results of a call that has ended, if there are buffers for any, and drops its
+    /// items.
+    #[inline]
+    pub(crate) fn take_results(&mut self, xid: u32) -> Option<ArrayVec<Buf, MAX_RESULTS>> {
+        let place = self.session.call_slot(xid);
+        let outgoing = self.calls.get_mut(place)?;
+        outgoing.ended_xid.take_if(|ended| *ended == xid)?;
+        outgoing.message.reset();
+        (!outgoing.results.is_empty()).then(|| outgoing.take_results())
     }
 
     /// Ends the queue pair and everything that was posted to it.

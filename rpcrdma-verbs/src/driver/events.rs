@@ -177,8 +177,12 @@ impl Payload {
     /// Returns the bytes of the message, without placed items, which share its buffer.
     #[must_use]
     pub fn into_shared(self) -> SharedBytes {
-        let shared = SharedBytes::from(Frozen::from(self.buf));
-        shared.slice(self.range).unwrap_or_default()
+        let Range { start, end } = self.range;
+        let part = u32::try_from(start).ok().zip(u32::try_from(end).ok());
+        let part = part.and_then(|(start, end)| {
+            Frozen::from(self.buf).into_part(start, end.saturating_sub(start))
+        });
+        part.map(SharedBytes::from).unwrap_or_default()
     }
 
     /// Takes the placed items if there are any, and each has one part.

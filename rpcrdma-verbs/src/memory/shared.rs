@@ -10,7 +10,7 @@ use std::sync::Arc;
 use xdrgen_runtime::{SharedBuffer, SharedBytes};
 
 use super::pool::{PoolSlot, SlotRef};
-use super::{Frozen, PostedBuf};
+use super::{Buf, Frozen, PostedBuf};
 use crate::provider::ProtectionDomainId;
 
 impl SharedBuffer for PoolSlot {
@@ -56,6 +56,16 @@ impl From<Frozen> for SharedBytes {
         let range = from as usize..(from + length) as usize;
         // A frozen buffer is within its slot, so that there is always a share.
         Self::new(buf.share.into_arc(), range).unwrap_or_default()
+    }
+}
+
+impl Buf {
+    /// Returns the buffer behind a share, empty, if the buffer is registered and has no other share.
+    /// Else the share is dropped.
+    pub(crate) fn from_shared(bytes: SharedBytes) -> Option<Self> {
+        let share = SlotRef::from_arc(bytes.into_buffer_arc::<PoolSlot>()?);
+        let buf = PostedBuf { share, length: 0 };
+        buf.into_buf().ok()
     }
 }
 

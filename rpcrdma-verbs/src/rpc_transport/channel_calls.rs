@@ -15,7 +15,7 @@ use rpcrdma_proto::transfer::MAX_RESULTS;
 
 use super::failure;
 use super::message::{self, Connection, OutgoingItem};
-use crate::driver::{BeginError, CallBuffers, CallParams, Driver, OutgoingCallError, Payload};
+use crate::driver::{BeginError, CallParams, Driver, OutgoingCallError, Payload};
 use crate::memory::{Buf, Frozen, MemoryError};
 use crate::provider::Device;
 
@@ -289,8 +289,8 @@ impl ChannelCalls {
         xid: u32,
         payload: Payload,
     ) {
-        let buffers = driver.take_buffers(connection, xid);
-        let received = received((driver, connection), payload, buffers);
+        let results = driver.take_results(connection, xid);
+        let received = received((driver, connection), payload, results);
         let Some(InFlight { completion, .. }) = self.remove(xid) else {
             return;
         };
@@ -310,7 +310,7 @@ impl ChannelCalls {
         (xid, failure, is_sent): (u32, CallFailure, bool),
         progress: Progress,
     ) {
-        drop(driver.take_buffers(connection, xid));
+        drop(driver.take_results(connection, xid));
         let Some(call) = self.remove(xid) else { return };
         let (kind, execution) = failure::of_call(failure, is_sent);
         let kind = match failure {
@@ -388,13 +388,13 @@ fn buffers<D: Device>(
 fn received<D: Device>(
     connection: Connection<'_, D>,
     payload: Payload,
-    buffers: CallBuffers,
+    results: Option<ArrayVec<Buf, MAX_RESULTS>>,
 ) -> Result<ReceivedMessage, MemoryError> {
-    if buffers.results.is_empty() {
+    let Some(results) = results else {
         return Ok(ReceivedMessage::whole(stream(connection, payload)?));
-    }
+    };
     let stream = stream(connection, payload)?;
-    let items = buffers.results.into_iter().map(|result| ReceivedItem {
+    let items = results.into_iter().map(|result| ReceivedItem {
         position: 0,
         bytes: Frozen::from(result).into(),
     });

@@ -1,12 +1,16 @@
 //! Calls of a peer, from their arrival to their replies: what a server and a client with services
 //! have in common.
 
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+#[cfg(feature = "tokio")]
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 #[cfg(feature = "tokio")]
@@ -29,6 +33,8 @@ pub(super) type CallOfConnection = (ConnectionId, ServedCallId);
 pub(super) struct Served {
     call: CallOfConnection,
     reply: Option<OutgoingReply>,
+    /// The call's message, whose memory is used again.
+    message: ReceivedMessage,
 }
 
 /// The memory of a handler, which serves one call after the other.
@@ -56,35 +62,88 @@ pub(super) struct Incoming {
     pub(super) limits: CallLimits,
 }
 
-struct Slot<F, M> {
-    make: M,
+/// A call, for the future that serves it.
+struct Job {
+    message: ReceivedMessage,
+    peer: Arc<Peer>,
+    deadline: HandlerDeadline<HandlerTime>,
+    /// The memory of the reply.
+    memory: OutgoingReply,
+}
+
+/// What a slot and its future exchange.
+#[derive(Default)]
+struct Exchange {
+    job: Option<Job>,
+    done: Option<(Option<OutgoingReply>, ReceivedMessage)>,
+}
+
+/// An exchange that a slot and its future share.
+trait Shared: Clone {
+    fn with<T>(&self, f: impl FnOnce(&mut Exchange) -> T) -> T;
+
+    /// Waits for a job. Nobody is woken: a slot polls its future when it has put a job there.
+    fn job(&self) -> impl Future<Output = Job> {
+        poll_fn(|_| match self.with(|exchange| exchange.job.take()) {
+            Some(job) => Poll::Ready(job),
+            None => Poll::Pending,
+        })
+    }
+}
+
+impl Shared for Rc<RefCell<Exchange>> {
+    fn with<T>(&self, f: impl FnOnce(&mut Exchange) -> T) -> T {
+        f(&mut self.borrow_mut())
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Shared for Arc<Mutex<Exchange>> {
+    fn with<T>(&self, f: impl FnOnce(&mut Exchange) -> T) -> T {
+        f(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A handler whose future serves one job after the other, and never ends: a future for each call
+/// would be moved into place for each call, and it is large (14 % of a call's time).
+struct Slot<F, X> {
+    exchange: X,
+    future: Pin<Box<F>>,
     call: Option<Incoming>,
     /// Bytes of the call, as its limits count them.
     len: usize,
     place: Place,
-    future: Pin<Box<Option<F>>>,
 }
 
-impl<F, M> Handler for Slot<F, M>
-where
-    F: Future<Output = Option<OutgoingReply>>,
-    M: Fn(ReceivedMessage, Arc<Peer>, HandlerDeadline<HandlerTime>, OutgoingReply) -> F,
-{
+impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
     fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply) {
         self.len = call.limits.bytes(&message);
-        let deadline = call.limits.begin();
-        let future = (self.make)(message, call.peer.clone(), deadline, memory);
+        let job = Job {
+            message,
+            peer: call.peer.clone(),
+            deadline: call.limits.begin(),
+            memory,
+        };
         self.call = Some(call);
-        self.future.set(Some(future));
+        self.exchange.with(|exchange| exchange.job = Some(job));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
-        let (Some(future), Some(incoming)) = (self.future.as_mut().as_pin_mut(), &self.call) else {
+        let Some(incoming) = &self.call else {
             return Poll::Pending;
         };
-        let (reply, call) = (ready!(future.poll(cx)), incoming.call);
-        self.future.set(None);
-        Poll::Ready(Served { call, reply })
+        let call = incoming.call;
+        match self.future.as_mut().poll(cx) {
+            Poll::Ready(never) => match never {},
+            Poll::Pending => match self.exchange.with(|exchange| exchange.done.take()) {
+                Some((reply, message)) => Poll::Ready(Served {
+                    call,
+                    reply,
+                    message,
+                }),
+                None => Poll::Pending,
+            },
+        }
     }
 
     fn readiness(&self) -> Option<CallOfConnection> {
@@ -116,7 +175,10 @@ pub(super) trait Serve {
 
 /// Defines a source of handlers.
 macro_rules! source {
-    ($(#[$doc:meta])* $name:ident, $shared:ident, $programs:ident, $serve:ident, $handler:ty) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $shared:ident, $cell:ident, $programs:ident, $serve:ident, $handler:ty
+    ) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub(super) struct $name<P>($shared<Router<P>>);
@@ -131,20 +193,21 @@ macro_rules! source {
             type Handler = $handler;
 
             fn handler(&self) -> Box<Self::Handler> {
-                let router = self.0.clone();
-                let make = move |message, peer, deadline, memory| {
-                    let router = router.clone();
-                    async move {
-                        let (message, peer): (ReceivedMessage, Arc<Peer>) = (message, peer);
-                        router.$serve(&message, &peer, deadline, memory).await
+                let (router, exchange) = (self.0.clone(), $shared::<$cell<Exchange>>::default());
+                let jobs = exchange.clone();
+                let future = async move {
+                    loop {
+                        let Job { message, peer, deadline, memory } = jobs.job().await;
+                        let reply = router.$serve(&message, &peer, deadline, memory).await;
+                        jobs.with(|exchange| exchange.done = Some((reply, message)));
                     }
                 };
                 Box::new(Slot {
-                    make,
+                    exchange,
+                    future: Box::pin(future),
                     call: None,
                     len: 0,
                     place: Place::default(),
-                    future: Box::pin(None),
                 })
             }
         }
@@ -152,12 +215,12 @@ macro_rules! source {
 }
 source! {
     /// A router that serves on one thread.
-    LocalSource, Rc, LocalPrograms, serve_local, dyn Handler
+    LocalSource, Rc, RefCell, LocalPrograms, serve_local, dyn Handler
 }
 #[cfg(feature = "tokio")]
 source! {
     /// A router whose handlers can be sent to other threads.
-    SendSource, Arc, Programs, serve, dyn Handler + Send
+    SendSource, Arc, Mutex, Programs, serve, dyn Handler + Send
 }
 
 /// A handler that waits.
@@ -273,7 +336,12 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
     }
 
     fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: Served) {
-        let Served { call, reply } = served;
+        let Served {
+            call,
+            reply,
+            message,
+        } = served;
+        driver.recycle_shared(message.into_stream());
         let Some(mut reply) = reply else {
             return reject(driver, call);
         };

@@ -135,7 +135,8 @@ fn received<D: Device>(
     xid: u32,
     payload: Payload,
 ) -> Result<ReceivedReply, (CallErrorKind, Execution)> {
-    let results = Results::new(driver.take_buffers(id, xid).results);
+    let results = driver.take_results(id, xid);
+    let results = results.map_or(Results::None, Results::new);
     let payload = payload.flattened(driver.pool()).map_err(|error| {
         let kind = CallErrorKind::Transport(Arc::new(error));
         (kind, Execution::Executed)

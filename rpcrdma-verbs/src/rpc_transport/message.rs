@@ -84,6 +84,10 @@ pub(super) fn register_items<D: Device>(
     items: &mut Vec<OutgoingItem>,
 ) -> Result<(), MemoryError> {
     items.clear();
+    let has_short = !body.short_items().is_empty() && body.stream().len() > SURELY_INLINE;
+    if body.items().is_empty() && !has_short {
+        return Ok(());
+    }
     let mut short = body.short_items().iter().peekable();
     let mut moved = 0;
     let short_item = |range: &Range<u32>, moved: usize| {
@@ -112,7 +116,7 @@ pub(super) fn register_items<D: Device>(
         });
         moved += item.bytes.len().next_multiple_of(4);
     }
-    if body.stream().len() > SURELY_INLINE {
+    if has_short {
         for range in short {
             if items.len() < MAX_ITEMS {
                 items.push(short_item(range, moved)?);
@@ -146,6 +150,10 @@ pub(super) fn write(
     items: &mut Vec<OutgoingItem>,
 ) -> Result<(), WriteError> {
     writer.bytes(header);
+    if items.is_empty() {
+        writer.bytes(body.stream());
+        return Ok(());
+    }
     let (mut rest, mut at) = (body.stream(), 0);
     for OutgoingItem { position, data } in items.drain(..) {
         let before = (position as usize).saturating_sub(at).min(rest.len());
@@ -187,6 +195,9 @@ pub(super) fn result_buffers<D: Device>(
     pool: &Pool<D>,
     limits: &ReplyLimits,
 ) -> Result<ArrayVec<Buf, MAX_RESULTS>, MemoryError> {
+    if limits.items().is_empty() {
+        return Ok(ArrayVec::new());
+    }
     let bounded = limits.items().iter().flatten();
     let results = bounded.take(MAX_RESULTS).map(|max| pool.take(*max));
     results.collect()

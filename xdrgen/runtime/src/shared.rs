@@ -78,8 +78,9 @@ impl SharedBuffer for ShortBuffer {
 /// assert_eq!(part.buffer_as::<Vec<u8>>().map(|(buffer, from)| (buffer.len(), from)), Some((4, 1)));
 /// assert!(part.slice(1..3).is_none());
 /// ```
+#[derive(Default)]
 pub struct SharedBytes {
-    /// Always there, except while it is dropped.
+    /// None if there are no bytes.
     buffer: Option<Arc<dyn SharedBuffer>>,
     from: usize,
     len: usize,
@@ -193,6 +194,16 @@ impl SharedBytes {
         let any: Arc<dyn Any + Send + Sync> = self.buffer.clone()?;
         Some((any.downcast().ok()?, self.from))
     }
+
+    /// Gives up the share, and returns its buffer if the buffer has this type. Whoever drops the
+    /// last share must [release](SharedBuffer::release) what is returned, too.
+    #[must_use]
+    pub fn into_buffer_arc<T: SharedBuffer>(mut self) -> Option<Arc<T>> {
+        // A buffer of another type is released as the share is dropped.
+        self.buffer_as::<T>()?;
+        let any: Arc<dyn Any + Send + Sync> = self.buffer.take()?;
+        any.downcast().ok()
+    }
 }
 
 impl Clone for SharedBytes {
@@ -214,12 +225,6 @@ impl Drop for SharedBytes {
         if let Some(buffer) = self.buffer.take() {
             buffer.release();
         }
-    }
-}
-
-impl Default for SharedBytes {
-    fn default() -> Self {
-        Vec::new().into()
     }
 }
 
