@@ -115,7 +115,8 @@ impl Channel {
             queue: queue.clone(),
             memory: None,
         };
-        (channel, Submissions(queue))
+        let taken = VecDeque::new();
+        (channel, Submissions { queue, taken })
     }
 
     /// Creates a channel that carries nothing: each call fails for this reason, and is not executed.
@@ -177,58 +178,72 @@ impl AsyncTransport for Channel {
     type Call = ChannelCall;
 
     fn call(&self, request: Request) -> ChannelCall {
-        let queue = &self.queue;
-        let slot = Arc::new(Slot(Mutex::new(SlotState::Waiting(None))));
-        let id = queue.change(|state| {
+        let slot = Arc::new(Slot {
+            queue: self.queue.clone(),
+            state: Mutex::new(SlotState::Waiting(None)),
+        });
+        let completion = CallCompletion {
+            slot: slot.clone(),
+            procedure: request.procedure,
+            sent: false,
+        };
+        let mut submission = Box::new(Submission {
+            id: CallId(0),
+            request,
+            completion,
+        });
+        let (id, refused) = self.queue.change(|state| {
             let id = CallId(state.next);
             state.next += 1;
-            let completion = CallCompletion {
-                slot: slot.clone(),
-                procedure: request.procedure,
-                peer: queue.peer.clone(),
-                sent: false,
-            };
             let failed = match (&state.closed, state.ending) {
                 (Some(kind), _) => Some(kind.clone()),
                 (None, Some(_)) => Some(CallErrorKind::Shutdown),
                 (None, None) => None,
             };
             match failed {
-                Some(kind) => completion.fail(kind, Execution::NotExecuted),
-                None => state.submitted.push_back(Box::new(Submission {
-                    id,
-                    request,
-                    completion,
-                })),
+                Some(kind) => (id, Some((submission, kind))),
+                None => {
+                    submission.id = id;
+                    state.submitted.push_back(submission);
+                    (id, None)
+                }
             }
-            id
         });
-        ChannelCall {
-            queue: queue.clone(),
-            slot,
-            id,
+        if let Some((submission, kind)) = refused {
+            submission.completion.fail(kind, Execution::NotExecuted);
         }
+        ChannelCall { slot, id }
     }
 }
 
 /// What a call's future and its runner share.
-#[derive(Debug)]
-struct Slot(Mutex<SlotState>);
+struct Slot {
+    queue: Arc<Queue>,
+    state: Mutex<SlotState>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}
 
 #[derive(Debug)]
 enum SlotState {
     Waiting(Option<Waker>),
-    Done(Box<Outcome>),
+    Done(Outcome),
     Taken,
 }
 
 impl Slot {
+    fn is_waiting(&self) -> bool {
+        matches!(*lock(&self.state), SlotState::Waiting(_))
+    }
+
     fn complete(&self, outcome: Outcome) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         let before = match &*state {
-            SlotState::Waiting(_) => {
-                std::mem::replace(&mut *state, SlotState::Done(Box::new(outcome)))
-            }
+            SlotState::Waiting(_) => std::mem::replace(&mut *state, SlotState::Done(outcome)),
             SlotState::Done(_) | SlotState::Taken => return,
         };
         drop(state);
@@ -241,7 +256,6 @@ impl Slot {
 /// A call of a [`Channel`]. If it is dropped, the call is given up.
 #[must_use = "futures do nothing unless polled"]
 pub struct ChannelCall {
-    queue: Arc<Queue>,
     slot: Arc<Slot>,
     id: CallId,
 }
@@ -250,7 +264,7 @@ impl Future for ChannelCall {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let mut state = lock(&self.slot.0);
+        let mut state = lock(&self.slot.state);
         match &mut *state {
             SlotState::Waiting(waker) => match waker {
                 Some(waker) => waker.clone_from(cx.waker()),
@@ -258,7 +272,7 @@ impl Future for ChannelCall {
             },
             SlotState::Done(_) => {
                 if let SlotState::Done(outcome) = std::mem::replace(&mut *state, SlotState::Taken) {
-                    return Poll::Ready(*outcome);
+                    return Poll::Ready(outcome);
                 }
             }
             // Polled after its end.
@@ -271,14 +285,14 @@ impl Future for ChannelCall {
 impl Drop for ChannelCall {
     fn drop(&mut self) {
         let waits = {
-            let mut state = lock(&self.slot.0);
+            let mut state = lock(&self.slot.state);
             matches!(
                 std::mem::replace(&mut *state, SlotState::Taken),
                 SlotState::Waiting(_)
             )
         };
         if waits {
-            self.queue.change(|state| {
+            self.slot.queue.change(|state| {
                 if state.closed.is_none() {
                     state.cancelled.push(self.id);
                 }
@@ -310,7 +324,6 @@ pub struct Submission {
 pub struct CallCompletion {
     slot: Arc<Slot>,
     procedure: ProcedureId,
-    peer: Arc<str>,
     sent: bool,
 }
 
@@ -351,15 +364,17 @@ impl CallCompletion {
     }
 
     fn end(&self, kind: CallErrorKind, execution: Execution) {
-        let error = CallError::new(self.procedure, self.peer.clone(), kind, execution);
+        let peer = self.slot.queue.peer.clone();
+        let error = CallError::new(self.procedure, peer, kind, execution);
         self.slot.complete(Err(error));
     }
 }
 
 impl Drop for CallCompletion {
     fn drop(&mut self) {
-        // Nothing happens if the call has ended.
-        self.end(CallErrorKind::RunnerEnded(None), self.execution());
+        if self.slot.is_waiting() {
+            self.end(CallErrorKind::RunnerEnded(None), self.execution());
+        }
     }
 }
 
@@ -377,23 +392,31 @@ pub enum ChannelEvent {
 }
 
 /// The runner's end of a channel. When it is dropped, all calls fail.
-pub struct Submissions(Arc<Queue>);
+pub struct Submissions {
+    queue: Arc<Queue>,
+    /// Calls that were taken out of the queue all at once.
+    taken: VecDeque<Box<Submission>>,
+}
 
 impl Submissions {
     /// Returns the name of the server.
     #[must_use]
     pub fn peer(&self) -> Arc<str> {
-        self.0.peer.clone()
+        self.queue.peer.clone()
     }
 
     /// Returns what happens next. After `Drain` and `Shutdown` it returns the same again when there
     /// is nothing else.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<ChannelEvent> {
-        let mut state = lock(&self.0.state);
+        if let Some(submission) = self.taken.pop_front() {
+            return Poll::Ready(ChannelEvent::Call(submission));
+        }
+        let mut state = lock(&self.queue.state);
         if state.ending == Some(Ending::Shutdown) {
             return Poll::Ready(ChannelEvent::Shutdown);
         }
-        if let Some(submission) = state.submitted.pop_front() {
+        std::mem::swap(&mut self.taken, &mut state.submitted);
+        if let Some(submission) = self.taken.pop_front() {
             return Poll::Ready(ChannelEvent::Call(submission));
         }
         // A call is cancelled after it was made.
@@ -413,7 +436,7 @@ impl Submissions {
     /// Ends the channel. Calls that were not taken fail for this reason, and so do calls that are
     /// made later.
     pub fn close(self, reason: CallErrorKind) {
-        self.0.change(|state| state.closed = Some(reason));
+        self.queue.change(|state| state.closed = Some(reason));
     }
 
     /// Waits for what happens next; see [`poll_event`](Self::poll_event).
@@ -424,7 +447,7 @@ impl Submissions {
 
 impl Drop for Submissions {
     fn drop(&mut self) {
-        let (submitted, kind) = self.0.change(|state| {
+        let (submitted, kind) = self.queue.change(|state| {
             state.cancelled.clear();
             let kind = match (&state.closed, state.ending) {
                 (Some(kind), _) => kind.clone(),
@@ -435,7 +458,7 @@ impl Drop for Submissions {
             state.closed.get_or_insert(closed);
             (std::mem::take(&mut state.submitted), kind)
         });
-        for submission in submitted {
+        for submission in self.taken.drain(..).chain(submitted) {
             let completion = submission.completion;
             completion.fail(kind.clone(), Execution::NotExecuted);
         }
@@ -444,6 +467,6 @@ impl Drop for Submissions {
 
 impl fmt::Debug for Submissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Submissions({})", self.0.peer)
+        write!(f, "Submissions({})", self.queue.peer)
     }
 }

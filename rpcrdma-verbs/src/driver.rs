@@ -61,8 +61,8 @@ pub(crate) mod exposure;
 mod keepalive;
 mod listener;
 mod message;
-mod qpn_map;
 mod receive_pool;
+mod spin;
 mod turn;
 mod wakeup;
 
@@ -72,6 +72,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
@@ -93,11 +94,14 @@ use keepalive::KeepAlive;
 pub use listener::{IncomingConnection, ListenerHandle};
 use listener::{Listener, Origin};
 pub use message::{WriteError, Writer};
-use qpn_map::QpnMap;
 use receive_pool::ReceivePool;
+#[cfg(feature = "tokio")]
+pub(crate) use spin::DEFAULT_SPIN;
+use spin::Spin;
 use wakeup::Wakeup;
 
 use crate::memory::{Budget, Buf, BufCache, Pool};
+use crate::number_map::NumberMap;
 use crate::provider::{Completion, Device};
 use crate::queue::{Batch, MAX_SGE};
 
@@ -135,7 +139,7 @@ pub struct Driver<D: Device> {
     // `connections` is the first field, so queue pairs are dropped before the memory that they use.
     connections: Vec<Slot<D>>,
     free: Vec<u32>,
-    by_qpn: QpnMap,
+    by_qpn: NumberMap<u32, ConnectionId>,
     manager: D::Manager,
     completions: D::CompletionQueue,
     /// The receives of all connections, if connections share receives.
@@ -161,6 +165,7 @@ pub struct Driver<D: Device> {
     watcher: Option<Watcher>,
     wakeup: Arc<Wakeup>,
     clock: Clock,
+    spin: Spin,
 }
 
 #[derive(Debug)]
@@ -234,7 +239,7 @@ impl<D: Device> Driver<D> {
         Ok(Self {
             connections: Vec::new(),
             free: Vec::new(),
-            by_qpn: QpnMap::default(),
+            by_qpn: NumberMap::default(),
             manager: device.manager()?,
             completions: device.completion_queue(completions)?,
             shared_receives: None,
@@ -257,6 +262,7 @@ impl<D: Device> Driver<D> {
             watcher: None,
             wakeup: Wakeup::new()?,
             clock: Clock::new(),
+            spin: Spin::new(spin::DEFAULT_SPIN),
         })
     }
 
@@ -316,6 +322,13 @@ impl<D: Device> Driver<D> {
     fn uses_windows(&self) -> bool {
         let can = self.device.capabilities();
         can.windows && (can.guards_windows || self.trusts_peers)
+    }
+
+    /// Sets how long [`wait`](Self::wait), and a channel or server on this driver, looks for work
+    /// before it sleeps: 50 us, unless this is called. It looks for a shorter time where work does
+    /// not come so soon, and not at all where other threads want to run on its core.
+    pub fn set_spin(&mut self, longest: Duration) {
+        self.spin = Spin::new(longest);
     }
 
     /// Passes each message that is sent from now on to `watcher`.

@@ -14,6 +14,7 @@ mod fifo;
 #[cfg(feature = "testing")]
 pub mod measure;
 pub mod memory;
+mod number_map;
 pub mod provider;
 mod queue;
 pub mod rpc_transport;

@@ -22,7 +22,8 @@ impl<D: Device> Driver<D> {
     pub fn turn(&mut self) -> Result<usize, DriverError> {
         let mut count =
             self.poll_manager() + usize::from(std::mem::take(&mut self.has_flushed_events));
-        self.wakeup.clear();
+        // What the driver was woken for may be its user's: a handler that goes on.
+        count += usize::from(self.wakeup.clear());
         loop {
             let completed = self.take_completions()?;
             count += completed;
@@ -67,10 +68,23 @@ impl<D: Device> Driver<D> {
     }
 
     /// Sleeps until something happens or `most` has passed. Returns true if something has happened.
+    /// Before that it looks for work for a short time ([`set_spin`](Self::set_spin)).
     ///
     /// # Errors
     /// Fails if the system fails.
     pub fn wait(&mut self, most: Duration) -> Result<bool, DriverError> {
+        while !most.is_zero() && self.spin.goes_on() {
+            if self.turn()? > 0 {
+                self.spin.found();
+                return Ok(true);
+            }
+        }
+        let slept = self.sleep(most);
+        self.spin.slept();
+        slept
+    }
+
+    fn sleep(&mut self, most: Duration) -> Result<bool, DriverError> {
         self.arm()?;
         // No event reports completions that arrived before the queue was armed.
         if self.turn()? > 0 {
@@ -101,6 +115,23 @@ impl<D: Device> Driver<D> {
         };
         self.completions.acknowledge()?;
         Ok(self.turn()? > 0 || ready)
+    }
+
+    /// Returns true if the driver's loop is not to sleep yet: in its last turn there was work, or it
+    /// looks for more for a short time.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn looks_for_work(&mut self, done: usize) -> bool {
+        if done > 0 {
+            self.spin.found();
+            return true;
+        }
+        self.spin.goes_on()
+    }
+
+    /// Notes that the driver's loop has slept.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn has_slept(&mut self) {
+        self.spin.slept();
     }
 
     /// Returns the descriptors to wait for: of the completion queue, of the connection manager, and

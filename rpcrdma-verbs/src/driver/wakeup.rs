@@ -35,13 +35,15 @@ impl Wakeup {
         self.event.as_fd()
     }
 
-    /// Makes the descriptor unreadable again.
-    pub(super) fn clear(&self) {
-        if self.is_woken.load(Ordering::Acquire) {
+    /// Makes the descriptor unreadable again. Returns true if somebody has woken the driver.
+    pub(super) fn clear(&self) -> bool {
+        let is_woken = self.is_woken.load(Ordering::Acquire);
+        if is_woken {
             self.is_woken.store(false, Ordering::Release);
             // It fails when the descriptor is not readable.
             let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
         }
+        is_woken
     }
 }
 

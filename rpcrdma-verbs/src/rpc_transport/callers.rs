@@ -318,6 +318,7 @@ impl Callers {
         id: ConnectionId,
         submission: Box<Submission>,
     ) {
+        let options = self.options();
         let Some(connection) = self.get(id) else {
             return;
         };
@@ -327,17 +328,21 @@ impl Callers {
         if let Some(kind) = checked.err().or(full) {
             return submission.completion.fail(kind, Execution::NotExecuted);
         }
-        connection.calls.submit(submission, driver.now());
+        connection.calls.submit((driver, id), submission, options);
         self.begin(driver, id);
+    }
+
+    fn options(&self) -> BeginOptions {
+        BeginOptions {
+            max_calls: self.max_calls,
+            max_unbounded_reply: message::MAX_UNBOUNDED_REPLY,
+            sends: true,
+        }
     }
 
     /// Begins the calls to a client that have a place.
     fn begin<D: Device>(&mut self, driver: &mut Driver<D>, id: ConnectionId) {
-        let options = BeginOptions {
-            max_calls: self.max_calls,
-            max_unbounded_reply: message::MAX_UNBOUNDED_REPLY,
-            sends: true,
-        };
+        let options = self.options();
         let Some(connection) = self.get(id) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! The calls of a channel over one connection: those that wait for a place, and those in flight.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::failure;
 use super::message::{self, Connection, OutgoingItem};
 use crate::driver::{BeginError, CallParams, Driver, OutgoingCallError, Payload};
 use crate::memory::{Buf, Frozen, MemoryError};
+use crate::number_map::NumberMap;
 use crate::provider::Device;
 
 /// All calls of a channel.
@@ -26,8 +27,11 @@ pub(super) struct ChannelCalls {
     waiting: BTreeMap<CallId, Waiting>,
     /// The deadlines of the calls that wait.
     deadlines: BTreeSet<(u64, CallId)>,
-    in_flight: HashMap<u32, InFlight>,
-    xids: HashMap<CallId, u32>,
+    in_flight: NumberMap<u32, InFlight>,
+    xids: NumberMap<CallId, u32>,
+    /// The memory of the last call's header and items.
+    header: Vec<u8>,
+    items: Vec<OutgoingItem>,
     /// Whether the first call that waits does so for memory.
     lacks_memory: bool,
 }
@@ -103,13 +107,24 @@ impl ChannelCalls {
         self.deadlines.first().map(|(due, _)| *due)
     }
 
-    /// Takes a call, which waits for its place.
-    pub(super) fn submit(&mut self, submission: Box<Submission>, now: u64) {
-        let micros = |timeout: Duration| {
-            now.saturating_add(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX))
-        };
-        let deadline = submission.request.timeout.map(micros);
-        self.wait(submission, deadline);
+    /// Takes a call, which begins at once if it has a place.
+    pub(super) fn submit<D: Device>(
+        &mut self,
+        (driver, connection): Connection<'_, D>,
+        submission: Box<Submission>,
+        options: BeginOptions,
+    ) {
+        let deadline = submission.request.timeout.map(|timeout| {
+            let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
+            driver.now().saturating_add(micros)
+        });
+        if !self.waiting.is_empty() || self.in_flight.len() >= options.max_calls {
+            return self.wait(submission, deadline);
+        }
+        let begun = self.begin((driver, connection), submission, deadline, options);
+        if let Begun::Waits(submission) = begun {
+            self.wait(submission, deadline);
+        }
     }
 
     fn wait(&mut self, submission: Box<Submission>, deadline: Option<u64>) {
@@ -200,20 +215,22 @@ impl ChannelCalls {
         deadline: Option<u64>,
         options: BeginOptions,
     ) -> Begun {
-        let mut header = Vec::with_capacity(64);
-        if let Err(error) = submission.request.encode_header(0, &mut header) {
+        self.header.clear();
+        if let Err(error) = submission.request.encode_header(0, &mut self.header) {
             let kind = CallErrorKind::Encode(error);
             submission.completion.fail(kind, Execution::NotExecuted);
             return Begun::Done;
         }
-        let (mut items, results) = match buffers(driver, &submission.request) {
-            Ok(buffers) => buffers,
+        let results = match buffers(driver, &submission.request, &mut self.items) {
+            Ok(results) => results,
             // The calls in flight give memory back.
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
+                self.items.clear();
                 self.lacks_memory = true;
                 return Begun::Waits(submission);
             }
             Err(error) => {
+                self.items.clear();
                 let kind = CallErrorKind::Transport(Arc::new(error));
                 submission.completion.fail(kind, Execution::NotExecuted);
                 return Begun::Done;
@@ -230,7 +247,7 @@ impl ChannelCalls {
         };
         let body = &submission.request.body;
         let begun = driver.call(connection, &mut params, |writer| {
-            message::write(writer, &header, body, &mut items)
+            message::write(writer, &self.header, body, &mut self.items)
         });
         match begun {
             Ok(xid) => self.add(xid, *submission, options.sends),
@@ -370,15 +387,15 @@ impl ChannelCalls {
     }
 }
 
-/// Takes buffers for the items of a call and of its reply.
+/// Makes a list of the items of a call, and takes buffers for those of its reply.
 fn buffers<D: Device>(
     driver: &Driver<D>,
     request: &Request,
-) -> Result<(Vec<OutgoingItem>, ArrayVec<Buf, MAX_RESULTS>), MemoryError> {
+    items: &mut Vec<OutgoingItem>,
+) -> Result<ArrayVec<Buf, MAX_RESULTS>, MemoryError> {
     let pool = driver.pool();
-    let mut items = Vec::new();
-    message::register_items(pool, &request.body, &mut items)?;
-    Ok((items, message::result_buffers(pool, &request.limits)?))
+    message::register_items(pool, &request.body, items)?;
+    message::result_buffers(pool, &request.limits)
 }
 
 /// Returns a received reply, with the results that the server has written.
@@ -412,7 +429,7 @@ fn stream<D: Device>(
 ) -> Result<SharedBytes, MemoryError> {
     let payload = payload.flattened(driver.pool())?;
     if payload.bytes().len() <= message::MAX_COPIED {
-        let stream = SharedBytes::from(payload.bytes().to_vec());
+        let stream = SharedBytes::copy_of(payload.bytes());
         driver.recycle(id, payload);
         return Ok(stream);
     }

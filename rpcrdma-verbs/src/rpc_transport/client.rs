@@ -149,6 +149,7 @@ fn set_up<D: Device>(
     config: &ClientConfig,
 ) -> Result<(Driver<D>, ConnectionId, Waiter), TransportError> {
     let mut driver = Driver::with_pool(pool, config.completions)?;
+    driver.set_spin(config.spin);
     let id = driver.connect(server, config.protocol.clone())?;
     let waiter = Waiter::new(&driver)?;
     Ok((driver, id, waiter))
@@ -200,7 +201,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
                 self.close();
                 return Ok(());
             }
-            if busy > 0 {
+            if self.driver.looks_for_work(busy) {
                 ::tokio::task::yield_now().await;
                 continue;
             }
@@ -217,6 +218,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
                 ready = waiter.wait(timeout) => ready?,
             }
             self.driver.acknowledge()?;
+            self.driver.has_slept();
         }
     }
 
@@ -229,13 +231,23 @@ impl<D: Device, P: Programs> Runner<D, P> {
         }
     }
 
-    /// Takes a call, which waits for its place.
+    /// Takes a call, which begins at once if it has a place.
     fn submit(&mut self, submission: Box<Submission>) {
         let waits = self.connected || submission.request.wait_for_connection;
         if let Some(kind) = self.outage.error().filter(|_| !waits) {
             return submission.completion.fail(kind, Execution::NotExecuted);
         }
-        self.calls.submit(submission, self.driver.now());
+        let options = self.begin_options();
+        let connection = (&mut self.driver, self.id);
+        self.calls.submit(connection, submission, options);
+    }
+
+    fn begin_options(&self) -> BeginOptions {
+        BeginOptions {
+            max_calls: self.config.protocol.max_calls.into(),
+            max_unbounded_reply: self.config.max_unbounded_reply,
+            sends: self.connected || self.sends_before_ready(),
+        }
     }
 
     fn take(&mut self, event: ChannelEvent) {
@@ -252,16 +264,15 @@ impl<D: Device, P: Programs> Runner<D, P> {
 
     /// Begins the calls that have a place.
     fn begin_calls(&mut self) {
+        if self.calls.waiting() == 0 {
+            return;
+        }
         let now = self.driver.now();
         if self.calls.next_deadline().is_some_and(|due| due <= now) {
             let progress = self.progress(self.calls.why_waiting());
             self.calls.expire_waiting(now, &progress);
         }
-        let options = BeginOptions {
-            max_calls: self.config.protocol.max_calls.into(),
-            max_unbounded_reply: self.config.max_unbounded_reply,
-            sends: self.connected || self.sends_before_ready(),
-        };
+        let options = self.begin_options();
         self.calls.begin_calls((&mut self.driver, self.id), options);
     }
 

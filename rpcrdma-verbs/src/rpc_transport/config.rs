@@ -6,6 +6,7 @@ use oncrpc::ServerControl;
 use rpcrdma_proto::connection::Config;
 
 use super::message::MAX_UNBOUNDED_REPLY;
+use crate::driver::DEFAULT_SPIN;
 
 /// Settings of a channel over RDMA.
 #[derive(Clone, Debug)]
@@ -15,6 +16,7 @@ pub struct ClientConfig {
     pub(super) completions: u32,
     pub(super) max_unbounded_reply: u32,
     pub(super) connect_timeout: Duration,
+    pub(super) spin: Duration,
 }
 
 impl ClientConfig {
@@ -28,6 +30,7 @@ impl ClientConfig {
             completions: 4096,
             max_unbounded_reply: MAX_UNBOUNDED_REPLY,
             connect_timeout: Duration::from_secs(10),
+            spin: DEFAULT_SPIN,
         }
     }
 
@@ -63,6 +66,16 @@ impl ClientConfig {
             ..self
         }
     }
+
+    /// Sets how long the runner looks for work before it sleeps
+    /// ([`Driver::set_spin`](crate::driver::Driver::set_spin)).
+    #[must_use]
+    pub fn spin(self, longest: Duration) -> Self {
+        Self {
+            spin: longest,
+            ..self
+        }
+    }
 }
 
 impl Default for ClientConfig {
@@ -78,6 +91,7 @@ pub struct ServerConfig {
     pub(super) memory: usize,
     pub(super) completions: u32,
     pub(super) control: Option<ServerControl>,
+    pub(super) spin: Duration,
 }
 
 impl ServerConfig {
@@ -90,6 +104,7 @@ impl ServerConfig {
             memory: 256 << 20,
             completions: 16384,
             control: None,
+            spin: DEFAULT_SPIN,
         }
     }
 
@@ -111,6 +126,16 @@ impl ServerConfig {
     pub fn control(self, control: &ServerControl) -> Self {
         Self {
             control: Some(control.clone()),
+            ..self
+        }
+    }
+
+    /// Sets how long the server looks for work before it sleeps
+    /// ([`Driver::set_spin`](crate::driver::Driver::set_spin)).
+    #[must_use]
+    pub fn spin(self, longest: Duration) -> Self {
+        Self {
+            spin: longest,
             ..self
         }
     }

@@ -42,12 +42,14 @@ impl<D: Device> ItemMemory for RegisteredMemory<D> {
 }
 
 /// An item of a body that is to be sent.
+#[derive(Debug)]
 pub(super) struct OutgoingItem {
     /// Where it is in the body, with all items in place.
     position: u32,
     data: ItemData,
 }
 
+#[derive(Debug)]
 enum ItemData {
     /// In registered memory, beside the message.
     Registered(Frozen),

@@ -98,6 +98,7 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
     until: impl Future<Output = ()>,
 ) -> Result<(), TransportError> {
     let mut driver = Driver::new(device, &Budget::new(config.memory), config.completions)?;
+    driver.set_spin(config.spin);
     let mut server = LocalServer::bind(&mut driver, address, config.protocol, router)?;
     server.control(&config.control.unwrap_or_default());
     let waiter = Waiter::new(&driver)?;
@@ -110,7 +111,7 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
         if drains && server.is_drained() {
             return Ok(());
         }
-        if busy > 0 {
+        if driver.looks_for_work(busy) {
             ::tokio::task::yield_now().await;
             continue;
         }
@@ -131,5 +132,6 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
             }
         }
         driver.acknowledge()?;
+        driver.has_slept();
     }
 }

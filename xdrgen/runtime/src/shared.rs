@@ -38,28 +38,26 @@ impl SharedBuffer for Vec<u8> {
     }
 }
 
-/// Few bytes, beside the counts of their `Arc`: a copy is one allocation, and an item with it takes
-/// no more than nine times its XDR.
-struct ShortBuffer {
+/// Few bytes, beside the counts of their `Arc`: a copy is one allocation. With the lengths that
+/// [`SharedBytes::copy_of`] uses, an item with a copy takes no more than nine times its XDR.
+struct ShortBuffer<const MAX: usize> {
     len: u8,
-    bytes: [u8; Self::MAX],
+    bytes: [u8; MAX],
 }
 
-impl ShortBuffer {
-    const MAX: usize = 15;
-
+impl<const MAX: usize> ShortBuffer<MAX> {
     /// Copies bytes; returns `None` if there are too many.
-    fn new(bytes: &[u8]) -> Option<Self> {
+    fn shared(bytes: &[u8]) -> Option<Arc<dyn SharedBuffer>> {
         let mut short = Self {
             len: u8::try_from(bytes.len()).ok()?,
-            bytes: [0; Self::MAX],
+            bytes: [0; MAX],
         };
         short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(short)
+        Some(Arc::new(short))
     }
 }
 
-impl SharedBuffer for ShortBuffer {
+impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
     fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or_default()
     }
@@ -100,14 +98,24 @@ impl SharedBytes {
     }
 
     /// Creates a share in a copy of the bytes.
-    pub(crate) fn copy_of(bytes: &[u8]) -> Self {
-        let Some(short) = ShortBuffer::new(bytes) else {
-            return bytes.to_vec().into();
+    ///
+    /// ```
+    /// let copy = xdrgen_runtime::SharedBytes::copy_of(&[1, 2, 3]);
+    /// assert_eq!(*copy, [1, 2, 3]);
+    /// ```
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let len = bytes.len();
+        let short = match len {
+            0..=15 => ShortBuffer::<15>::shared(bytes),
+            16..=63 => ShortBuffer::<63>::shared(bytes),
+            64..=247 => ShortBuffer::<247>::shared(bytes),
+            _ => None,
         };
         Self {
-            buffer: Some(Arc::new(short)),
+            buffer: Some(short.unwrap_or_else(|| Arc::new(bytes.to_vec()))),
             from: 0,
-            len: bytes.len(),
+            len,
         }
     }
 

@@ -1,21 +1,19 @@
-//! A map from numbers of queue pairs to connections.
+//! Maps from numbers that no adversary chooses.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::ConnectionId;
-
-/// A map from numbers of queue pairs to connections.
+/// A map from numbers that no adversary chooses: those of queue pairs, which the device chooses, and
+/// those of our own calls.
 ///
-/// Each shared receive does one lookup. The device chooses the numbers, so an adversary cannot. A
-/// multiplication spreads them; a hash that resists an adversary would take longer than the rest of
+/// A multiplication spreads them; a hash that resists an adversary would take longer than the rest of
 /// the lookup.
-pub(super) type QpnMap = HashMap<u32, ConnectionId, BuildHasherDefault<QpnHasher>>;
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct QpnHasher(u64);
+pub(crate) struct NumberHasher(u64);
 
-impl Hasher for QpnHasher {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -26,8 +24,13 @@ impl Hasher for QpnHasher {
 
     #[inline]
     fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
         // The table uses the highest and the lowest bits.
-        let spread = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let spread = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = spread ^ spread >> 32;
     }
 }
@@ -37,11 +40,11 @@ mod tests {
     use std::collections::HashSet;
     use std::hash::BuildHasher;
 
-    use super::QpnMap;
+    use super::NumberMap;
 
     #[test]
     fn numbers_that_are_alike_are_spread() {
-        let map = QpnMap::default();
+        let map = NumberMap::<u32, ()>::default();
         for step in [1, 2, 1 << 8, 1 << 16, 1 << 20] {
             let hashes: Vec<u64> = (0..1024u32)
                 .map(|at| map.hasher().hash_one(at.wrapping_mul(step)))

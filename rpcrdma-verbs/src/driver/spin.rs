@@ -1,0 +1,130 @@
+//! Looking for work for a short time before a sleep.
+
+use std::thread::{available_parallelism, yield_now};
+use std::time::{Duration, Instant};
+
+/// Says how long a driver without work looks for more before it sleeps.
+///
+/// It pays where work comes again within less time than a sleep and a wake-up take. So it goes by
+/// how long the last times without work were, and ends at once where other threads want the core.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    /// The longest time.
+    limit: Duration,
+    /// The time for now.
+    budget: Duration,
+    /// Since when there is no work, and when other threads were last let run.
+    idle: Option<(Instant, Instant)>,
+    /// Until when the core is left to other threads.
+    resume: Option<Instant>,
+}
+
+/// The longest time unless the user sets another.
+pub(crate) const DEFAULT_SPIN: Duration = Duration::from_micros(50);
+/// How often other threads are let run.
+const YIELD_EVERY: Duration = Duration::from_micros(5);
+/// If letting them run takes longer, there are some.
+const ALONE: Duration = Duration::from_micros(20);
+/// How long the core is left to them.
+const HOLD_OFF: Duration = Duration::from_millis(10);
+
+impl Spin {
+    /// Creates a spin of at most this time; of none where there is one core.
+    pub(crate) fn new(limit: Duration) -> Self {
+        let alone = available_parallelism().is_ok_and(|cores| cores.get() == 1);
+        let limit = if alone { Duration::ZERO } else { limit };
+        Self {
+            limit,
+            budget: limit,
+            idle: None,
+            resume: None,
+        }
+    }
+
+    /// Notes that there is work.
+    #[inline]
+    pub(crate) fn found(&mut self) {
+        self.idle = None;
+    }
+
+    /// Returns true if a driver without work is to look for more, and not to sleep yet.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        if self.limit.is_zero() {
+            return false;
+        }
+        let now = Instant::now();
+        let (since, yielded) = self.idle.get_or_insert((now, now));
+        let is_held = self.resume.is_some_and(|resume| now < resume);
+        if is_held || now.duration_since(*since) >= self.budget {
+            return false;
+        }
+        if now.duration_since(*yielded) >= YIELD_EVERY {
+            yield_now();
+            *yielded = Instant::now();
+            if yielded.duration_since(now) > ALONE {
+                self.resume = Some(*yielded + HOLD_OFF);
+                return false;
+            }
+        }
+        std::hint::spin_loop();
+        true
+    }
+
+    /// Notes that the driver has slept until there was work, or until it was time for something.
+    pub(crate) fn slept(&mut self) {
+        if let Some((since, _)) = self.idle.take() {
+            self.adapt(since.elapsed());
+        }
+    }
+
+    /// Sets the time by how long there was no work, a wake-up included.
+    fn adapt(&mut self, idle: Duration) {
+        self.budget = if idle <= 2 * self.limit {
+            self.limit
+        } else {
+            self.budget / 2
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin() -> Spin {
+        Spin {
+            limit: DEFAULT_SPIN,
+            budget: DEFAULT_SPIN,
+            idle: None,
+            resume: None,
+        }
+    }
+
+    #[test]
+    fn it_goes_by_the_time_without_work() {
+        let mut spin = spin();
+        for _ in 0..32 {
+            spin.adapt(Duration::from_millis(100));
+        }
+        assert_eq!(spin.budget, Duration::ZERO);
+        assert!(!spin.goes_on());
+        spin.adapt(DEFAULT_SPIN);
+        assert_eq!(spin.budget, DEFAULT_SPIN);
+    }
+
+    #[test]
+    fn it_ends_after_its_time() {
+        let mut spin = spin();
+        let began = Instant::now();
+        while spin.goes_on() {}
+        let idle = spin.idle.map(|(since, _)| since.elapsed());
+        // It ends early where other threads want the core.
+        assert!(spin.resume.is_some() || idle >= Some(DEFAULT_SPIN));
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn it_can_be_off() {
+        assert!(!Spin::new(Duration::ZERO).goes_on());
+    }
+}
