@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use tokio::time::Instant;
 
-use crate::channel::{CallCompletion, CallId, Submission};
+use crate::channel::{CallId, Submission};
 use crate::error::{CallErrorKind, Execution, Progress};
 use crate::request::Request;
 
@@ -25,7 +25,7 @@ pub(crate) struct Calls {
 /// A call that has not ended.
 #[derive(Debug)]
 struct Pending {
-    submission: Box<Submission>,
+    submission: Submission,
     deadline: Option<Instant>,
     /// The number under which it was sent.
     xid: Option<u32>,
@@ -33,7 +33,7 @@ struct Pending {
 
 impl Pending {
     fn needs_reply_cache(&self) -> bool {
-        self.submission.completion.is_sent() && self.submission.request.needs_reply_cache()
+        self.submission.is_sent() && self.submission.request().needs_reply_cache()
     }
 }
 
@@ -58,11 +58,11 @@ impl Calls {
     }
 
     /// Adds a call, which waits for a place.
-    pub(crate) fn submit(&mut self, submission: Box<Submission>) {
-        let id = submission.id;
+    pub(crate) fn submit(&mut self, submission: Submission) {
+        let id = submission.id();
         // A time beyond what the clock can tell is no limit.
         let deadline = submission
-            .request
+            .request()
             .timeout
             .and_then(|timeout| Instant::now().checked_add(timeout));
         self.deadlines
@@ -115,7 +115,7 @@ impl Calls {
         self.in_flight.insert(xid, id);
         let call = self.calls.get_mut(&id)?;
         call.xid = Some(xid);
-        Some((xid, &call.submission.request))
+        Some((xid, call.submission.request()))
     }
 
     /// Notes that the server may have the call with this XID from now on.
@@ -125,7 +125,7 @@ impl Calls {
             .get(&xid)
             .and_then(|id| self.calls.get_mut(id));
         if let Some(call) = call {
-            call.submission.completion.set_sent(true);
+            call.submission.set_sent(true);
         }
     }
 
@@ -140,9 +140,9 @@ impl Calls {
     }
 
     /// Ends the call with this XID, and returns what takes its result; `None` if there is none.
-    pub(crate) fn take(&mut self, xid: u32) -> Option<CallCompletion> {
+    pub(crate) fn take(&mut self, xid: u32) -> Option<Submission> {
         let id = *self.in_flight.get(&xid)?;
-        self.remove(id).map(|call| call.submission.completion)
+        self.remove(id).map(|call| call.submission)
     }
 
     /// Returns the next deadline.
@@ -159,14 +159,14 @@ impl Calls {
             .copied()
         {
             let Some(call) = self.remove(id) else { return };
-            let timeout = call.submission.request.timeout.unwrap_or_default();
-            let progress = if call.submission.completion.is_sent() {
+            let timeout = call.submission.request().timeout.unwrap_or_default();
+            let progress = if call.submission.is_sent() {
                 Progress::NoReply
             } else {
                 unsent()
             };
             let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
-            call.submission.completion.fail_unanswered(kind);
+            call.submission.fail_unanswered(kind);
         }
     }
 
@@ -178,12 +178,12 @@ impl Calls {
         lost.sort_unstable_by(|a, b| b.cmp(a));
         for id in lost {
             let is_safe = |call: &Pending| {
-                call.submission.request.may_resend() || !call.submission.completion.is_sent()
+                call.submission.request().may_resend() || !call.submission.is_sent()
             };
             if self.calls.get(&id).is_some_and(is_safe) {
                 self.waiting.push_front(id);
             } else if let Some(call) = self.remove(id) {
-                call.submission.completion.fail_unanswered(kind.clone());
+                call.submission.fail_unanswered(kind.clone());
             }
         }
     }
@@ -201,21 +201,21 @@ impl Calls {
 
     /// Fails the calls that do not wait for a connection.
     pub(crate) fn fail_impatient(&mut self, kind: &CallErrorKind) {
-        self.fail_if(kind, |call| !call.submission.request.wait_for_connection);
+        self.fail_if(kind, |call| !call.submission.request().wait_for_connection);
     }
 
     fn fail_if(&mut self, kind: &CallErrorKind, fails: fn(&Pending) -> bool) {
         let calls = self.calls.iter().filter(|(_, call)| fails(call));
         let ids: Vec<CallId> = calls.map(|(id, _)| *id).collect();
         for call in ids.into_iter().filter_map(|id| self.remove(id)) {
-            call.submission.completion.fail_unanswered(kind.clone());
+            call.submission.fail_unanswered(kind.clone());
         }
     }
 
     /// Fails all calls.
     pub(crate) fn fail_all(&mut self, kind: &CallErrorKind) {
         for (_, call) in std::mem::take(&mut self.calls) {
-            call.submission.completion.fail_unanswered(kind.clone());
+            call.submission.fail_unanswered(kind.clone());
         }
         self.waiting.clear();
         self.in_flight.clear();
@@ -224,8 +224,8 @@ impl Calls {
 
     /// Fails a call in flight that could not be sent.
     pub(crate) fn fail(&mut self, xid: u32, kind: CallErrorKind) {
-        if let Some(completion) = self.take(xid) {
-            completion.fail(kind, Execution::NotExecuted);
+        if let Some(call) = self.take(xid) {
+            call.fail(kind, Execution::NotExecuted);
         }
     }
 }

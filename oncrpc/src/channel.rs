@@ -10,10 +10,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use xdrgen_runtime::SharedBytes;
+
 use crate::error::{CallError, CallErrorKind, Execution};
 use crate::item_buf::{ItemBuf, ItemMemory};
 use crate::message::ReceivedMessage;
-use crate::procedure::ProcedureId;
 use crate::request::Request;
 use crate::transport::{AsyncTransport, Transport};
 
@@ -48,7 +49,7 @@ struct Queue {
 }
 
 struct State {
-    submitted: VecDeque<Box<Submission>>,
+    submitted: VecDeque<Submission>,
     /// Calls whose futures were dropped.
     cancelled: Vec<CallId>,
     next: u64,
@@ -70,6 +71,11 @@ enum Ending {
 /// Identifies a call of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct CallId(u64);
+
+/// The bytes of the header of a reply with an empty verifier.
+const REPLY_HEADER: u64 = 24;
+/// The most bytes of the memory for a copy of a reply.
+const MAX_REPLY_COPY: u64 = 240;
 
 /// Locks. What is behind the locks of this module is consistent between any two statements, so that
 /// a panic elsewhere does no harm.
@@ -178,20 +184,21 @@ impl AsyncTransport for Channel {
     type Call = ChannelCall;
 
     fn call(&self, request: Request) -> ChannelCall {
+        let reply = match request.limits.inline_max() {
+            Some(max) => max.saturating_add(REPLY_HEADER),
+            None => MAX_REPLY_COPY,
+        };
         let slot = Arc::new(Slot {
             queue: self.queue.clone(),
+            request,
+            reply: Mutex::new(SharedBytes::zeroed(reply.min(MAX_REPLY_COPY) as usize)),
             state: Mutex::new(SlotState::Waiting(None)),
         });
-        let completion = CallCompletion {
+        let mut submission = Submission {
+            id: CallId(0),
             slot: slot.clone(),
-            procedure: request.procedure,
             sent: false,
         };
-        let mut submission = Box::new(Submission {
-            id: CallId(0),
-            request,
-            completion,
-        });
         let (id, refused) = self.queue.change(|state| {
             let id = CallId(state.next);
             state.next += 1;
@@ -210,7 +217,7 @@ impl AsyncTransport for Channel {
             }
         });
         if let Some((submission, kind)) = refused {
-            submission.completion.fail(kind, Execution::NotExecuted);
+            submission.fail(kind, Execution::NotExecuted);
         }
         ChannelCall { slot, id }
     }
@@ -219,6 +226,9 @@ impl AsyncTransport for Channel {
 /// What a call's future and its runner share.
 struct Slot {
     queue: Arc<Queue>,
+    request: Request,
+    /// Memory for a copy of the reply.
+    reply: Mutex<SharedBytes>,
     state: Mutex<SlotState>,
 }
 
@@ -307,27 +317,43 @@ impl fmt::Debug for ChannelCall {
     }
 }
 
-/// A call that was made on a channel.
+/// A call that was made on a channel, and the promise of its result. One that is dropped fails its
+/// call: nothing is lost when a runner ends.
 #[derive(Debug)]
 pub struct Submission {
-    /// Identifies the call if it is cancelled.
-    pub id: CallId,
-    /// The call.
-    pub request: Request,
-    /// Takes its result.
-    pub completion: CallCompletion,
-}
-
-/// The promise of a call's result. A completion that is dropped fails its call: nothing is lost
-/// when a runner ends.
-#[derive(Debug)]
-pub struct CallCompletion {
+    id: CallId,
     slot: Arc<Slot>,
-    procedure: ProcedureId,
     sent: bool,
 }
 
-impl CallCompletion {
+impl Submission {
+    /// Identifies the call if it is cancelled.
+    #[must_use]
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Returns the call.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.slot.request
+    }
+
+    /// Returns a copy of a short reply, in memory that the caller's thread has allocated if it
+    /// suffices: allocators are slow where one thread frees what another has allocated.
+    #[must_use]
+    pub fn copy_reply(&self, reply: &[u8]) -> SharedBytes {
+        let mut copy = std::mem::take(&mut *lock(&self.slot.reply));
+        copy.truncate(reply.len());
+        match copy.get_mut() {
+            Some(bytes) if bytes.len() == reply.len() => {
+                bytes.copy_from_slice(reply);
+                copy
+            }
+            _ => SharedBytes::copy_of(reply),
+        }
+    }
+
     /// Says whether the server may have the call, so that it may execute it.
     pub fn set_sent(&mut self, sent: bool) {
         self.sent = sent;
@@ -365,12 +391,12 @@ impl CallCompletion {
 
     fn end(&self, kind: CallErrorKind, execution: Execution) {
         let peer = self.slot.queue.peer.clone();
-        let error = CallError::new(self.procedure, peer, kind, execution);
+        let error = CallError::new(self.request().procedure, peer, kind, execution);
         self.slot.complete(Err(error));
     }
 }
 
-impl Drop for CallCompletion {
+impl Drop for Submission {
     fn drop(&mut self) {
         if self.slot.is_waiting() {
             self.end(CallErrorKind::RunnerEnded(None), self.execution());
@@ -382,7 +408,7 @@ impl Drop for CallCompletion {
 #[derive(Debug)]
 pub enum ChannelEvent {
     /// A call was made.
-    Call(Box<Submission>),
+    Call(Submission),
     /// A call was given up.
     Cancelled(CallId),
     /// No more calls come: the runner ends when those that it has are done.
@@ -395,7 +421,7 @@ pub enum ChannelEvent {
 pub struct Submissions {
     queue: Arc<Queue>,
     /// Calls that were taken out of the queue all at once.
-    taken: VecDeque<Box<Submission>>,
+    taken: VecDeque<Submission>,
 }
 
 impl Submissions {
@@ -459,8 +485,7 @@ impl Drop for Submissions {
             (std::mem::take(&mut state.submitted), kind)
         });
         for submission in self.taken.drain(..).chain(submitted) {
-            let completion = submission.completion;
-            completion.fail(kind.clone(), Execution::NotExecuted);
+            submission.fail(kind.clone(), Execution::NotExecuted);
         }
     }
 }

@@ -43,9 +43,7 @@ mod transport;
 pub use auth::{AuthSys, Credentials, OtherCredentials};
 pub use call::{Call, CallOptions, ReplyFuture, ResultsFuture};
 pub use caller::CallerChannel;
-pub use channel::{
-    CallCompletion, CallId, Channel, ChannelCall, ChannelEvent, Submission, Submissions,
-};
+pub use channel::{CallId, Channel, ChannelCall, ChannelEvent, Submission, Submissions};
 #[cfg(feature = "tokio")]
 pub use control::{ConnectRequest, RejectReason, ServerControl, ServerStats};
 pub use error::{BackwardError, CallError, CallErrorKind, Execution, Progress};

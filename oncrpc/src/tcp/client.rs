@@ -220,11 +220,11 @@ impl Runner {
         Ok(())
     }
 
-    fn submit(&mut self, submission: Box<Submission>) {
+    fn submit(&mut self, submission: Submission) {
         match &self.outage {
-            Some(error) if !submission.request.wait_for_connection => {
+            Some(error) if !submission.request().wait_for_connection => {
                 let kind = CallErrorKind::Connect(Arc::new(Lost(error.clone())));
-                submission.completion.fail(kind, Execution::NotExecuted);
+                submission.fail(kind, Execution::NotExecuted);
             }
             _ => self.calls.submit(submission),
         }

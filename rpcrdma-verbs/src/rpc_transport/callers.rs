@@ -294,8 +294,7 @@ impl Callers {
         let connection = self.get(id).filter(|_| !local.is_closed.get());
         let Some(connection) = connection else {
             if let ChannelEvent::Call(submission) = event {
-                let completion = submission.completion;
-                completion.fail(lost(CloseReason::Lost), Execution::NotExecuted);
+                submission.fail(lost(CloseReason::Lost), Execution::NotExecuted);
             }
             return Err(lost(CloseReason::Lost));
         };
@@ -316,7 +315,7 @@ impl Callers {
         &mut self,
         driver: &mut Driver<D>,
         id: ConnectionId,
-        submission: Box<Submission>,
+        submission: Submission,
     ) {
         let options = self.options();
         let Some(connection) = self.get(id) else {
@@ -326,7 +325,7 @@ impl Callers {
         let full = connection.calls.waiting() >= MAX_WAITING;
         let full = full.then_some(CallErrorKind::Backward(BackwardError::Full));
         if let Some(kind) = checked.err().or(full) {
-            return submission.completion.fail(kind, Execution::NotExecuted);
+            return submission.fail(kind, Execution::NotExecuted);
         }
         connection.calls.submit((driver, id), submission, options);
         self.begin(driver, id);

@@ -2,14 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use oncrpc::xdr::{Matching, ReceivedItem, SharedBytes};
-use oncrpc::{
-    CallCompletion, CallErrorKind, CallId, Execution, Progress, ReceivedMessage, Request,
-    Submission,
-};
+use oncrpc::{CallErrorKind, CallId, Execution, Progress, ReceivedMessage, Request, Submission};
 use rpcrdma_proto::connection::{CallFailure, SessionCallError};
 use rpcrdma_proto::transfer::MAX_RESULTS;
 
@@ -27,7 +23,7 @@ pub(super) struct ChannelCalls {
     waiting: BTreeMap<CallId, Waiting>,
     /// The deadlines of the calls that wait.
     deadlines: BTreeSet<(u64, CallId)>,
-    in_flight: NumberMap<u32, InFlight>,
+    in_flight: NumberMap<u32, Submission>,
     xids: NumberMap<CallId, u32>,
     /// The memory of the last call's header and items.
     header: Vec<u8>,
@@ -47,19 +43,9 @@ pub(super) fn progress(is_sent: bool) -> Progress {
 
 #[derive(Debug)]
 struct Waiting {
-    submission: Box<Submission>,
+    submission: Submission,
     /// In the driver's time.
     deadline: Option<u64>,
-}
-
-#[derive(Debug)]
-struct InFlight {
-    id: CallId,
-    completion: CallCompletion,
-    timeout: Option<Duration>,
-    /// Whether it waits for a connection.
-    #[cfg(feature = "tokio")]
-    waits: bool,
 }
 
 /// How calls begin.
@@ -78,7 +64,7 @@ enum Begun {
     /// It is in flight, or has failed.
     Done,
     /// It waits for a place or for memory.
-    Waits(Box<Submission>),
+    Waits(Submission),
 }
 
 impl ChannelCalls {
@@ -111,10 +97,10 @@ impl ChannelCalls {
     pub(super) fn submit<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
-        submission: Box<Submission>,
+        submission: Submission,
         options: BeginOptions,
     ) {
-        let deadline = submission.request.timeout.map(|timeout| {
+        let deadline = submission.request().timeout.map(|timeout| {
             let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
             driver.now().saturating_add(micros)
         });
@@ -127,8 +113,8 @@ impl ChannelCalls {
         }
     }
 
-    fn wait(&mut self, submission: Box<Submission>, deadline: Option<u64>) {
-        let id = submission.id;
+    fn wait(&mut self, submission: Submission, deadline: Option<u64>) {
+        let id = submission.id();
         self.deadlines
             .extend(deadline.map(|deadline| (deadline, id)));
         let waiting = Waiting {
@@ -196,32 +182,28 @@ impl ChannelCalls {
             let Some(waiting) = self.waiting.remove(&id) else {
                 continue;
             };
-            let Submission {
-                request,
-                completion,
-                ..
-            } = *waiting.submission;
-            let timeout = request.timeout.unwrap_or_default();
+            let submission = waiting.submission;
+            let timeout = submission.request().timeout.unwrap_or_default();
             let progress = progress.clone();
             let kind = CallErrorKind::DeadlineExceeded { timeout, progress };
-            completion.fail(kind, Execution::NotExecuted);
+            submission.fail(kind, Execution::NotExecuted);
         }
     }
 
     fn begin<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
-        submission: Box<Submission>,
+        submission: Submission,
         deadline: Option<u64>,
         options: BeginOptions,
     ) -> Begun {
         self.header.clear();
-        if let Err(error) = submission.request.encode_header(0, &mut self.header) {
+        if let Err(error) = submission.request().encode_header(0, &mut self.header) {
             let kind = CallErrorKind::Encode(error);
-            submission.completion.fail(kind, Execution::NotExecuted);
+            submission.fail(kind, Execution::NotExecuted);
             return Begun::Done;
         }
-        let results = match buffers(driver, &submission.request, &mut self.items) {
+        let results = match buffers(driver, submission.request(), &mut self.items) {
             Ok(results) => results,
             // The calls in flight give memory back.
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
@@ -232,58 +214,46 @@ impl ChannelCalls {
             Err(error) => {
                 self.items.clear();
                 let kind = CallErrorKind::Transport(Arc::new(error));
-                submission.completion.fail(kind, Execution::NotExecuted);
+                submission.fail(kind, Execution::NotExecuted);
                 return Begun::Done;
             }
         };
         self.lacks_memory = false;
-        let limits = &submission.request.limits;
+        let limits = &submission.request().limits;
         let mut params = CallParams {
             max_reply: message::max_reply(limits, &results, options.max_unbounded_reply),
             results,
             reducible: true,
-            resend: submission.request.may_resend(),
+            resend: submission.request().may_resend(),
             deadline,
         };
-        let body = &submission.request.body;
+        let body = &submission.request().body;
         let begun = driver.call(connection, &mut params, |writer| {
             message::write(writer, &self.header, body, &mut self.items)
         });
         match begun {
-            Ok(xid) => self.add(xid, *submission, options.sends),
+            Ok(xid) => self.add(xid, submission, options.sends),
             Err(BeginError {
                 error: OutgoingCallError::Call(SessionCallError::Full),
                 ..
             }) => return Begun::Waits(submission),
             Err(BeginError { error, .. }) => {
                 let kind = failure::of_begin(error);
-                submission.completion.fail(kind, Execution::NotExecuted);
+                submission.fail(kind, Execution::NotExecuted);
             }
         }
         Begun::Done
     }
 
-    fn add(&mut self, xid: u32, submission: Submission, sends: bool) {
-        let Submission {
-            id,
-            request,
-            mut completion,
-        } = submission;
-        completion.set_sent(sends);
-        let call = InFlight {
-            id,
-            completion,
-            timeout: request.timeout,
-            #[cfg(feature = "tokio")]
-            waits: request.wait_for_connection,
-        };
-        self.in_flight.insert(xid, call);
-        self.xids.insert(id, xid);
+    fn add(&mut self, xid: u32, mut submission: Submission, sends: bool) {
+        submission.set_sent(sends);
+        self.xids.insert(submission.id(), xid);
+        self.in_flight.insert(xid, submission);
     }
 
-    fn remove(&mut self, xid: u32) -> Option<InFlight> {
+    fn remove(&mut self, xid: u32) -> Option<Submission> {
         let call = self.in_flight.remove(&xid)?;
-        self.xids.remove(&call.id);
+        self.xids.remove(&call.id());
         Some(call)
     }
 
@@ -296,7 +266,7 @@ impl ChannelCalls {
     #[cfg(feature = "tokio")]
     pub(super) fn set_sent(&mut self) {
         let calls = self.in_flight.values_mut();
-        calls.for_each(|call| call.completion.set_sent(true));
+        calls.for_each(|call| call.set_sent(true));
     }
 
     /// Ends a call with its reply.
@@ -307,15 +277,14 @@ impl ChannelCalls {
         payload: Payload,
     ) {
         let results = driver.take_results(connection, xid);
-        let received = received((driver, connection), payload, results);
-        let Some(InFlight { completion, .. }) = self.remove(xid) else {
-            return;
+        let Some(call) = self.remove(xid) else {
+            return driver.recycle(connection, payload);
         };
-        match received {
-            Ok(message) => completion.succeed(message),
+        match received((driver, connection), payload, results, &call) {
+            Ok(message) => call.succeed(message),
             Err(error) => {
                 let kind = CallErrorKind::Transport(Arc::new(error));
-                completion.fail(kind, Execution::Executed);
+                call.fail(kind, Execution::Executed);
             }
         }
     }
@@ -332,12 +301,12 @@ impl ChannelCalls {
         let (kind, execution) = failure::of_call(failure, is_sent);
         let kind = match failure {
             CallFailure::TimedOut => {
-                let timeout = call.timeout.unwrap_or_default();
+                let timeout = call.request().timeout.unwrap_or_default();
                 CallErrorKind::DeadlineExceeded { timeout, progress }
             }
             _ => kind,
         };
-        call.completion.fail(kind, execution);
+        call.fail(kind, execution);
     }
 
     /// Fails the calls that do not wait for a connection.
@@ -347,21 +316,25 @@ impl ChannelCalls {
         (driver, connection): Connection<'_, D>,
         kind: &CallErrorKind,
     ) {
-        let impatient = |waiting: &Waiting| !waiting.submission.request.wait_for_connection;
+        let impatient = |waiting: &Waiting| !waiting.submission.request().wait_for_connection;
         let waiting = self.waiting.iter().filter(|(_, call)| impatient(call));
         let ids: Vec<CallId> = waiting.map(|(id, _)| *id).collect();
         for waiting in ids.into_iter().filter_map(|id| self.take_waiting(id)) {
-            let completion = waiting.submission.completion;
-            completion.fail(kind.clone(), Execution::NotExecuted);
+            waiting
+                .submission
+                .fail(kind.clone(), Execution::NotExecuted);
         }
-        let in_flight = self.in_flight.iter().filter(|(_, call)| !call.waits);
+        let in_flight = self
+            .in_flight
+            .iter()
+            .filter(|(_, call)| !call.request().wait_for_connection);
         let xids: Vec<u32> = in_flight.map(|(xid, _)| *xid).collect();
         for xid in xids {
             if let Some(session) = driver.session_mut(connection) {
                 session.cancel(xid);
             }
             if let Some(call) = self.remove(xid) {
-                call.completion.fail_unanswered(kind.clone());
+                call.fail_unanswered(kind.clone());
             }
         }
     }
@@ -373,14 +346,15 @@ impl ChannelCalls {
         kind: &CallErrorKind,
     ) {
         for (xid, call) in self.in_flight.drain() {
-            call.completion.fail_unanswered(kind.clone());
+            call.fail_unanswered(kind.clone());
             if let Some(session) = driver.session_mut(connection) {
                 session.cancel(xid);
             }
         }
         for (_, waiting) in std::mem::take(&mut self.waiting) {
-            let completion = waiting.submission.completion;
-            completion.fail(kind.clone(), Execution::NotExecuted);
+            waiting
+                .submission
+                .fail(kind.clone(), Execution::NotExecuted);
         }
         self.xids.clear();
         self.deadlines.clear();
@@ -406,11 +380,12 @@ fn received<D: Device>(
     connection: Connection<'_, D>,
     payload: Payload,
     results: Option<ArrayVec<Buf, MAX_RESULTS>>,
+    call: &Submission,
 ) -> Result<ReceivedMessage, MemoryError> {
     let Some(results) = results else {
-        return Ok(ReceivedMessage::whole(stream(connection, payload)?));
+        return Ok(ReceivedMessage::whole(stream(connection, payload, call)?));
     };
-    let stream = stream(connection, payload)?;
+    let stream = stream(connection, payload, call)?;
     let items = results.into_iter().map(|result| ReceivedItem {
         position: 0,
         bytes: Frozen::from(result).into(),
@@ -426,10 +401,11 @@ fn received<D: Device>(
 fn stream<D: Device>(
     (driver, id): Connection<'_, D>,
     payload: Payload,
+    call: &Submission,
 ) -> Result<SharedBytes, MemoryError> {
     let payload = payload.flattened(driver.pool())?;
     if payload.bytes().len() <= message::MAX_COPIED {
-        let stream = SharedBytes::copy_of(payload.bytes());
+        let stream = call.copy_reply(payload.bytes());
         driver.recycle(id, payload);
         return Ok(stream);
     }

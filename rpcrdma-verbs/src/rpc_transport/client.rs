@@ -232,10 +232,10 @@ impl<D: Device, P: Programs> Runner<D, P> {
     }
 
     /// Takes a call, which begins at once if it has a place.
-    fn submit(&mut self, submission: Box<Submission>) {
-        let waits = self.connected || submission.request.wait_for_connection;
+    fn submit(&mut self, submission: Submission) {
+        let waits = self.connected || submission.request().wait_for_connection;
         if let Some(kind) = self.outage.error().filter(|_| !waits) {
-            return submission.completion.fail(kind, Execution::NotExecuted);
+            return submission.fail(kind, Execution::NotExecuted);
         }
         let options = self.begin_options();
         let connection = (&mut self.driver, self.id);

@@ -46,20 +46,23 @@ struct ShortBuffer<const MAX: usize> {
 }
 
 impl<const MAX: usize> ShortBuffer<MAX> {
-    /// Copies bytes; returns `None` if there are too many.
-    fn shared(bytes: &[u8]) -> Option<Arc<dyn SharedBuffer>> {
-        let mut short = Self {
-            len: u8::try_from(bytes.len()).ok()?,
-            bytes: [0; MAX],
-        };
-        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Arc::new(short))
+    /// Creates a buffer of `len` zeros; returns `None` if there are too many.
+    fn zeroed(len: usize) -> Option<Arc<dyn SharedBuffer>> {
+        let len = u8::try_from(len)
+            .ok()
+            .filter(|len| usize::from(*len) <= MAX)?;
+        let bytes = [0; MAX];
+        Some(Arc::new(Self { len, bytes }))
     }
 }
 
 impl<const MAX: usize> SharedBuffer for ShortBuffer<MAX> {
     fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len.into()).unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.bytes.get_mut(..self.len.into())
     }
 }
 
@@ -105,15 +108,33 @@ impl SharedBytes {
     /// ```
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let len = bytes.len();
+        let mut copy = Self::zeroed(bytes.len());
+        match copy.get_mut() {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                copy
+            }
+            None => bytes.to_vec().into(),
+        }
+    }
+
+    /// Creates the only share in a buffer of `len` zeros, which can be written.
+    ///
+    /// ```
+    /// let mut bytes = xdrgen_runtime::SharedBytes::zeroed(100);
+    /// bytes.get_mut().expect("the only share")[99] = 1;
+    /// assert_eq!((bytes.len(), bytes[99]), (100, 1));
+    /// ```
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
         let short = match len {
-            0..=15 => ShortBuffer::<15>::shared(bytes),
-            16..=63 => ShortBuffer::<63>::shared(bytes),
-            64..=247 => ShortBuffer::<247>::shared(bytes),
+            0..=15 => ShortBuffer::<15>::zeroed(len),
+            16..=63 => ShortBuffer::<63>::zeroed(len),
+            64..=247 => ShortBuffer::<247>::zeroed(len),
             _ => None,
         };
         Self {
-            buffer: Some(short.unwrap_or_else(|| Arc::new(bytes.to_vec()))),
+            buffer: Some(short.unwrap_or_else(|| Arc::new(alloc::vec![0; len]))),
             from: 0,
             len,
         }
