@@ -13,6 +13,7 @@
 //! owned buffers. It is the only module that posts.
 
 pub mod access;
+pub mod any;
 #[cfg(feature = "ibverbs")]
 pub mod ibverbs;
 pub mod software;
@@ -251,6 +252,10 @@ pub enum Cause {
     PrivateData,
     /// A completion queue has overrun because it is too small.
     Overrun,
+    /// An object of another provider is used.
+    OtherProvider,
+    /// The program was built without the provider of this device.
+    NotBuilt(String),
 }
 
 impl fmt::Display for VerbError {
@@ -276,6 +281,11 @@ impl fmt::Display for VerbError {
             Cause::AddressInUse(address) => write!(f, "{address} is in use"),
             Cause::PrivateData => f.write_str("too much private data"),
             Cause::Overrun => f.write_str("the completion queue has overrun"),
+            Cause::OtherProvider => f.write_str("this is another provider's"),
+            Cause::NotBuilt(device) => write!(
+                f,
+                "{device}: this program was built without RDMA devices: build it with the feature ibverbs"
+            ),
         }
     }
 }
@@ -623,6 +633,44 @@ pub enum ConnectionEvent<R> {
     },
 }
 
+impl<R> ConnectionEvent<R> {
+    /// Returns the event with another request.
+    fn map<T>(self, f: impl FnOnce(R) -> T) -> ConnectionEvent<T> {
+        match self {
+            Self::Requested {
+                request,
+                private_data,
+                peer,
+                listener,
+            } => ConnectionEvent::Requested {
+                request: f(request),
+                private_data,
+                peer,
+                listener,
+            },
+            Self::Established {
+                queue_pair,
+                private_data,
+            } => ConnectionEvent::Established {
+                queue_pair,
+                private_data,
+            },
+            Self::Failed {
+                queue_pair,
+                rejected,
+                private_data,
+                error,
+            } => ConnectionEvent::Failed {
+                queue_pair,
+                rejected,
+                private_data,
+                error,
+            },
+            Self::Disconnected { queue_pair } => ConnectionEvent::Disconnected { queue_pair },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -645,6 +693,7 @@ mod tests {
     #[test]
     fn objects_of_devices_are_for_any_thread() {
         any_thread::<software::SoftwareDevice>();
+        any_thread::<any::AnyDevice>();
         #[cfg(feature = "ibverbs")]
         any_thread::<ibverbs::IbvDevice>();
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_verbs::conformance::{Case, Need, TestBed, cases};
+use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
 use rpcrdma_verbs::provider::{Capabilities, Device};
 
@@ -42,6 +43,24 @@ fn run_some(
         ran += 1;
     }
     (ran, skipped)
+}
+
+/// Runs all cases on devices whose provider is chosen at run time.
+#[test]
+fn any_device() {
+    for case in cases() {
+        let case: Case<AnyDevice> = case;
+        let fabric = Fabric::new();
+        let device = || AnyDevice::from(fabric.device());
+        let bed = TestBed {
+            near: device(),
+            far: device(),
+            third: device(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        println!("{}", case.name);
+        case.run(&bed);
+    }
 }
 
 fn less(change: impl Fn(&mut Capabilities)) -> impl Fn(&Arc<Fabric>) -> SoftwareDevice {

@@ -1,0 +1,407 @@
+//! A device that is chosen at run time.
+//!
+//! [`AnyDevice`] is one type for the devices of all providers, so that a program need not be generic
+//! over the device that its user names.
+//!
+//! ```
+//! use rpcrdma_verbs::provider::any::AnyDevice;
+//! use rpcrdma_verbs::provider::software::Fabric;
+//!
+//! fn device(name: Option<&str>) -> Result<AnyDevice, rpcrdma_verbs::provider::VerbError> {
+//!     match name {
+//!         Some(name) => AnyDevice::open(name),
+//!         None => Ok(Fabric::new().device().into()),
+//!     }
+//! }
+//! # assert!(device(None).is_ok());
+//! ```
+
+#![expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+#[cfg(feature = "ibverbs")]
+use super::ibverbs::{self, IbvDevice};
+use super::software::{self, SoftwareDevice};
+use super::{
+    Access, Capabilities, Cause, Completion, CompletionQueue, ConnectionEvent, ConnectionManager,
+    Device, MemoryRegion, ProtectionDomainId, QueuePair, QueuePairConfig, Queues, Receive, Result,
+    Sge, SharedReceives, VerbError, Window, WorkRequest,
+};
+
+/// Defines an object of any provider.
+macro_rules! object {
+    ($(#[$doc:meta])* $name:ident($software:ty, $ibverbs:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[non_exhaustive]
+        pub enum $name {
+            /// Of the software fabric.
+            Software($software),
+            /// Of a device of this host.
+            #[cfg(feature = "ibverbs")]
+            Ibverbs($ibverbs),
+        }
+    };
+}
+object! {
+    /// A device of any provider.
+    #[derive(Clone)]
+    AnyDevice(SoftwareDevice, IbvDevice)
+}
+object! {
+    /// Registered memory of a device.
+    AnyRegion(software::SoftwareRegion, ibverbs::IbvRegion)
+}
+object! {
+    /// A memory window of a device.
+    AnyWindow(software::SoftwareWindow, ibverbs::IbvWindow)
+}
+object! {
+    /// A completion queue of a device.
+    AnyCompletionQueue(software::SoftwareCompletionQueue, ibverbs::IbvCompletionQueue)
+}
+object! {
+    /// A shared receive queue of a device.
+    #[derive(Clone)]
+    AnySharedReceives(software::SoftwareSharedReceives, ibverbs::IbvSharedReceives)
+}
+object! {
+    /// A queue pair of a device.
+    AnyQueuePair(software::SoftwareQueuePair, ibverbs::IbvQueuePair)
+}
+object! {
+    /// A connection manager of a device.
+    AnyConnectionManager(software::SoftwareConnectionManager, ibverbs::IbvConnectionManager)
+}
+object! {
+    /// A request of a peer to connect.
+    AnyConnectRequest(software::SoftwareConnectRequest, ibverbs::IbvConnectRequest)
+}
+
+/// Does the same with an object of whatever provider.
+macro_rules! each {
+    ($object:expr, $inner:ident => $does:expr) => {
+        match $object {
+            Self::Software($inner) => $does,
+            #[cfg(feature = "ibverbs")]
+            Self::Ibverbs($inner) => $does,
+        }
+    };
+}
+
+/// Creates an object on a device.
+macro_rules! create {
+    ($device:expr, $name:ident, $inner:ident => $creates:expr) => {
+        match $device {
+            Self::Software($inner) => $creates.map($name::Software),
+            #[cfg(feature = "ibverbs")]
+            Self::Ibverbs($inner) => $creates.map($name::Ibverbs),
+        }
+    };
+}
+
+impl AnyDevice {
+    /// Opens the device of this host with this name.
+    ///
+    /// # Errors
+    /// Fails if there is no such device or it is not usable, and where the feature `ibverbs` is off.
+    #[cfg(feature = "ibverbs")]
+    pub fn open(name: &str) -> Result<Self> {
+        IbvDevice::open(Some(name)).map(Self::Ibverbs)
+    }
+
+    /// Opens the device of this host with this name.
+    ///
+    /// # Errors
+    /// Fails if there is no such device or it is not usable, and where the feature `ibverbs` is off.
+    #[cfg(not(feature = "ibverbs"))]
+    pub fn open(name: &str) -> Result<Self> {
+        let cause = Cause::NotBuilt(name.to_owned());
+        Err(VerbError {
+            verb: "open",
+            cause,
+        })
+    }
+}
+
+impl From<SoftwareDevice> for AnyDevice {
+    fn from(device: SoftwareDevice) -> Self {
+        Self::Software(device)
+    }
+}
+
+#[cfg(feature = "ibverbs")]
+impl From<IbvDevice> for AnyDevice {
+    fn from(device: IbvDevice) -> Self {
+        Self::Ibverbs(device)
+    }
+}
+
+/// Returns the error of an object that is used with an object of another provider.
+#[cfg(feature = "ibverbs")]
+fn foreign<T>(verb: &'static str) -> Result<T> {
+    let cause = Cause::OtherProvider;
+    Err(VerbError { verb, cause })
+}
+
+impl Device for AnyDevice {
+    type Region = AnyRegion;
+    type Window = AnyWindow;
+    type CompletionQueue = AnyCompletionQueue;
+    type SharedReceives = AnySharedReceives;
+    type QueuePair = AnyQueuePair;
+    type Manager = AnyConnectionManager;
+
+    fn capabilities(&self) -> &Capabilities {
+        each!(self, device => device.capabilities())
+    }
+
+    fn protection_domain(&self) -> ProtectionDomainId {
+        each!(self, device => device.protection_domain())
+    }
+
+    unsafe fn register(
+        &self,
+        memory: NonNull<u8>,
+        length: usize,
+        access: Access,
+    ) -> Result<AnyRegion> {
+        // SAFETY: the caller promises what the device wants.
+        create!(self, AnyRegion, device => unsafe { device.register(memory, length, access) })
+    }
+
+    fn window(&self) -> Result<AnyWindow> {
+        create!(self, AnyWindow, device => device.window())
+    }
+
+    fn completion_queue(&self, entries: u32) -> Result<AnyCompletionQueue> {
+        create!(self, AnyCompletionQueue, device => device.completion_queue(entries))
+    }
+
+    fn shared_receives(&self, entries: u32) -> Result<AnySharedReceives> {
+        create!(self, AnySharedReceives, device => device.shared_receives(entries))
+    }
+
+    fn manager(&self) -> Result<AnyConnectionManager> {
+        create!(self, AnyConnectionManager, device => device.manager())
+    }
+}
+
+impl MemoryRegion for AnyRegion {
+    fn local_key(&self) -> u32 {
+        each!(self, region => region.local_key())
+    }
+
+    fn remote_key(&self) -> u32 {
+        each!(self, region => region.remote_key())
+    }
+
+    fn deregister(&mut self) -> bool {
+        each!(self, region => region.deregister())
+    }
+}
+
+impl Window for AnyWindow {
+    fn number(&self) -> u32 {
+        each!(self, window => window.number())
+    }
+
+    fn key(&self) -> u32 {
+        each!(self, window => window.key())
+    }
+
+    fn end(&mut self) -> bool {
+        each!(self, window => window.end())
+    }
+}
+
+impl CompletionQueue for AnyCompletionQueue {
+    #[inline]
+    fn poll(&self, completions: &mut Vec<Completion>, most: usize) -> Result<usize> {
+        each!(self, queue => queue.poll(completions, most))
+    }
+
+    fn arm(&self) -> Result<()> {
+        each!(self, queue => queue.arm())
+    }
+
+    fn acknowledge(&self) -> Result<()> {
+        each!(self, queue => queue.acknowledge())
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        each!(self, queue => queue.descriptor())
+    }
+}
+
+impl SharedReceives for AnySharedReceives {
+    unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
+        // SAFETY: the caller promises what the queue wants.
+        each!(self, queue => unsafe { queue.post(receives, slices) })
+    }
+
+    fn end(&self) -> bool {
+        each!(self, queue => queue.end())
+    }
+}
+
+impl QueuePair for AnyQueuePair {
+    fn number(&self) -> u32 {
+        each!(self, pair => pair.number())
+    }
+
+    #[inline]
+    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Sge]) -> Result<()> {
+        // SAFETY: the caller promises what the queue pair wants.
+        each!(self, pair => unsafe { pair.post(requests, slices) })
+    }
+
+    #[inline]
+    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
+        // SAFETY: the caller promises what the queue pair wants.
+        each!(self, pair => unsafe { pair.post_receives(receives, slices) })
+    }
+
+    fn disconnect(&self) {
+        each!(self, pair => pair.disconnect());
+    }
+
+    fn end(&self) -> bool {
+        each!(self, pair => pair.end())
+    }
+}
+
+/// Returns the queues of a provider; an error if they are another provider's.
+macro_rules! queues {
+    ($variant:ident, $queues:expr, $verb:expr) => {{
+        let Queues {
+            completions,
+            receives,
+        } = $queues;
+        match (completions, receives) {
+            (AnyCompletionQueue::$variant(completions), None) => Ok(Queues {
+                completions,
+                receives: None,
+            }),
+            (
+                AnyCompletionQueue::$variant(completions),
+                Some(AnySharedReceives::$variant(receives)),
+            ) => Ok(Queues {
+                completions,
+                receives: Some(receives),
+            }),
+            #[cfg(feature = "ibverbs")]
+            _ => foreign($verb),
+        }
+    }};
+}
+
+impl ConnectionManager<AnyDevice> for AnyConnectionManager {
+    type Request = AnyConnectRequest;
+
+    fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr> {
+        each!(self, manager => manager.listen(address))
+    }
+
+    fn unlisten(&mut self, address: SocketAddr) {
+        each!(self, manager => manager.unlisten(address));
+    }
+
+    fn connect(
+        &mut self,
+        address: SocketAddr,
+        config: &QueuePairConfig,
+        queues: Queues<'_, AnyDevice>,
+        private_data: &[u8],
+    ) -> Result<AnyQueuePair> {
+        match self {
+            Self::Software(manager) => {
+                let queues = queues!(Software, queues, "connect")?;
+                let connected = manager.connect(address, config, queues, private_data);
+                connected.map(AnyQueuePair::Software)
+            }
+            #[cfg(feature = "ibverbs")]
+            Self::Ibverbs(manager) => {
+                let queues = queues!(Ibverbs, queues, "connect")?;
+                let connected = manager.connect(address, config, queues, private_data);
+                connected.map(AnyQueuePair::Ibverbs)
+            }
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        request: &AnyConnectRequest,
+        config: &QueuePairConfig,
+        queues: Queues<'_, AnyDevice>,
+    ) -> Result<AnyQueuePair> {
+        match (self, request) {
+            (Self::Software(manager), AnyConnectRequest::Software(request)) => {
+                let queues = queues!(Software, queues, "accept")?;
+                let prepared = manager.prepare(request, config, queues);
+                prepared.map(AnyQueuePair::Software)
+            }
+            #[cfg(feature = "ibverbs")]
+            (Self::Ibverbs(manager), AnyConnectRequest::Ibverbs(request)) => {
+                let queues = queues!(Ibverbs, queues, "accept")?;
+                let prepared = manager.prepare(request, config, queues);
+                prepared.map(AnyQueuePair::Ibverbs)
+            }
+            #[cfg(feature = "ibverbs")]
+            _ => foreign("accept"),
+        }
+    }
+
+    fn accept(
+        &mut self,
+        request: AnyConnectRequest,
+        queue_pair: &AnyQueuePair,
+        private_data: &[u8],
+    ) -> Result<()> {
+        match (self, request, queue_pair) {
+            (
+                Self::Software(manager),
+                AnyConnectRequest::Software(request),
+                AnyQueuePair::Software(pair),
+            ) => manager.accept(request, pair, private_data),
+            #[cfg(feature = "ibverbs")]
+            (
+                Self::Ibverbs(manager),
+                AnyConnectRequest::Ibverbs(request),
+                AnyQueuePair::Ibverbs(pair),
+            ) => manager.accept(request, pair, private_data),
+            #[cfg(feature = "ibverbs")]
+            _ => foreign("accept"),
+        }
+    }
+
+    fn reject(&mut self, request: AnyConnectRequest, private_data: &[u8]) {
+        match (self, request) {
+            (Self::Software(manager), AnyConnectRequest::Software(request)) => {
+                manager.reject(request, private_data);
+            }
+            #[cfg(feature = "ibverbs")]
+            (Self::Ibverbs(manager), AnyConnectRequest::Ibverbs(request)) => {
+                manager.reject(request, private_data);
+            }
+            // A request that is dropped is rejected.
+            #[cfg(feature = "ibverbs")]
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<ConnectionEvent<AnyConnectRequest>> {
+        Some(match self {
+            Self::Software(manager) => manager.poll()?.map(AnyConnectRequest::Software),
+            #[cfg(feature = "ibverbs")]
+            Self::Ibverbs(manager) => manager.poll()?.map(AnyConnectRequest::Ibverbs),
+        })
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        each!(self, manager => manager.descriptor())
+    }
+}
