@@ -18,7 +18,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK_SIZE;
-use crate::device_source::{self, Command, DeviceSource, address};
+use crate::device_source::{self, DeviceSource, address};
 use crate::test_pair::rtr;
 use clients::{Clients, Costs};
 use reference::Reference;
@@ -27,7 +27,7 @@ use server_thread::ServerThread;
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: device_source::Options,
+    source: device_source::Options,
     /// Address of a server that `rpcrdma serve` runs; the default port is 20049.
     #[arg(long, value_parser = address)]
     connect: Option<SocketAddr>,
@@ -141,7 +141,8 @@ impl Options {
             device_source::Locality::Process
         };
         let delay = Duration::from_micros(self.delay.unwrap_or_default());
-        self.ground.clone().run_delayed(reach, delay, self)
+        let source = self.source.delayed(reach, delay)?;
+        self.measure(&source)
     }
 
     /// Returns the number of buffers of the working set at each end.
@@ -151,20 +152,16 @@ impl Options {
             .unwrap_or(usize::MAX)
             .clamp(usize::from(self.depth), 1 << 16)
     }
-}
 
-impl Command for Options {
-    type Output = ();
-
-    fn on<G: DeviceSource>(self, ground: &G) -> Result<(), Box<dyn Error>> {
+    fn measure(self, source: &DeviceSource) -> Result<(), Box<dyn Error>> {
         let progress = std::io::stderr().is_terminal() && !self.json;
         let apart = self
             .apart
-            .then(|| ServerThread::new(&self, ground))
+            .then(|| ServerThread::new(&self, source))
             .transpose()?;
         let connect = apart.as_ref().map(|apart| apart.address).or(self.connect);
         let mut reference = if self.connect.is_none() {
-            Some(Reference::new(&self, ground)?)
+            Some(Reference::new(&self, source)?)
         } else {
             None
         };
@@ -176,22 +173,22 @@ impl Command for Options {
                     connect,
                     ..self.clone()
                 },
-                ground,
+                source,
                 progress,
                 reference.as_mut(),
             )?);
         } else {
             let threads: Vec<_> = (0..self.threads)
                 .map(|number| {
-                    let (options, ground) = (
+                    let (options, source) = (
                         Self {
                             connect,
                             ..self.clone()
                         },
-                        ground.clone(),
+                        source.clone(),
                     );
                     let progress = progress && number == 0;
-                    let run = move || one_thread(&options, &ground, progress, None);
+                    let run = move || one_thread(&options, &source, progress, None);
                     thread::spawn(move || run().map_err(|error| error.to_string()))
                 })
                 .collect();
@@ -205,7 +202,7 @@ impl Command for Options {
             }
         }
         let tokio = if self.connect.is_none() {
-            with_tokio(&self, ground)?
+            with_tokio(&self, source)?
         } else {
             None
         };
@@ -215,14 +212,14 @@ impl Command for Options {
 }
 
 /// Measures on one thread, in turns with the reference.
-fn one_thread<G: DeviceSource>(
+fn one_thread(
     options: &Options,
-    ground: &G,
+    source: &DeviceSource,
     progress: bool,
-    mut reference: Option<&mut Reference<'_, G>>,
+    mut reference: Option<&mut Reference<'_>>,
 ) -> Result<Measurement, Box<dyn Error>> {
     let (near, far) = (Budget::new(1 << 34), Budget::new(1 << 34));
-    let mut ends = Clients::new(options, ground, &near, &far)?;
+    let mut ends = Clients::new(options, source, &near, &far)?;
     // The connections, and memory that is allocated once.
     ends.measure(Duration::from_millis(300))?;
     let mut samples = Vec::new();
@@ -259,17 +256,14 @@ fn least_median_most(mut samples: Vec<f64>) -> [f64; 3] {
 
 /// Measures the nanoseconds per call of a channel on tokio, if requested.
 #[cfg(feature = "tokio")]
-fn with_tokio<G: DeviceSource>(
-    options: &Options,
-    ground: &G,
-) -> Result<Option<f64>, Box<dyn Error>> {
+fn with_tokio(options: &Options, source: &DeviceSource) -> Result<Option<f64>, Box<dyn Error>> {
     let wants = options.tokio && options.operation == Operation::Echo;
     wants
-        .then(|| on_tokio::measure(options, ground).map(|samples| samples[1]))
+        .then(|| on_tokio::measure(options, source).map(|samples| samples[1]))
         .transpose()
 }
 
 #[cfg(not(feature = "tokio"))]
-fn with_tokio<G: DeviceSource>(_: &Options, _: &G) -> Result<Option<f64>, Box<dyn Error>> {
+fn with_tokio(_: &Options, _: &DeviceSource) -> Result<Option<f64>, Box<dyn Error>> {
     Ok(None)
 }

@@ -9,7 +9,7 @@ use oncrpc::{Call, CallOptions, Context, ReplyLimits, Resend, Router, RpcError, 
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError, Pool};
-use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalServer};
 
 use crate::schema::block::block1::{
@@ -42,7 +42,7 @@ pub(crate) const fn byte(at: u32) -> u8 {
 
 impl BlockService {
     /// Creates blocks in memory of this driver.
-    pub(crate) fn new<D: Device>(driver: &Driver<D>, blocks: usize) -> Result<Self, MemoryError> {
+    pub(crate) fn new(driver: &Driver<AnyDevice>, blocks: usize) -> Result<Self, MemoryError> {
         let block = |_| {
             let bytes = (0..BLOCK_SIZE).map(byte).collect();
             let block = Buf::adopt(driver.device(), driver.pool().budget(), bytes)?;
@@ -62,9 +62,9 @@ impl BlockService {
     }
 
     /// Listens at an address, and serves the blocks.
-    pub(crate) fn bind<D: Device>(
+    pub(crate) fn bind(
         &self,
-        driver: &mut Driver<D>,
+        driver: &mut Driver<AnyDevice>,
         address: SocketAddr,
         config: Config,
     ) -> Result<LocalServer<Programs>, DriverError> {
@@ -167,7 +167,7 @@ impl callback1::LocalService for Callback {
 }
 
 /// Creates a client whose calls are sent again until they are answered.
-pub(crate) fn client<D: Device>(channel: LocalChannel<D>) -> Client<LocalChannel<D>> {
+pub(crate) fn client(channel: LocalChannel<AnyDevice>) -> Client<LocalChannel<AnyDevice>> {
     Client::new(channel).with_options(CallOptions::DEFAULT.resend(Resend::Always))
 }
 
@@ -183,8 +183,8 @@ pub(crate) fn plain_bytes(length: usize) -> ReplyLimits {
 }
 
 /// Returns an item of so many bytes of one value, in registered memory.
-pub(crate) fn filled<D: Device>(
-    pool: &Pool<D>,
+pub(crate) fn filled(
+    pool: &Pool<AnyDevice>,
     length: u32,
     value: u8,
 ) -> Result<Item<'static>, MemoryError> {

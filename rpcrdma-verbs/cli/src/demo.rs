@@ -7,24 +7,24 @@ use std::error::Error;
 
 use rpcrdma_proto::connection::{CloseReason, Config, Properties};
 use rpcrdma_proto::version::Version;
-use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::rpc_transport::LocalEvent;
 
 use crate::block::{self, BLOCK_SIZE, byte};
-use crate::device_source::{self, Command, DeviceSource};
+use crate::device_source::{self, Locality};
 use crate::schema::callback::callback1;
 use crate::schema::{ReadArgs, Region};
 use crate::test_pair::{MessageLog, TestPair};
 
 /// A scene: its description, its settings, and its expected result.
-struct Scene<D: Device> {
+struct Scene {
     title: &'static str,
     client: fn() -> Config,
     server: fn() -> Config,
-    play: fn(&mut TestPair<D>) -> Result<(), String>,
+    play: fn(&mut TestPair) -> Result<(), String>,
 }
 
-fn scenes<D: Device>() -> [Scene<D>; 12] {
+fn scenes() -> [Scene; 12] {
     [
         Scene {
             title: "The version is found out, and properties are exchanged",
@@ -131,32 +131,23 @@ fn invalidating() -> Config {
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: device_source::Options,
+    source: device_source::Options,
 }
 
 impl Options {
     /// Plays all scenes, and prints how many have passed. Returns true if all have.
     pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
-        self.ground.run(device_source::Locality::Process, Demo)
-    }
-}
-
-struct Demo;
-
-impl Command for Demo {
-    type Output = bool;
-
-    fn on<G: DeviceSource>(self, ground: &G) -> Result<bool, Box<dyn Error>> {
+        let source = &self.source.source(Locality::Process)?;
         let (mut passed, mut failed) = (0, 0);
-        let invalidates = ground.open()?.capabilities().remote_invalidation();
-        for scene in scenes::<G::Device>().into_iter().chain(groups::scenes()) {
+        let invalidates = source.open()?.capabilities().remote_invalidation();
+        for scene in scenes().into_iter().chain(groups::scenes()) {
             println!("\n{}", scene.title);
             if (scene.client)().remote_invalidation && !invalidates {
                 println!("    skipped: the device does not support it");
                 continue;
             }
             let chart = MessageLog::default();
-            let world = TestPair::new(ground, (scene.client)(), (scene.server)());
+            let world = TestPair::new(source, (scene.client)(), (scene.server)());
             let done = world
                 .map_err(|error| error.to_string())
                 .and_then(|mut world| {
@@ -184,13 +175,13 @@ fn check(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-fn version<D: Device>(world: &TestPair<D>) -> Option<Version> {
+fn version(world: &TestPair) -> Option<Version> {
     let session = world.near.session(world.client.transport().id());
     session.and_then(|session| session.version())
 }
 
-fn negotiation<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
-    let told = |world: &mut TestPair<D>| {
+fn negotiation(world: &mut TestPair) -> Result<(), String> {
+    let told = |world: &mut TestPair| {
         let session = world.near.session(world.client.transport().id())?;
         let peer = session.peer_properties().receive_buffer_size;
         (version(world) == Some(Version::Two)).then_some(peer)
@@ -205,7 +196,7 @@ fn negotiation<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     Ok(())
 }
 
-fn fallback<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn fallback(world: &mut TestPair) -> Result<(), String> {
     null(world)?;
     check(
         version(world) == Some(Version::One),
@@ -213,32 +204,32 @@ fn fallback<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     )
 }
 
-fn null<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn null(world: &mut TestPair) -> Result<(), String> {
     let call = world.client.null().begin(&mut world.near);
     world.end(call)
 }
 
-fn echo<D: Device>(world: &mut TestPair<D>, bytes: &[u8]) -> Result<(), String> {
+fn echo(world: &mut TestPair, bytes: &[u8]) -> Result<(), String> {
     let call = block::echo(&world.client, bytes).begin(&mut world.near);
     let back = world.end(call)?;
     check(back == *bytes, "the bytes that came back are others")
 }
 
-fn inline<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn inline(world: &mut TestPair) -> Result<(), String> {
     let bytes: Vec<u8> = (0..64).collect();
     echo(world, &bytes)
 }
 
-fn read_chunk<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn read_chunk(world: &mut TestPair) -> Result<(), String> {
     put(world, 1 << 18)
 }
 
-fn write_chunk<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn write_chunk(world: &mut TestPair) -> Result<(), String> {
     get(world, 300_001)
 }
 
 /// Writes bytes, which may be reduced.
-fn put<D: Device>(world: &mut TestPair<D>, length: u32) -> Result<(), String> {
+fn put(world: &mut TestPair, length: u32) -> Result<(), String> {
     let bytes =
         block::filled(world.near.pool(), length, 0xa5).map_err(|error| error.to_string())?;
     let call = world.client.write(&Region { bytes }).begin(&mut world.near);
@@ -251,7 +242,7 @@ fn put<D: Device>(world: &mut TestPair<D>, length: u32) -> Result<(), String> {
 }
 
 /// Reads bytes into a buffer of their own.
-fn get<D: Device>(world: &mut TestPair<D>, count: u32) -> Result<(), String> {
+fn get(world: &mut TestPair, count: u32) -> Result<(), String> {
     let args = ReadArgs { block: 0, count };
     let call = world.client.read(&args).begin(&mut world.near);
     let region = world.end(call)?;
@@ -263,11 +254,11 @@ fn is_block(data: &[u8], count: u32) -> bool {
     data.iter().copied().eq((0..count).map(byte))
 }
 
-fn long_call<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn long_call(world: &mut TestPair) -> Result<(), String> {
     echo(world, &[7; 20_000])
 }
 
-fn long_reply<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn long_reply(world: &mut TestPair) -> Result<(), String> {
     let count = BLOCK_SIZE / 2;
     let args = ReadArgs { block: 0, count };
     let call = world.client.copy(&args);
@@ -277,7 +268,7 @@ fn long_reply<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     check(is_block(&data, count), "the data")
 }
 
-fn backward<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn backward(world: &mut TestPair) -> Result<(), String> {
     let call = world.client.ready().begin(&mut world.near);
     world.end(call)?;
     let connection = world.block.ready().ok_or("nobody is ready")?;
@@ -298,7 +289,7 @@ fn backward<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     check(next == 8, "the backward call was not answered")
 }
 
-fn denied<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn denied(world: &mut TestPair) -> Result<(), String> {
     let other = callback1::Client::new(world.client.transport().clone());
     let call = other.next(&7).begin(&mut world.near);
     match world.end(call) {
@@ -307,7 +298,7 @@ fn denied<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     }
 }
 
-fn reconnect<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn reconnect(world: &mut TestPair) -> Result<(), String> {
     null(world)?;
     let bytes = [1; 64];
     let call = block::echo(&world.client, &bytes).begin(&mut world.near);

@@ -1,13 +1,15 @@
 //! The device of client and server: the embedded fabric, or a device of this host.
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::provider::{Device, VerbError};
+use rpcrdma_verbs::provider::VerbError;
+use rpcrdma_verbs::provider::any::AnyDevice;
+use rpcrdma_verbs::provider::software::Fabric;
 
 /// The device, and the address to listen on.
 #[derive(Clone, clap::Args)]
@@ -25,90 +27,49 @@ pub(crate) struct Options {
 }
 
 /// Opens devices, on any thread.
-pub(crate) trait DeviceSource: Clone + Send + 'static {
-    type Device: Device;
+#[derive(Clone)]
+pub(crate) struct DeviceSource {
+    kind: Kind,
+    /// The address for a server.
+    address: SocketAddr,
+    /// Whether peers may have windows that do not confine them.
+    trusts: bool,
+}
 
+#[derive(Clone)]
+enum Kind {
+    /// A fabric in this process.
+    Embedded(Arc<Fabric>),
+    /// A device of this host.
+    Named(String),
+}
+
+impl DeviceSource {
     /// Opens the device with its own protection domain.
-    fn open(&self) -> Result<Self::Device, VerbError>;
+    pub(crate) fn open(&self) -> Result<AnyDevice, VerbError> {
+        match &self.kind {
+            Kind::Embedded(fabric) => Ok(fabric.device().into()),
+            Kind::Named(device) => AnyDevice::open(device),
+        }
+    }
 
     /// Returns the address for a server, with any port if none was given.
-    fn address(&self) -> SocketAddr;
-
-    /// Returns true if peers may have windows that do not confine them.
-    fn trusts(&self) -> bool;
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
 
     /// Creates a driver on a device of its own.
-    fn driver(
+    pub(crate) fn driver(
         &self,
         budget: &Budget,
         completions: u32,
-    ) -> Result<Driver<Self::Device>, DriverError> {
+    ) -> Result<Driver<AnyDevice>, DriverError> {
         let mut driver = Driver::new(&self.open()?, budget, completions)?;
-        if self.trusts() {
+        if self.trusts {
             driver.trust_peers_with_windows();
         }
         Ok(driver)
     }
-}
-
-/// A fabric in this process.
-#[derive(Clone)]
-pub(crate) struct EmbeddedFabric(Arc<Fabric>);
-
-impl EmbeddedFabric {
-    /// Creates a fabric with a one-way delay.
-    fn new(delay: Duration) -> Self {
-        Self(Fabric::with_delay(delay))
-    }
-}
-
-impl DeviceSource for EmbeddedFabric {
-    type Device = SoftwareDevice;
-
-    fn open(&self) -> Result<SoftwareDevice, VerbError> {
-        Ok(self.0.device())
-    }
-
-    fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
-    }
-
-    fn trusts(&self) -> bool {
-        false
-    }
-}
-
-/// A device of this host.
-#[cfg(feature = "ibverbs")]
-#[derive(Clone)]
-pub(crate) struct HostDevice {
-    device: String,
-    address: SocketAddr,
-    trusts: bool,
-}
-
-#[cfg(feature = "ibverbs")]
-impl DeviceSource for HostDevice {
-    type Device = rpcrdma_verbs::provider::ibverbs::IbvDevice;
-
-    fn open(&self) -> Result<Self::Device, VerbError> {
-        Self::Device::open(Some(&self.device))
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    fn trusts(&self) -> bool {
-        self.trusts
-    }
-}
-
-/// A subcommand that runs on any device.
-pub(crate) trait Command {
-    type Output;
-
-    fn on<G: DeviceSource>(self, ground: &G) -> Result<Self::Output, Box<dyn std::error::Error>>;
 }
 
 /// Whether both ends of a subcommand are in this process, or one.
@@ -129,67 +90,46 @@ impl Options {
         }
     }
 
-    /// Runs a subcommand on the selected device.
-    pub(crate) fn run<J: Command>(
-        &self,
-        reach: Locality,
-        job: J,
-    ) -> Result<J::Output, Box<dyn std::error::Error>> {
-        self.run_delayed(reach, Duration::ZERO, job)
+    /// Returns the selected device.
+    pub(crate) fn source(&self, reach: Locality) -> Result<DeviceSource, Box<dyn Error>> {
+        self.delayed(reach, Duration::ZERO)
     }
 
-    /// Runs a subcommand on the selected device. The embedded fabric has a delay.
-    pub(crate) fn run_delayed<J: Command>(
+    /// Returns the selected device. The embedded fabric has a delay.
+    pub(crate) fn delayed(
         &self,
         reach: Locality,
         delay: Duration,
-        job: J,
-    ) -> Result<J::Output, Box<dyn std::error::Error>> {
-        match (&self.device, reach) {
-            (None, Locality::Process) => job.on(&EmbeddedFabric::new(delay)),
-            (None, Locality::Network) => Err(NO_REMOTE.into()),
-            (Some(device), _) => self.on_device(device, reach, job),
-        }
-    }
-
-    #[cfg(feature = "ibverbs")]
-    fn on_device<J: Command>(
-        &self,
-        device: &str,
-        reach: Locality,
-        job: J,
-    ) -> Result<J::Output, Box<dyn std::error::Error>> {
-        let address = self
-            .bind
-            .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        let ground = HostDevice {
-            device: device.to_owned(),
-            address,
-            trusts: self.trust_peers,
+    ) -> Result<DeviceSource, Box<dyn Error>> {
+        let (kind, address) = match (&self.device, reach) {
+            (None, Locality::Process) => (
+                Kind::Embedded(Fabric::with_delay(delay)),
+                Ipv4Addr::LOCALHOST,
+            ),
+            (None, Locality::Network) => return Err(NO_REMOTE.into()),
+            (Some(device), _) => (Kind::Named(device.clone()), Ipv4Addr::UNSPECIFIED),
+        };
+        let is_embedded = matches!(kind, Kind::Embedded(_));
+        let source = DeviceSource {
+            kind,
+            address: self
+                .bind
+                .filter(|_| !is_embedded)
+                .unwrap_or_else(|| SocketAddr::from((address, 0))),
+            trusts: self.trust_peers && !is_embedded,
         };
         // Reports first if the device does not exist.
-        if let Err(error) = ground.open() {
-            return Err(match reach {
-                Locality::Process => format!("{error}; {NO_DEVICE_NEEDED}").into(),
-                Locality::Network => error.into(),
-            });
+        match source.open() {
+            Ok(_) => Ok(source),
+            Err(error) if reach == Locality::Process => {
+                Err(format!("{error}; {NO_DEVICE_NEEDED}").into())
+            }
+            Err(error) => Err(error.into()),
         }
-        job.on(&ground)
-    }
-
-    #[cfg(not(feature = "ibverbs"))]
-    fn on_device<J: Command>(
-        &self,
-        device: &str,
-        _reach: Locality,
-        _job: J,
-    ) -> Result<J::Output, Box<dyn std::error::Error>> {
-        Err(format!("{device}: this program was built without RDMA devices: build it with --features ibverbs").into())
     }
 }
 
 /// What helps a subcommand with both ends in this process if the device can't be opened.
-#[cfg(feature = "ibverbs")]
 const NO_DEVICE_NEEDED: &str =
     "without --device there is the embedded fabric, which needs no device";
 

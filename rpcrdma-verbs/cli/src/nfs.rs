@@ -14,7 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::device_source::{self, Command, DeviceSource, Locality, address};
+use crate::device_source::{self, Locality, address};
 use crate::serve::{GRACE, PORT};
 use offer::Offer;
 
@@ -127,14 +127,10 @@ impl Serve {
         };
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let address = self.rdma.unwrap_or(any);
-        let server = RdmaServer {
-            address,
-            services,
-            control: control.clone(),
-        };
-        device_source::Options::of_host(device)
-            .run(Locality::Network, server)
-            .map(Some)
+        let source = device_source::Options::of_host(device).source(Locality::Network)?;
+        let config = ServerConfig::new().control(control);
+        let server = rpc_transport::serve(&source.open()?, address, config, move || services);
+        Ok(Some(server.map_err(|error| format!("{address}: {error}"))?))
     }
 
     /// Says where the services are. The first line is for programs.
@@ -156,25 +152,6 @@ impl Serve {
         if let Some(rdma) = rdma {
             mount("rdma", rdma.port());
         }
-    }
-}
-
-/// The server over RDMA, on any device.
-struct RdmaServer<F> {
-    address: SocketAddr,
-    services: NfsRouter<F>,
-    control: ServerControl,
-}
-
-impl<F: FileSystem> Command for RdmaServer<F> {
-    type Output = RunningServer;
-
-    fn on<G: DeviceSource>(self, ground: &G) -> Result<RunningServer, Box<dyn Error>> {
-        let config = ServerConfig::new().control(&self.control);
-        let device = ground.open()?;
-        let services = self.services;
-        let server = rpc_transport::serve(&device, self.address, config, move || services);
-        Ok(server.map_err(|error| format!("{}: {error}", self.address))?)
     }
 }
 

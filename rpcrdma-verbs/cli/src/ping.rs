@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
 
 use crate::block;
-use crate::device_source::{self, Command, DeviceSource, address};
+use crate::device_source::{self, Locality, address};
 use crate::schema::block::block1::Client;
 use crate::serve::PORT;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: device_source::Options,
+    source: device_source::Options,
     /// Address of a server that `rpcrdma serve` runs; the default port is 20049.
     #[arg(long, value_parser = address)]
     connect: SocketAddr,
@@ -49,22 +49,13 @@ struct PingStats {
 }
 
 impl Options {
-    pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
-        self.ground
-            .clone()
-            .run(device_source::Locality::Network, self)
-    }
-}
-
-impl Command for Options {
-    /// True if all calls were answered.
-    type Output = bool;
-
-    fn on<G: DeviceSource>(mut self, ground: &G) -> Result<bool, Box<dyn Error>> {
+    /// Returns true if all calls were answered.
+    pub(crate) fn run(mut self) -> Result<bool, Box<dyn Error>> {
+        let source = self.source.source(Locality::Network)?;
         if self.connect.port() == 0 {
             self.connect.set_port(PORT);
         }
-        let mut driver = ground.driver(&Budget::new(1 << 28), 1 << 12)?;
+        let mut driver = source.driver(&Budget::new(1 << 28), 1 << 12)?;
         let config = Config {
             max_reconnect_delay: 1_000_000,
             ..Config::client()
@@ -91,10 +82,10 @@ impl Command for Options {
 
 impl Options {
     /// Makes one call, and waits for its end.
-    fn one<D: Device>(
+    fn one(
         &self,
-        driver: &mut Driver<D>,
-        client: &Client<LocalChannel<D>>,
+        driver: &mut Driver<AnyDevice>,
+        client: &Client<LocalChannel<AnyDevice>>,
         seen: &mut PingStats,
     ) -> Result<(), Box<dyn Error>> {
         let arguments = vec![0x5a; self.size as usize];

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::block::BlockService;
-use crate::device_source::{self, Command, DeviceSource};
+use crate::device_source::{self, Locality};
 
 /// The port of NFS over RDMA (RFC 5667).
 pub(crate) const PORT: u16 = 20049;
@@ -23,7 +23,7 @@ const BLOCKS: usize = 16;
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ground: device_source::Options,
+    source: device_source::Options,
     /// Maximum number of outstanding calls on each connection.
     #[arg(long, default_value_t = 32)]
     depth: u16,
@@ -34,19 +34,10 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
-        self.ground
-            .clone()
-            .run(device_source::Locality::Network, self)
-    }
-}
-
-impl Command for Options {
-    type Output = ();
-
-    fn on<G: DeviceSource>(self, ground: &G) -> Result<(), Box<dyn Error>> {
-        let mut driver = ground.driver(&Budget::new(1 << 30), COMPLETIONS)?;
+        let source = self.source.source(Locality::Network)?;
+        let mut driver = source.driver(&Budget::new(1 << 30), COMPLETIONS)?;
         let block = BlockService::new(&driver, BLOCKS)?;
-        let mut address = ground.address();
+        let mut address = source.address();
         if address.port() == 0 {
             address.set_port(PORT);
         }

@@ -10,7 +10,7 @@ use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::dump::Dump;
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
 
 use crate::block::{self, BlockService, Callback, Programs};
@@ -47,27 +47,27 @@ impl MessageLog {
 }
 
 /// Both ends.
-pub(crate) struct TestPair<D: Device> {
-    pub(crate) client: Client<LocalChannel<D>>,
-    pub(crate) near: Driver<D>,
-    pub(crate) far: Driver<D>,
+pub(crate) struct TestPair {
+    pub(crate) client: Client<LocalChannel<AnyDevice>>,
+    pub(crate) near: Driver<AnyDevice>,
+    pub(crate) far: Driver<AnyDevice>,
     pub(crate) server: LocalServer<Programs>,
     pub(crate) block: BlockService,
     pub(crate) chart: MessageLog,
     properties: Properties,
 }
 
-impl<D: Device> TestPair<D> {
+impl TestPair {
     pub(crate) fn new(
-        ground: &impl DeviceSource<Device = D>,
+        source: &DeviceSource,
         client: Config,
         server: Config,
     ) -> Result<Self, Box<dyn Error>> {
-        let mut near = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
-        let mut far = ground.driver(&Budget::new(1 << 28), 1 << 14)?;
+        let mut near = source.driver(&Budget::new(1 << 28), 1 << 14)?;
+        let mut far = source.driver(&Budget::new(1 << 28), 1 << 14)?;
         let block = BlockService::new(&far, 1)?;
         let properties = client.properties;
-        let server = block.bind(&mut far, ground.address(), server)?;
+        let server = block.bind(&mut far, source.address(), server)?;
         let services = Router::new().add_service(callback1::serve_local(Callback));
         let address = server.local_addr();
         let channel = LocalChannel::connect_with_services(&mut near, address, client, services)?;

@@ -10,7 +10,7 @@ use oncrpc::{CallError, PendingCall};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::{ConnectionCounters, ConnectionId, Driver};
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::Device;
+use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
 use super::{Operation, Options};
@@ -21,15 +21,15 @@ use crate::schema::{ReadArgs, Region};
 use crate::serve::PORT;
 
 /// A server with its driver.
-type Serving<D> = (Driver<D>, LocalServer<Programs>);
-type Client<D> = block1::Client<LocalChannel<D>>;
+type Serving = (Driver<AnyDevice>, LocalServer<Programs>);
+type Client = block1::Client<LocalChannel<AnyDevice>>;
 
 /// Clients on one thread, with their server if it is in this process.
-pub(super) struct Clients<D: Device> {
-    near: Driver<D>,
-    server: Option<Serving<D>>,
+pub(super) struct Clients {
+    near: Driver<AnyDevice>,
+    server: Option<Serving>,
     /// Each with its calls in flight.
-    clients: Vec<(Client<D>, VecDeque<Pending>)>,
+    clients: Vec<(Client, VecDeque<Pending>)>,
     by_id: HashMap<ConnectionId, usize>,
     /// Clients that may begin a call; each appears once for each call.
     idle: Vec<usize>,
@@ -99,15 +99,15 @@ const FEW: u64 = 1 << 5;
 /// The maximum number of completion queue entries of one driver.
 const COMPLETIONS: u32 = 1 << 22;
 
-impl<D: Device> Clients<D> {
+impl Clients {
     pub(super) fn new(
         options: &Options,
-        ground: &impl DeviceSource<Device = D>,
+        source: &DeviceSource,
         near: &Budget,
         far: &Budget,
     ) -> Result<Self, Box<dyn Error>> {
         let (depth, connections) = (options.depth, options.connections);
-        let mut near = ground.driver(near, completions(options))?;
+        let mut near = source.driver(near, completions(options))?;
         let mut client = Config {
             max_calls: depth.saturating_add(16),
             credits: depth.into(),
@@ -123,7 +123,7 @@ impl<D: Device> Clients<D> {
                 (address, None)
             }
             None => {
-                let (far, server) = server(options, ground, far)?;
+                let (far, server) = server(options, source, far)?;
                 (server.local_addr(), Some((far, server)))
             }
         };
@@ -286,12 +286,12 @@ impl<D: Device> Clients<D> {
 }
 
 /// Creates a server for these calls, with its driver.
-pub(super) fn server<G: DeviceSource>(
+pub(super) fn server(
     options: &Options,
-    ground: &G,
+    source: &DeviceSource,
     budget: &Budget,
-) -> Result<Serving<G::Device>, Box<dyn Error>> {
-    let mut driver = ground.driver(budget, completions(options))?;
+) -> Result<Serving, Box<dyn Error>> {
+    let mut driver = source.driver(budget, completions(options))?;
     let mut config = options.extension.of(Config {
         max_served: options.depth,
         ..Config::server()
@@ -304,7 +304,7 @@ pub(super) fn server<G: DeviceSource>(
         0
     };
     let block = BlockService::new(&driver, blocks)?;
-    let server = block.bind(&mut driver, ground.address(), config)?;
+    let server = block.bind(&mut driver, source.address(), config)?;
     Ok((driver, server))
 }
 
@@ -316,8 +316,8 @@ fn completions(options: &Options) -> u32 {
 }
 
 /// Makes the connections of a driver share receives, if requested.
-fn share<D: Device>(
-    driver: &mut Driver<D>,
+fn share(
+    driver: &mut Driver<AnyDevice>,
     config: &mut Config,
     count: u32,
 ) -> Result<(), Box<dyn Error>> {
@@ -329,7 +329,7 @@ fn share<D: Device>(
 }
 
 impl Workload {
-    fn new<D: Device>(options: &Options, near: &Driver<D>) -> Result<Self, Box<dyn Error>> {
+    fn new(options: &Options, near: &Driver<AnyDevice>) -> Result<Self, Box<dyn Error>> {
         let Options {
             operation,
             size,
@@ -356,10 +356,10 @@ impl Workload {
         })
     }
 
-    fn begin<D: Device>(
+    fn begin(
         &mut self,
-        near: &mut Driver<D>,
-        client: &Client<D>,
+        near: &mut Driver<AnyDevice>,
+        client: &Client,
     ) -> Result<Pending, CallError> {
         Ok(match self.operation {
             Operation::Echo => Pending::Echo(block::echo(client, &self.arguments).begin(near)?),
@@ -383,9 +383,9 @@ impl Workload {
     }
 
     /// Takes the results of a call.
-    fn end<D: Device>(
+    fn end(
         &mut self,
-        client: &Client<D>,
+        client: &Client,
         call: Pending,
         completed: &CompletedCall,
     ) -> Result<(), Box<dyn Error>> {

@@ -26,28 +26,28 @@ const WORKERS: usize = 2;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures the nanoseconds per call over one connection: minimum, median and maximum.
-pub(super) fn measure<G: DeviceSource>(
+pub(super) fn measure(
     options: &Options,
-    ground: &G,
+    source: &DeviceSource,
 ) -> Result<[f64; 3], Box<dyn Error>> {
     if options.apart {
-        apart(options, ground)
+        apart(options, source)
     } else {
-        together(options, ground)
+        together(options, source)
     }
 }
 
 /// The server is on a thread of its own, and tasks on two.
-fn apart<G: DeviceSource>(options: &Options, ground: &G) -> Result<[f64; 3], Box<dyn Error>> {
+fn apart(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dyn Error>> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()?;
-    let (device, address) = (ground.open()?, ground.address());
+    let (device, address) = (source.open()?, source.address());
     let server: RunningServer = serve(&device, address, server_config(options), router)?;
     let address = server.local_addr();
     let samples = runtime.block_on(async {
-        let (channel, runner) = channel(&ground.open()?, address, client_config(options));
+        let (channel, runner) = channel(&source.open()?, address, client_config(options));
         tokio::spawn(runner);
         sample(options, channel).await
     });
@@ -57,11 +57,11 @@ fn apart<G: DeviceSource>(options: &Options, ground: &G) -> Result<[f64; 3], Box
 }
 
 /// All is on one thread.
-fn together<G: DeviceSource>(options: &Options, ground: &G) -> Result<[f64; 3], Box<dyn Error>> {
+fn together(options: &Options, source: &DeviceSource) -> Result<[f64; 3], Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let (bound, binding) = oneshot::channel();
-        let (device, address, config) = (ground.open()?, ground.address(), server_config(options));
+        let (device, address, config) = (source.open()?, source.address(), server_config(options));
         let server = tokio::task::spawn_local(async move {
             let bound = |address| {
                 // Somebody waits for it.
@@ -73,7 +73,7 @@ fn together<G: DeviceSource>(options: &Options, ground: &G) -> Result<[f64; 3], 
             server.await??;
             return Err("the server has ended".into());
         };
-        let (channel, runner) = channel(&ground.open()?, address, client_config(options));
+        let (channel, runner) = channel(&source.open()?, address, client_config(options));
         tokio::task::spawn_local(runner);
         let samples = sample(options, channel).await;
         server.abort();

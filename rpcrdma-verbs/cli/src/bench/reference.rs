@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpcrdma_verbs::measure::{self, Transfer, ping_pong, transfer_rate};
+use rpcrdma_verbs::provider::any::AnyDevice;
 
 use super::{Operation, Options, least_median_most};
 use crate::device_source::DeviceSource;
 
 /// Samples of the reference. For an echo: the same messages without RPC, with headers of 72 and 56
 /// bytes as in Version Two. For a read or a write: the same transfers, and `memcpy`.
-pub(super) struct Reference<'a, G> {
+pub(super) struct Reference<'a> {
     options: &'a Options,
-    ground: &'a G,
+    source: &'a DeviceSource,
     /// Messages of one sample.
     count: u32,
     raw: Vec<f64>,
@@ -25,11 +26,14 @@ const SAMPLE: Duration = Duration::from_millis(150);
 /// The maximum number of bytes that are sent inline, which have a reference.
 const INLINE: u32 = 3072;
 
-impl<'a, G: DeviceSource> Reference<'a, G> {
-    pub(super) fn new(options: &'a Options, ground: &'a G) -> Result<Self, Box<dyn Error>> {
+impl<'a> Reference<'a> {
+    pub(super) fn new(
+        options: &'a Options,
+        source: &'a DeviceSource,
+    ) -> Result<Self, Box<dyn Error>> {
         let mut this = Self {
             options,
-            ground,
+            source,
             count: 200,
             raw: Vec::new(),
             memcpy: Vec::new(),
@@ -73,10 +77,10 @@ impl<'a, G: DeviceSource> Reference<'a, G> {
         (!self.memcpy.is_empty()).then(|| least_median_most(self.memcpy.clone())[1])
     }
 
-    fn ends(&self) -> Result<measure::Devices<G::Device>, Box<dyn Error>> {
-        let (near, far) = (self.ground.open()?, self.ground.open()?);
+    fn ends(&self) -> Result<measure::Devices<AnyDevice>, Box<dyn Error>> {
+        let (near, far) = (self.source.open()?, self.source.open()?);
         // The server uses the requested port.
-        let address = SocketAddr::new(self.ground.address().ip(), 0);
+        let address = SocketAddr::new(self.source.address().ip(), 0);
         Ok(measure::Devices { near, far, address })
     }
 

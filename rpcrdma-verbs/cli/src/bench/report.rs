@@ -4,7 +4,6 @@ use std::error::Error;
 use std::io::{self, Write};
 
 use super::{Costs, Measurement, Operation, Options, Reference};
-use crate::device_source::DeviceSource;
 
 /// The results of all threads together.
 struct Totals {
@@ -61,9 +60,9 @@ struct References {
     tokio: Option<f64>,
 }
 
-pub(super) fn print<G: DeviceSource>(
+pub(super) fn print(
     options: &Options,
-    reference: Option<&Reference<'_, G>>,
+    reference: Option<&Reference<'_>>,
     tokio: Option<f64>,
     found: &[Measurement],
 ) -> Result<(), Box<dyn Error>> {

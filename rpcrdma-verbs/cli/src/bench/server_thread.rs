@@ -26,15 +26,12 @@ pub(super) struct ServerThread {
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl ServerThread {
-    pub(super) fn new(
-        options: &Options,
-        ground: &impl DeviceSource,
-    ) -> Result<Self, Box<dyn Error>> {
+    pub(super) fn new(options: &Options, source: &DeviceSource) -> Result<Self, Box<dyn Error>> {
         let ended = Arc::new(AtomicBool::new(false));
         let (tell, told) = channel();
-        let (options, ground, stop) = (options.clone(), ground.clone(), ended.clone());
+        let (options, source, stop) = (options.clone(), source.clone(), ended.clone());
         let thread = thread::spawn(move || {
-            if let Err(error) = serve(&options, &ground, &tell, &stop) {
+            if let Err(error) = serve(&options, &source, &tell, &stop) {
                 // If it has already started, its clients notice that it is gone.
                 let _ = tell.send(Err(error.to_string()));
             }
@@ -59,11 +56,11 @@ impl Drop for ServerThread {
 
 fn serve(
     options: &Options,
-    ground: &impl DeviceSource,
+    source: &DeviceSource,
     tell: &Sender<Result<SocketAddr, String>>,
     ended: &AtomicBool,
 ) -> Result<(), Box<dyn Error>> {
-    let (mut driver, mut server) = server(options, ground, &Budget::new(1 << 34))?;
+    let (mut driver, mut server) = server(options, source, &Budget::new(1 << 34))?;
     tell.send(Ok(server.local_addr()))?;
     while !ended.load(Ordering::Relaxed) {
         driver.wait(PATIENCE)?;

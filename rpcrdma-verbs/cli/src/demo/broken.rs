@@ -8,7 +8,6 @@ use rpcrdma_proto::connection::{
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::transfer::CallSpec;
 use rpcrdma_verbs::dump::Dump;
-use rpcrdma_verbs::provider::Device;
 
 use super::check;
 use crate::test_pair::{MessageLog, TestPair};
@@ -182,7 +181,7 @@ fn is_reported(events: &[Event]) -> bool {
 }
 
 /// The third of three transmissions arrives second: the call is sent again as a Read chunk.
-pub(super) fn call<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+pub(super) fn call(world: &mut TestPair) -> Result<(), String> {
     let mut wire = EnginePair::new(&world.chart)?;
     wire.settle()?;
     world.chart.lock().clear();
@@ -196,7 +195,7 @@ pub(super) fn call<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
 }
 
 /// The reply cannot be sent again, because it does not fit one Send: an error ends the call.
-pub(super) fn reply<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+pub(super) fn reply(world: &mut TestPair) -> Result<(), String> {
     let mut wire = EnginePair::new(&world.chart)?;
     wire.settle()?;
     world.chart.lock().clear();

@@ -3,14 +3,13 @@
 use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::continuation::RtrExtConfig;
 use rpcrdma_proto::transfer::{MethodPreference, ResultPlacement};
-use rpcrdma_verbs::provider::Device;
 
 use super::{Scene, broken, check, echo, get, inline, is_block, long_call, put};
 use crate::schema::PairArgs;
 use crate::test_pair::{TestPair, rtr};
 
 /// Returns the scenes.
-pub(super) fn scenes<D: Device>() -> [Scene<D>; 8] {
+pub(super) fn scenes() -> [Scene; 8] {
     [
         Scene {
             title: "rtrext-02: data to be written are placed by the Send",
@@ -84,7 +83,7 @@ fn server() -> Config {
 }
 
 /// Returns the number of RDMA Reads, RDMA Writes and exposed regions at both ends.
-fn explicit<D: Device>(world: &TestPair<D>) -> Option<u64> {
+fn explicit(world: &TestPair) -> Option<u64> {
     let near = world.near.counters(world.client.transport().id())?;
     let far = world.far.counters(*world.server.connections().first()?)?;
     let sum = near + far;
@@ -92,25 +91,25 @@ fn explicit<D: Device>(world: &TestPair<D>) -> Option<u64> {
 }
 
 /// Waits until both ends have advertised their properties, after the first reply.
-fn warm<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn warm(world: &mut TestPair) -> Result<(), String> {
     echo(world, &[0; 4])?;
     echo(world, &[0; 4])
 }
 
-fn written<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn written(world: &mut TestPair) -> Result<(), String> {
     warm(world)?;
     put(world, 1 << 16)?;
     check(explicit(world) == Some(0), "memory was exposed, or read")
 }
 
-fn read<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn read(world: &mut TestPair) -> Result<(), String> {
     warm(world)?;
     get(world, 1 << 16)?;
     check(explicit(world) == Some(0), "memory was exposed, or written")
 }
 
 /// Two results in one reply, each of which goes to a buffer of its own.
-fn read_pair<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn read_pair(world: &mut TestPair) -> Result<(), String> {
     warm(world)?;
     let (first, second) = (20_000, 30_000);
     let args = PairArgs { first, second };
@@ -121,13 +120,13 @@ fn read_pair<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
     check(explicit(world) == Some(0), "memory was exposed, or written")
 }
 
-fn continued<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn continued(world: &mut TestPair) -> Result<(), String> {
     warm(world)?;
     long_call(world)?;
     check(explicit(world) == Some(0), "memory was exposed")
 }
 
-fn by_size<D: Device>(world: &mut TestPair<D>) -> Result<(), String> {
+fn by_size(world: &mut TestPair) -> Result<(), String> {
     warm(world)?;
     get(world, 32_767)?;
     let placed = explicit(world);
