@@ -11,7 +11,7 @@ use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 
 /// The jobs: each with its calls outstanding.
 pub(crate) const JOBS: [(&str, u16); 2] = [("typed/v2-1", 1), ("typed/v2-16", 16)];

@@ -40,7 +40,7 @@ async fn main() -> Result<(), AnyError> {
 #[cfg(feature = "ibverbs")]
 mod rdma {
     use rpcrdma_nfs::rpcrdma_verbs::provider::ibverbs::IbvDevice;
-    use rpcrdma_nfs::rpcrdma_verbs::rpc_transport::{RunningServer, ServerConfig, serve as offer};
+    use rpcrdma_nfs::rpcrdma_verbs::{RunningServer, ServerConfig, serve as offer};
     use rpcrdma_nfs::{MemoryFileSystem, NfsRouter};
 
     use super::AnyError;

@@ -5,7 +5,7 @@
 //! - A [`FileSystem`] is what a server offers. [`MemoryFileSystem`] is one in memory, and with the
 //!   feature `host` on Linux `HostFileSystem` is a directory of the host.
 //! - An [`Export`] says how it is offered. [`router`] makes the services of an export, for
-//!   `oncrpc::tcp::Server` and, with the feature `rdma`, for `rpcrdma_verbs::rpc_transport::serve`.
+//!   `oncrpc::tcp::Server` and, with the feature `rdma`, for `rpcrdma_verbs::serve`.
 // `host::sys` alone allows it.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]

@@ -17,7 +17,7 @@ use rpcrdma_nfs::nfs3::{
 };
 use rpcrdma_nfs::{FileSystem, router};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, connect, serve};
+use rpcrdma_verbs::{ClientConfig, ServerConfig, connect, serve};
 
 use backends::{Expected, Offer, Work, on_memory};
 

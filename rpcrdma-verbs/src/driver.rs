@@ -6,7 +6,7 @@
 //! but threads share nothing of it, so an RPC wakes no thread.
 //!
 //! RPC messages are bytes here, with items beside them. Programs have typed clients and services
-//! over [`rpc_transport`](crate::rpc_transport); a driver by itself is for who has an RPC layer of
+//! over [channels and servers](crate); a driver by itself is for who has an RPC layer of
 //! their own.
 //!
 //! ```

@@ -10,7 +10,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::{Buf, Frozen, MemoryError, Pool};
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalServer};
+use rpcrdma_verbs::{LocalChannel, LocalServer};
 
 use crate::schema::block::block1::{
     self, Client, CopyResults, Echo, EchoResults, LocalService, ReadPairResults, ReadResults,

@@ -7,8 +7,8 @@ use std::error::Error;
 
 use rpcrdma_proto::connection::{CloseReason, Config, Properties};
 use rpcrdma_proto::version::Version;
+use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::provider::Device as _;
-use rpcrdma_verbs::rpc_transport::LocalEvent;
 
 use crate::block::{self, BLOCK_SIZE, byte};
 use crate::device_source::{self, Locality};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rpcrdma_nfs::oncrpc::{ServerControl, tcp};
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, NfsRouter, router};
-use rpcrdma_verbs::rpc_transport::{self, RunningServer, ServerConfig};
+use rpcrdma_verbs::{RunningServer, ServerConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -129,7 +129,7 @@ impl Serve {
         let address = self.rdma.unwrap_or(any);
         let source = device_source::Options::of_host(device).source(Locality::Network)?;
         let config = ServerConfig::new().control(control);
-        let server = rpc_transport::serve(&source.open()?, address, config, move || services);
+        let server = rpcrdma_verbs::serve(&source.open()?, address, config, move || services);
         Ok(Some(server.map_err(|error| format!("{address}: {error}"))?))
     }
 

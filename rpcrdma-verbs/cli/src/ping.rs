@@ -8,7 +8,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
+use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 use crate::block;
 use crate::device_source::{self, Locality, address};

@@ -11,7 +11,7 @@ use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::dump::Dump;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 
 use crate::block::{self, BlockService, Callback, Programs};
 use crate::device_source::DeviceSource;

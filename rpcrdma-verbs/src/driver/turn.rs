@@ -60,7 +60,7 @@ impl<D: Device> Driver<D> {
     }
 
     /// Sends the calls and replies that were made since the last turn, without polling for
-    /// completions. [`LocalServer::serve`](crate::rpc_transport::LocalServer::serve) calls this for
+    /// completions. [`LocalServer::serve`](crate::LocalServer::serve) calls this for
     /// its replies.
     pub fn flush(&mut self) {
         // The next turn counts the new events, so that `wait` does not sleep over them.

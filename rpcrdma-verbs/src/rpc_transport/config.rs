@@ -8,7 +8,24 @@ use rpcrdma_proto::connection::Config;
 use super::message::MAX_UNBOUNDED_REPLY;
 use crate::driver::DEFAULT_SPIN;
 
+/// Returns a time in microseconds; the largest one stands for ever.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Settings of a channel over RDMA.
+///
+/// ```
+/// use rpcrdma_verbs::ClientConfig;
+/// use std::time::Duration;
+///
+/// let config = ClientConfig::new()
+///     .max_calls(64)
+///     .memory(128 << 20)
+///     .connect_timeout(Duration::from_secs(3))
+///     .reconnect_delay(Duration::from_millis(10), Duration::from_secs(1));
+/// # let _ = config;
+/// ```
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(super) protocol: Config,
@@ -38,6 +55,30 @@ impl ClientConfig {
     #[must_use]
     pub fn protocol(self, protocol: Config) -> Self {
         Self { protocol, ..self }
+    }
+
+    /// Sets how many calls may be in flight; further ones wait.
+    #[must_use]
+    pub fn max_calls(mut self, calls: u16) -> Self {
+        (self.protocol.max_calls, self.protocol.credits) = (calls, calls.into());
+        self
+    }
+
+    /// Sets the time between two attempts to connect: at first, and at most. It doubles after each
+    /// failure.
+    #[must_use]
+    pub fn reconnect_delay(mut self, first: Duration, most: Duration) -> Self {
+        self.protocol.reconnect_delay = micros(first);
+        self.protocol.max_reconnect_delay = micros(most);
+        self
+    }
+
+    /// Sets after what time a server that answers nothing is taken for dead; see
+    /// [`Config::unresponsive_timeout`].
+    #[must_use]
+    pub fn unresponsive_timeout(mut self, timeout: Duration) -> Self {
+        self.protocol.unresponsive_timeout = micros(timeout);
+        self
     }
 
     /// Sets how much memory, in bytes, may be registered.
@@ -85,6 +126,13 @@ impl Default for ClientConfig {
 }
 
 /// Settings of a server over RDMA.
+///
+/// ```
+/// use rpcrdma_verbs::ServerConfig;
+///
+/// let config = ServerConfig::new().max_calls(64).receive_size(8192).memory(512 << 20);
+/// # let _ = config;
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) protocol: Config,
@@ -112,6 +160,21 @@ impl ServerConfig {
     #[must_use]
     pub fn protocol(self, protocol: Config) -> Self {
         Self { protocol, ..self }
+    }
+
+    /// Sets how many calls of one client may be served at once: the most credits that it gets.
+    #[must_use]
+    pub fn max_calls(mut self, calls: u16) -> Self {
+        self.protocol.max_served = calls;
+        self
+    }
+
+    /// Sets the size of each receive buffer in bytes: the longest message that comes without a
+    /// chunk. It is at least 4096.
+    #[must_use]
+    pub fn receive_size(mut self, bytes: u32) -> Self {
+        self.protocol.receive_size = bytes;
+        self
     }
 
     /// Sets how much memory, in bytes, may be registered.

@@ -33,7 +33,7 @@ use crate::provider::Device;
 /// use rpcrdma_verbs::driver::Driver;
 /// use rpcrdma_verbs::memory::Budget;
 /// use rpcrdma_verbs::provider::software::Fabric;
-/// use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
+/// use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 /// use rpcrdma_proto::connection::Config;
 /// use oncrpc::Router;
 ///

@@ -32,7 +32,7 @@ use crate::provider::Device;
 /// use rpcrdma_verbs::memory::Budget;
 /// use rpcrdma_verbs::provider::software::Fabric;
 /// use rpcrdma_proto::connection::Config;
-/// use rpcrdma_verbs::rpc_transport::LocalServer;
+/// use rpcrdma_verbs::LocalServer;
 /// use std::time::Duration;
 ///
 /// let mut driver = Driver::new(&Fabric::new().device(), &Budget::new(64 << 20), 1024)?;

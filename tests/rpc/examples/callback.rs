@@ -7,7 +7,7 @@ use rpcrdma_rpc_tests::news::Story;
 use rpcrdma_rpc_tests::news::news::news1;
 use rpcrdma_rpc_tests::news::reader::reader1;
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{self, ClientConfig, ServerConfig};
+use rpcrdma_verbs::{ClientConfig, ServerConfig};
 
 struct News;
 
@@ -39,10 +39,10 @@ impl reader1::Service for Reader {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fabric = Fabric::new();
     let address = "127.0.0.1:0".parse()?;
-    let server = rpc_transport::serve(&fabric.device(), address, ServerConfig::new(), || {
+    let server = rpcrdma_verbs::serve(&fabric.device(), address, ServerConfig::new(), || {
         Router::new().add_service(news1::serve(News))
     })?;
-    let channel = rpc_transport::connect_with_services(
+    let channel = rpcrdma_verbs::connect_with_services(
         &fabric.device(),
         server.local_addr(),
         ClientConfig::new(),

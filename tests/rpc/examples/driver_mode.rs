@@ -10,7 +10,7 @@ use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 
 #[derive(Default)]
 struct Counter(Cell<u32>);

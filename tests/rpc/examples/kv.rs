@@ -8,7 +8,7 @@ use oncrpc::{Channel, Context, Router, RpcError, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults};
 use rpcrdma_rpc_tests::kv::{GetOk, GetRes, PutArgs, owned};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{self, ClientConfig, ServerConfig};
+use rpcrdma_verbs::{ClientConfig, ServerConfig};
 
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<HashMap<String, SharedBytes>>>);
@@ -69,11 +69,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let fabric = Fabric::new();
     let address = "127.0.0.1:0".parse()?;
-    let server = rpc_transport::serve(&fabric.device(), address, ServerConfig::new(), move || {
+    let server = rpcrdma_verbs::serve(&fabric.device(), address, ServerConfig::new(), move || {
         Router::new().add_service(kv1::serve(store))
     })?;
     let address = server.local_addr();
-    let channel = rpc_transport::connect(&fabric.device(), address, ClientConfig::new())?;
+    let channel = rpcrdma_verbs::connect(&fabric.device(), address, ClientConfig::new())?;
     put_and_get(channel).await?;
     println!("the same service, over TCP and over RDMA");
     Ok(())

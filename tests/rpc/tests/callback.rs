@@ -19,7 +19,7 @@ use rpcrdma_proto::version::Version;
 use rpcrdma_rpc_tests::kv::PutArgs;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::rpc_transport::{
+use rpcrdma_verbs::{
     ClientConfig, RunningServer, ServerConfig, connect, connect_with_services, serve,
 };
 use support::{Store, assert_error, found, key, put, run, until};

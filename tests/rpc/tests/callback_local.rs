@@ -18,7 +18,7 @@ use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 use support::assert_error;
 
 type Device = SoftwareDevice;

@@ -21,7 +21,7 @@ use rpcrdma_rpc_tests::catalog::{
     Album, Cover, CoverRes, PictureLengths, PicturePair, TITLE_MAX, Title, owned,
 };
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, connect, serve};
+use rpcrdma_verbs::{ClientConfig, ServerConfig, connect, serve};
 use support::run;
 
 struct Catalog {

@@ -16,7 +16,7 @@ use oncrpc::{
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::{self, kv1};
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, channel};
+use rpcrdma_verbs::{ClientConfig, ServerConfig, channel};
 use support::rdma::Running;
 use support::{Store, assert_error, put, run, until};
 

@@ -17,7 +17,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig, channel_with_services, run_server};
+use rpcrdma_verbs::{ClientConfig, ServerConfig, channel_with_services, run_server};
 use support::random::Rng;
 use support::rdma::start;
 use support::{Store, run, until};
@@ -53,12 +53,9 @@ fn calls_that_are_given_up_leave_their_places_to_the_next() {
     let (fabric, order) = (Fabric::new(), Arc::new(Order::default()));
     let served = order.clone();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let server = rpcrdma_verbs::rpc_transport::serve(
-        &fabric.device(),
-        any,
-        ServerConfig::new(),
-        move || Router::new().add_service(kv1::serve(served)),
-    )
+    let server = rpcrdma_verbs::serve(&fabric.device(), any, ServerConfig::new(), move || {
+        Router::new().add_service(kv1::serve(served))
+    })
     .unwrap();
     let mut rng = Rng::from_environment();
     run(async move {
@@ -69,8 +66,7 @@ fn calls_that_are_given_up_leave_their_places_to_the_next() {
         };
         let config = ClientConfig::new().protocol(protocol);
         let address = server.local_addr();
-        let (channel, runner) =
-            rpcrdma_verbs::rpc_transport::channel(&fabric.device(), address, config);
+        let (channel, runner) = rpcrdma_verbs::channel(&fabric.device(), address, config);
         tokio::spawn(runner);
         let kv = Client::new(channel);
         let mut waiting = Vec::new();
@@ -140,7 +136,7 @@ fn a_server_that_is_dropped_leaves_nothing_behind() {
                     address = binding.await.unwrap();
                     let config = ClientConfig::new();
                     let (channel, runner) =
-                        rpcrdma_verbs::rpc_transport::channel(&fabric.device(), address, config);
+                        rpcrdma_verbs::channel(&fabric.device(), address, config);
                     tokio::spawn(runner);
                     let kv = Client::new(channel);
                     for how in 100..120 {
@@ -184,7 +180,7 @@ fn a_client_that_is_dropped_leaves_nothing_behind() {
         // One that never had a connection.
         let nowhere = "127.0.0.1:9".parse().unwrap();
         let (device, config) = (running.fabric.device(), ClientConfig::new());
-        let (channel, runner) = rpcrdma_verbs::rpc_transport::channel(&device, nowhere, config);
+        let (channel, runner) = rpcrdma_verbs::channel(&device, nowhere, config);
         let runner = tokio::spawn(runner);
         let call = Client::new(channel).fail(&9).into_future();
         drop(call);

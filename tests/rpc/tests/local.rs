@@ -20,7 +20,7 @@ use rpcrdma_rpc_tests::kv::{GetRes, PutArgs};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
-use rpcrdma_verbs::rpc_transport::{
+use rpcrdma_verbs::{
     CompletedCall, LocalChannel, LocalEvent, LocalServer, RunningServer, ServerConfig, serve,
 };
 use support::{Store, assert_error, key, put};

@@ -13,9 +13,7 @@ use oncrpc::xdr::Item;
 use oncrpc::{AuthSys, Channel, Execution, Router};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{
-    self, ClientConfig, RunningServer, ServerConfig, connect, serve,
-};
+use rpcrdma_verbs::{self, ClientConfig, RunningServer, ServerConfig, connect, serve};
 use support::{Store, assert_error, found, key, many_tasks_share, put, run};
 
 struct Running {
@@ -107,7 +105,7 @@ fn a_runner_is_a_task() {
     run(async move {
         let address = running.server.local_addr();
         let config = ClientConfig::new();
-        let (channel, runner) = rpc_transport::channel(&running.fabric.device(), address, config);
+        let (channel, runner) = rpcrdma_verbs::channel(&running.fabric.device(), address, config);
         let runner = tokio::spawn(runner);
         let kv = Client::new(channel);
         assert_eq!(kv.fail(&9).await.unwrap(), 9);
@@ -122,7 +120,7 @@ fn an_item_is_sent_from_registered_memory() {
     let running = start();
     let fabric = running.fabric.clone();
     run(async move {
-        let (channel, runner) = rpc_transport::channel(
+        let (channel, runner) = rpcrdma_verbs::channel(
             &fabric.device(),
             running.server.local_addr(),
             ClientConfig::new(),

@@ -13,7 +13,7 @@ use oncrpc::{CallOptions, ReplyCache, Resend, Router, ServerControl, ServerLimit
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::rpc_transport::{ClientConfig, RunningServer, ServerConfig, channel, serve};
+use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, channel, serve};
 use support::counting::Counting;
 use support::random::Rng;
 use support::{Store, run, run_within, until};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kv1::Client;
 use oncrpc::{Channel, Execution, Limit, Router, ServerControl, ServerLimits, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1;
-use rpcrdma_verbs::rpc_transport::{ClientConfig, ServerConfig};
+use rpcrdma_verbs::{ClientConfig, ServerConfig};
 use support::rdma::Running;
 use support::{assert_error, run, until};
 

@@ -13,7 +13,7 @@ use rpcrdma_verbs::driver::{ConnectionCounters, ConnectionId, Driver};
 use rpcrdma_verbs::memory::{Budget, Frozen, Pool};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
 use crate::block::{self, Block};
 use crate::block1::{self, Client, Echo, Read, Write};

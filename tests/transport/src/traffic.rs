@@ -10,7 +10,7 @@ use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
 use crate::block::{self, Block, Callback, checksum};
 use crate::block1::{Client, Echo, Null, Read, Ready, Write};

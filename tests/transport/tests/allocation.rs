@@ -13,9 +13,9 @@ use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::block::bytes;
 use rpcrdma_transport_tests::ends::{Ends, placing};
 use rpcrdma_transport_tests::schema::Region;
+use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::driver::ConnectionCounters;
 use rpcrdma_verbs::memory::Frozen;
-use rpcrdma_verbs::rpc_transport::LocalEvent;
 
 /// The number of RPCs until all allocations have grown, and the number that are counted.
 const WARM: u32 = 200;

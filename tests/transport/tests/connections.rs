@@ -14,7 +14,7 @@ use rpcrdma_transport_tests::ends::{Programs, any_address, connect, serve};
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{LocalChannel, LocalEvent, LocalServer};
 
 const CREDITS: u16 = 32;
 /// The page size in bytes of the machines that run this test.

@@ -14,10 +14,10 @@ use rpcrdma_transport_tests::device_source::DeviceSource;
 use rpcrdma_transport_tests::ends::{Ends, placing, serve};
 use rpcrdma_transport_tests::on_every_device;
 use rpcrdma_transport_tests::schema::PairArgs;
+use rpcrdma_verbs::LocalServer;
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::rpc_transport::LocalServer;
 
 /// What both ends have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

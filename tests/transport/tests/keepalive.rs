@@ -18,7 +18,7 @@ use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::provider::{Capabilities, Device};
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
+use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 type Channel = LocalChannel<SoftwareDevice>;
 

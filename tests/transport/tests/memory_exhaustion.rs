@@ -20,7 +20,7 @@ use rpcrdma_transport_tests::traffic::failure;
 use rpcrdma_verbs::memory::{Budget, Buf};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, Faults, SoftwareDevice};
-use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent};
 
 /// The number of half turns after which every scenario has ended.
 const END: usize = 40;

@@ -13,9 +13,9 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::block::bytes;
 use rpcrdma_transport_tests::ends::Ends;
+use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::provider::software::Fabric;
 use rpcrdma_verbs::provider::{Capabilities, Device};
-use rpcrdma_verbs::rpc_transport::LocalEvent;
 
 const COUNT: u32 = 100_000;
 /// The timeout of a call: a client waits before it connects again.

@@ -19,7 +19,7 @@ use rpcrdma_transport_tests::schema::Region;
 use rpcrdma_verbs::memory::{Buf, PostedBuf};
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalEvent};
+use rpcrdma_verbs::{CompletedCall, LocalEvent};
 
 /// The number of half turns after which every scenario has ended.
 const END: usize = 60;

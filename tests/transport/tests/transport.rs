@@ -15,7 +15,7 @@ use rpcrdma_transport_tests::ends::{self, Ends, PATIENCE};
 use rpcrdma_transport_tests::schema::{BLOCK_SIZE, ReadArgs};
 use rpcrdma_transport_tests::traffic::failure;
 use rpcrdma_transport_tests::{callback1, on_every_device};
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
+use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 fn assert_failed<T: std::fmt::Debug>(result: Result<T, CallError>, text: &str) {
     let error = result.unwrap_err().to_string();

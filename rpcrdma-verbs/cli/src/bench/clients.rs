@@ -11,7 +11,7 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::{ConnectionCounters, ConnectionId, Driver};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent, LocalServer};
 
 use super::{Operation, Options};
 use crate::block::{self, BLOCK_SIZE, BlockService, Programs};

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use oncrpc::{Channel, Router};
 use rpcrdma_proto::connection::Config;
-use rpcrdma_verbs::rpc_transport::{
-    ClientConfig, RunningServer, ServerConfig, channel, run_server, serve,
-};
+use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, channel, run_server, serve};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use oncrpc::{Channel, Router};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::rpc_transport::{ClientConfig, RunningServer, ServerConfig, channel, serve};
+use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, channel, serve};
 
 use super::Store;
 

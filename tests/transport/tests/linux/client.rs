@@ -16,9 +16,9 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
 use rpcrdma_transport_tests::{nfs3, nfs4};
+use rpcrdma_verbs::LocalServer;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::rpc_transport::LocalServer;
 
 use crate::peer::Linux;
 use crate::wire::{Door, Got};

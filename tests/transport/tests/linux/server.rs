@@ -13,7 +13,7 @@ use rpcrdma_verbs::dump::Dump;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::ibverbs::IbvDevice;
-use rpcrdma_verbs::rpc_transport::{LocalChannel, LocalEvent};
+use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 use crate::peer::Linux;
 use crate::wire::{Got, REACHED, Wire};
