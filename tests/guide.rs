@@ -80,7 +80,8 @@ impl Project {
         }
         let root = env!("CARGO_MANIFEST_DIR");
         let patch = format!(
-            "\n[workspace]\n\n[patch.crates-io]\nxdrgen-build = {{ path = '{root}/xdrgen' }}\nxdrgen-runtime = {{ path = '{root}/xdrgen/runtime' }}\n"
+            "\n[workspace]\n\n[patch.crates-io]\nxdrgen-build = {{ path = '{root}/xdrgen' \
+            }}\nxdrgen-runtime = {{ path = '{root}/xdrgen/runtime' }}\n"
         );
         self.write(name, &(content.to_owned() + &patch));
     }

@@ -35,6 +35,8 @@ mod fallback;
 mod groups;
 #[path = "engine/kept.rs"]
 mod kept;
+#[path = "engine/placed.rs"]
+mod placed;
 #[path = "engine/properties.rs"]
 mod properties;
 #[path = "engine/ranges.rs"]

@@ -229,7 +229,8 @@ const COLUMNS: [(Version, Role); 4] = [
 /// All cases, as the table of the documentation.
 fn table() -> String {
     let mut text =
-        "| what comes | to a server of Version One | to a client of Version One | to a server of Version Two | \
+        "| what comes | to a server of Version One | to a client of Version One | to a server of \
+        Version Two | \
                     to a client of Version Two |\n|---|---|---|---|---|\n"
             .to_owned();
     for case in cases::all() {

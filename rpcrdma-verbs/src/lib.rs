@@ -9,8 +9,9 @@
 //!
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! let fabric = Fabric::new();
-//! // The services of generated code are added to the router, and generated clients take the channel.
-//! let server = serve(&fabric.device(), "192.0.2.1:20049".parse()?, ServerConfig::new(), Router::new)?;
+//! let address = "192.0.2.1:20049".parse()?;
+//! // Services of generated code are added to the router, and generated clients take the channel.
+//! let server = serve(&fabric.device(), address, ServerConfig::new(), Router::new)?;
 //! let channel = connect(&fabric.device(), server.local_addr(), ClientConfig::new())?;
 //! drop(channel);
 //! server.drain()?;

@@ -86,7 +86,8 @@ impl fmt::Display for MemoryError {
         match self {
             Self::Budget { requested, limit } => write!(
                 f,
-                "{requested} more bytes would exceed the budget of {limit} bytes of registered memory: raise it, or have fewer calls in flight"
+                "{requested} more bytes would exceed the budget of {limit} bytes of registered \
+                memory: raise it, or have fewer calls in flight"
             ),
             Self::TooLarge(bytes) => {
                 write!(f, "{bytes} bytes exceed the maximum length of a buffer")

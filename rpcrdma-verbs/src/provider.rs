@@ -284,7 +284,8 @@ impl fmt::Display for VerbError {
             Cause::OtherProvider => f.write_str("this is another provider's"),
             Cause::NotBuilt(device) => write!(
                 f,
-                "{device}: this program was built without RDMA devices: build it with the feature ibverbs"
+                "{device}: this program was built without RDMA devices: build it with the feature \
+                ibverbs"
             ),
         }
     }

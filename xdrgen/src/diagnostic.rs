@@ -72,13 +72,16 @@ codes! {
     Unreadable "unreadable" error "A document or a configuration file can't be read.";
     Configuration "configuration" error "The manifest or a setting is wrong.";
     NoXdr "no-xdr" error "A document contains no XDR: no line begins with `///`.";
-    ErratumMismatch "erratum-mismatch" error "The old text of an erratum is not on the line that the erratum names.";
+    ErratumMismatch "erratum-mismatch" error "The old text of an erratum is not on the line that \
+        the erratum names.";
     ErratumUseless "erratum-useless" error "An erratum silences no diagnostic.";
     // Syntax.
     InvalidToken "invalid-token" error "A character or a number is not valid in XDR.";
     UnterminatedComment "unterminated-comment" error "A `/*` has no matching `*/`.";
-    Syntax "syntax" error "The text does not follow the grammar of RFC 4506, section 6.3, or RFC 5531, section 12.";
-    SeveralDeclarations "several-declarations" error "An arm of a union has more than one declaration.";
+    Syntax "syntax" error "The text does not follow the grammar of RFC 4506, section 6.3, or RFC \
+        5531, section 12.";
+    SeveralDeclarations "several-declarations" error "An arm of a union has more than one \
+        declaration.";
     // Names.
     UndefinedType "undefined-type" error "A type is not defined.";
     UndefinedConstant "undefined-constant" error "A constant is not defined.";
@@ -88,12 +91,16 @@ codes! {
     DuplicateArm "duplicate-arm" error "Two arms of a union have the same name.";
     DuplicateCase "duplicate-case" error "Two cases of a union have the same value.";
     DuplicateNumber "duplicate-number" error "Two programs of a module, or versions or procedures, have the same number.";
-    WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or `struct` before the name of an enum.";
+    WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or \
+        `struct` before the name of an enum.";
     // Types and values.
-    RecursiveType "recursive-type" error "A type has no finite value: it contains itself, and nothing ends it.";
+    RecursiveType "recursive-type" error "A type has no finite value: it contains itself, and \
+        nothing ends it.";
     RecursiveConstant "recursive-constant" error "The values of constants depend on each other.";
-    InvalidDiscriminant "invalid-discriminant" error "The discriminant of a union is not an integer, an enum or a bool.";
-    ForeignCase "foreign-case" error "The value of a case is not a value of the discriminant's type.";
+    InvalidDiscriminant "invalid-discriminant" error "The discriminant of a union is not an \
+        integer, an enum or a bool.";
+    ForeignCase "foreign-case" error "The value of a case is not a value of the discriminant's \
+        type.";
     EmptyUnion "empty-union" error "A union has no arms.";
     InvalidBound "invalid-bound" error "A length is negative or does not fit in 32 bits.";
     InvalidNumber "invalid-number" error "A program, version or procedure number is negative or does not fit in 32 bits.";
@@ -101,24 +108,34 @@ codes! {
     // Rust names and overlays.
     NameClash "name-clash" error "Two XDR names map to the same Rust name.";
     OverlayCollision "overlay-collision" error "Two cases of an overlay have the same code.";
-    OverlayInvalid "overlay-invalid" error "An overlay names an item that does not exist or has the wrong type.";
+    OverlayInvalid "overlay-invalid" error "An overlay names an item that does not exist or has \
+        the wrong type.";
     // Lints: contradictions within a draft.
-    Consistency "consistency" warn "The copy of a definition in running text differs from the compiled definition.";
-    TextSyntax "text-syntax" warn "The copy of a definition in running text does not follow the grammar.";
-    ProseName "prose-name" allow "A name in running text resembles an XDR name of the document but is not defined.";
+    Consistency "consistency" warn "The copy of a definition in running text differs from the \
+        compiled definition.";
+    TextSyntax "text-syntax" warn "The copy of a definition in running text does not follow the \
+        grammar.";
+    ProseName "prose-name" allow "A name in running text resembles an XDR name of the document \
+        but is not defined.";
     // Lints: XDR that is lost.
-    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is a definition.";
-    NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be closed, and hide XDR.";
+    UnmarkedLine "unmarked-line" deny "A line of a draft without `///` interrupts the XDR, or is \
+        a definition.";
+    NestedComment "nested-comment" warn "A `/*` is in a comment: an earlier comment may not be \
+        closed, and hide XDR.";
     // Lints: what other tools do not read.
     UnspacedMarker "unspaced-marker" allow "A `///` is followed by no blank: the scripts that drafts print leave it in the XDR.";
     // Lints: extensions of RFC 4506.
-    PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no document declares.";
-    StructReference "struct-reference" allow "`struct T field` or `enum T field` is used where RFC 4506 has `T field`.";
-    TypedConstant "typed-constant" allow "`const uint32 A = 1;` is used where RFC 4506 has `const A = 1;`.";
+    PreludeType "prelude-type" allow "The prelude supplies a type, such as `uint32`, that no \
+        document declares.";
+    StructReference "struct-reference" allow "`struct T field` or `enum T field` is used where \
+        RFC 4506 has `T field`.";
+    TypedConstant "typed-constant" allow "`const uint32 A = 1;` is used where RFC 4506 has `const \
+        A = 1;`.";
     BareUnsigned "bare-unsigned" allow "`unsigned` is used where RFC 4506 has `unsigned int`.";
     CInteger "c-integer" warn "A type of C (`char`, `short`, `long`) is used that XDR does not have.";
     LineComment "line-comment" warn "A `//` comment is used.";
-    ImplicitEnumValue "implicit-enum-value" warn "A member of an enum has no value: it is one more than the previous member.";
+    ImplicitEnumValue "implicit-enum-value" warn "A member of an enum has no value: it is one \
+        more than the previous member.";
     RepeatedTypedef "repeated-typedef" warn "A typedef is repeated, and both are the same.";
     DiscriminantName "discriminant-name" warn "An arm of a union has the name of the discriminant.";
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
@@ -129,7 +146,8 @@ codes! {
     TrailingComma "trailing-comma" warn "A comma follows the last member of a list.";
     EmptyDeclaration "empty-declaration" warn "A `;` follows nothing.";
     EmptyBody "empty-body" warn "A struct has no fields.";
-    MissingArms "missing-arms" allow "A union without a default has no arm for some members of its enum.";
+    MissingArms "missing-arms" allow "A union without a default has no arm for some members of \
+        its enum.";
 }
 
 impl fmt::Display for Code {

@@ -209,7 +209,8 @@ mod tests {
 
     #[test]
     fn errata_record_their_spans() {
-        let toml = "# a\r\n[[erratum]]\r\ndocument = \"d.txt\"\r\nline = 3\r\nold = \"a\"\r\nnew = 'b'\r\nreason = \"c\"\r\n";
+        let toml = "# a\r\n[[erratum]]\r\ndocument = \"d.txt\"\r\nline = 3\r\nold = \"a\"\r\nnew \
+            = 'b'\r\nreason = \"c\"\r\n";
         for toml in [toml.to_owned(), toml.replace('\r', "")] {
             let (sources, errata, list) = read_all(&toml);
             assert!(list.is_empty());
@@ -238,7 +239,8 @@ mod tests {
 
     #[test]
     fn each_defect_is_reported_at_its_line() {
-        let entry = "[[erratum]]\ndocument = \"d.txt\"\nline = 3\nold = \"a\"\nnew = \"b\"\nreason = \"c\"\n";
+        let entry = "[[erratum]]\ndocument = \"d.txt\"\nline = 3\nold = \"a\"\nnew = \
+            \"b\"\nreason = \"c\"\n";
         let same = found(&entry.replace("\"b\"", "\"a\""));
         assert_eq!(same, [(5, 7, "`old` and `new` are the same".to_owned())]);
         assert_eq!(found(&entry.replace("\"a\"", "\" \""))[0].0, 4);

@@ -68,21 +68,24 @@ fn example(code: Code) -> Option<Example> {
             ("draft-a-00.txt", "1.  XDR\n\n   /// const A = 1;\n"),
             (
                 "errata.toml",
-                "[[erratum]]\ndocument = \"draft-a-00.txt\"\nline = 3\nold = \"A = 2\"\nnew = \"A = 3\"\nreason = \"a\"\n",
+                "[[erratum]]\ndocument = \"draft-a-00.txt\"\nline = 3\nold = \"A = 2\"\nnew = \"A \
+                = 3\"\nreason = \"a\"\n",
             ),
         ],
         Code::ErratumUseless => &[
             ("draft-a-00.txt", "1.  XDR\n\n   /// const A = 1;\n"),
             (
                 "errata.toml",
-                "[[erratum]]\ndocument = \"draft-a-00.txt\"\nline = 3\nold = \"A = 1\"\nnew = \"A = 3\"\nreason = \"a\"\n",
+                "[[erratum]]\ndocument = \"draft-a-00.txt\"\nline = 3\nold = \"A = 1\"\nnew = \"A \
+                = 3\"\nreason = \"a\"\n",
             ),
         ],
         Code::OverlayCollision => &[
             ("xdrgen.toml", MANIFEST),
             (
                 "a.x",
-                "const POINT = 1;\nconst LINE = 1;\nstruct point { int x; };\nstruct line { point ends[2]; };\n\
+                "const POINT = 1;\nconst LINE = 1;\nstruct point { int x; };\nstruct line { point \
+                ends[2]; };\n\
                  struct carrier { unsigned int kind; opaque body<>; };\n",
             ),
         ],
@@ -90,21 +93,25 @@ fn example(code: Code) -> Option<Example> {
             ("xdrgen.toml", MANIFEST),
             (
                 "a.x",
-                "const POINT = 1;\nconst LINE = 2;\nstruct point { int x; };\nstruct line { point ends[2]; };\n\
+                "const POINT = 1;\nconst LINE = 2;\nstruct point { int x; };\nstruct line { point \
+                ends[2]; };\n\
                  struct carrier { unsigned int kind; int body; };\n",
             ),
         ],
         Code::Consistency => &[(
             "draft-a-00.txt",
-            "1.  A\n\n   <CODE BEGINS>\n   const LIMIT = 8;\n   <CODE ENDS>\n\n2.  XDR\n\n   /// const LIMIT = 16;\n",
+            "1.  A\n\n   <CODE BEGINS>\n   const LIMIT = 8;\n   <CODE ENDS>\n\n2.  XDR\n\n   /// \
+            const LIMIT = 16;\n",
         )],
         Code::TextSyntax => &[(
             "draft-a-00.txt",
-            "1.  A\n\n   <CODE BEGINS>\n   const LIMIT 16;\n   <CODE ENDS>\n\n2.  XDR\n\n   /// const LIMIT = 16;\n",
+            "1.  A\n\n   <CODE BEGINS>\n   const LIMIT 16;\n   <CODE ENDS>\n\n2.  XDR\n\n   /// \
+            const LIMIT = 16;\n",
         )],
         Code::UnmarkedLine => &[(
             "draft-a-00.txt",
-            "1.  XDR\n\n   /// struct a_point {\n   //          int x;\n   ///         int y;\n   /// };\n",
+            "1.  XDR\n\n   /// struct a_point {\n   //          int x;\n   ///         int y;\n   \
+            /// };\n",
         )],
         Code::UnspacedMarker => &[(
             "draft-a-00.txt",
@@ -112,7 +119,8 @@ fn example(code: Code) -> Option<Example> {
         )],
         Code::ProseName => &[(
             "draft-a-00.txt",
-            "1.  A\n\n   A peer sends ROPT_CONNPR first.\n\n2.  XDR\n\n   /// const ROPT_CONNPROP = 1;\n",
+            "1.  A\n\n   A peer sends ROPT_CONNPR first.\n\n2.  XDR\n\n   /// const ROPT_CONNPROP \
+            = 1;\n",
         )],
         code => {
             return syntax(code)
@@ -135,7 +143,8 @@ fn syntax(code: Code) -> Option<Example> {
         Code::Syntax => &[("a.x", "struct point {\n    int x\n    int y;\n};\n")],
         Code::SeveralDeclarations => &[(
             "a.x",
-            "union result switch (int status) {\ncase 0:\n    int x;\n    int y;\ndefault:\n    void;\n};\n",
+            "union result switch (int status) {\ncase 0:\n    int x;\n    int y;\ndefault:\n    \
+            void;\n};\n",
         )],
         _ => return None,
     })
@@ -156,7 +165,8 @@ fn names(code: Code) -> Option<Example> {
         Code::DuplicateField => &[("a.x", "struct point {\n    int x;\n    int x;\n};\n")],
         Code::DuplicateArm => &[(
             "a.x",
-            "union result switch (int status) {\ncase 0:\n    int value;\ncase 1:\n    hyper value;\n};\n",
+            "union result switch (int status) {\ncase 0:\n    int value;\ncase 1:\n    hyper \
+            value;\n};\n",
         )],
         Code::DuplicateCase => &[(
             "a.x",
@@ -182,16 +192,19 @@ fn values(code: Code) -> Option<Example> {
     Some(match code {
         Code::RecursiveType => &[(
             "a.x",
-            "struct tree {\n    int value;\n    branch left;\n};\nstruct branch {\n    tree top;\n};\n",
+            "struct tree {\n    int value;\n    branch left;\n};\nstruct branch {\n    tree \
+            top;\n};\n",
         )],
         Code::RecursiveConstant => &[("a.x", "const FIRST = LAST;\nconst LAST = FIRST;\n")],
         Code::InvalidDiscriminant => &[(
             "a.x",
-            "union result switch (hyper status) {\ncase 0:\n    void;\ndefault:\n    int error;\n};\n",
+            "union result switch (hyper status) {\ncase 0:\n    void;\ndefault:\n    int \
+            error;\n};\n",
         )],
         Code::ForeignCase => &[(
             "a.x",
-            "enum color { RED = 1, BLUE = 2 };\nenum light { REDD = 1 };\nunion paint switch (color which) {\n\
+            "enum color { RED = 1, BLUE = 2 };\nenum light { REDD = 1 };\nunion paint switch \
+            (color which) {\n\
              case REDD:\n    void;\ndefault:\n    int shade;\n};\n",
         )],
         Code::EmptyUnion => &[(
@@ -201,7 +214,8 @@ fn values(code: Code) -> Option<Example> {
         Code::InvalidBound => &[("a.x", "const LIMIT = -1;\ntypedef opaque name<LIMIT>;\n")],
         Code::InvalidNumber => &[(
             "a.x",
-            "program PING {\n    version ONE {\n        void NULL(void) = 0;\n    } = 1;\n} = 0x100000000;\n",
+            "program PING {\n    version ONE {\n        void NULL(void) = 0;\n    } = 1;\n} = \
+            0x100000000;\n",
         )],
         Code::OutOfRange => &[(
             "a.x",
@@ -230,7 +244,8 @@ fn extension(code: Code) -> Option<Example> {
         )],
         Code::DiscriminantName => &[(
             "a.x",
-            "union result switch (int status) {\ncase 0:\n    void;\ndefault:\n    hyper status;\n};\n",
+            "union result switch (int status) {\ncase 0:\n    void;\ndefault:\n    hyper \
+            status;\n};\n",
         )],
         Code::DuplicateEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 1\n};\n")],
         Code::Passthrough => &[("a.x", "%#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],

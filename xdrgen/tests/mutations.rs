@@ -31,7 +31,8 @@ impl Token {
     }
 
     fn is_name(&self) -> bool {
-        const KEYWORDS: &str = " bool case const default double enum float hyper int opaque quadruple string struct \
+        const KEYWORDS: &str = " bool case const default double enum float hyper int opaque \
+            quadruple string struct \
                                 switch typedef union unsigned void ";
         self.text
             .starts_with(|first: char| first.is_ascii_alphabetic())

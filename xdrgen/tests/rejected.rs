@@ -58,7 +58,8 @@ fn legal(xdr: &str) {
 fn program(number: &str, versions: [&str; 2], procedures: [&str; 2]) -> String {
     let ([first, second], [null, next]) = (versions, procedures);
     format!(
-        "program P {{\n version A {{\n  void NULL(void) = {null};\n  void NEXT(void) = {next};\n }} = {first};\n \
+        "program P {{\n version A {{\n  void NULL(void) = {null};\n  void NEXT(void) = {next};\n \
+        }} = {first};\n \
          version B {{\n  void NULL(void) = 0;\n }} = {second};\n}} = {number};\n"
     )
 }
@@ -156,7 +157,8 @@ fn names_of_programs_versions_and_procedures() {
         &["2:9 duplicate-definition <- 1:9"],
     );
     rejected(
-        "program P {\n version A { void NULL(void) = 0; } = 1;\n version A { void NULL(void) = 0; } = 2;\n} = 1;\n",
+        "program P {\n version A { void NULL(void) = 0; } = 1;\n version A { void NULL(void) = 0; \
+        } = 2;\n} = 1;\n",
         &["3:10 duplicate-definition <- 2:10"],
     );
     rejected(
@@ -212,7 +214,8 @@ fn unions_that_another_arm_ends() {
     legal("union a switch (int b) {\n case 1:\n  a c;\n case 2:\n  void;\n};");
     legal("union a switch (int b) {\n case 1:\n  void;\n default:\n  a c;\n};");
     legal(
-        "union a switch (int b) {\n case 1:\n  d c;\n default:\n  void;\n};\nstruct d {\n e f[2];\n};\ntypedef a e;",
+        "union a switch (int b) {\n case 1:\n  d c;\n default:\n  void;\n};\nstruct d {\n e \
+        f[2];\n};\ntypedef a e;",
     );
     // The list of the RFC, and two types that contain each other.
     legal(
@@ -226,7 +229,8 @@ union c switch (int b) { case 1: a d; case 2: int e; };",
     // A union in whose cycle an optional is, too, and a node of a list that an arm contains.
     legal("union a switch (int b) { case 1: a *c; case 2: a d; default: void; };");
     legal(
-        "struct n { u v; n *next; };\nunion u switch (int b) { case 1: n x; case 2: n *y; default: void; };",
+        "struct n { u v; n *next; };\nunion u switch (int b) { case 1: n x; case 2: n *y; \
+        default: void; };",
     );
 }
 
@@ -238,7 +242,8 @@ fn unions_that_no_arm_ends() {
     );
     // The default is never taken, so it ends nothing.
     rejected(
-        "union a switch (bool b) {\n case TRUE:\n  a c;\n case FALSE:\n  a d;\n default:\n  void;\n};",
+        "union a switch (bool b) {\n case TRUE:\n  a c;\n case FALSE:\n  a d;\n default:\n  \
+        void;\n};",
         &["3:5 recursive-type <- 1:7"],
     );
     rejected(
@@ -247,7 +252,8 @@ fn unions_that_no_arm_ends() {
     );
     // A struct that contains itself is not saved by the union in its other field.
     rejected(
-        "struct s {\n u c;\n s d;\n};\nunion u switch (int b) {\n case 1:\n  s e;\n default:\n  void;\n};",
+        "struct s {\n u c;\n s d;\n};\nunion u switch (int b) {\n case 1:\n  s e;\n default:\n  \
+        void;\n};",
         &["3:4 recursive-type"],
     );
 }
@@ -403,7 +409,8 @@ fn fields_and_arms_named_twice() {
     legal("struct a { int b; struct { int b; } c; };");
     let union = |first: &str, second: &str, default: &str| {
         format!(
-            "union a switch (int b) {{\n case 1:\n  int {first};\n case 2:\n  int {second};\n default:\n  int {default};\n}};"
+            "union a switch (int b) {{\n case 1:\n  int {first};\n case 2:\n  int {second};\n \
+            default:\n  int {default};\n}};"
         )
     };
     legal(&union("c", "d", "e"));
@@ -434,7 +441,8 @@ fn cases_twice() {
         &["4:7 duplicate-case <- 3:7"],
     );
     rejected(
-        "enum e { A = 1, B = 2 };\nunion a switch (e b) {\n case A: void;\n case B: void;\n case A: void;\n};",
+        "enum e { A = 1, B = 2 };\nunion a switch (e b) {\n case A: void;\n case B: void;\n case \
+        A: void;\n};",
         &["5:7 duplicate-case <- 3:7"],
     );
     rejected(
@@ -447,7 +455,8 @@ fn cases_twice() {
 fn cases_that_the_discriminant_does_not_have() {
     let union = |case: &str| {
         format!(
-            "enum e {{ A = 1, B = 2 }};\nenum f {{ C = 1, D = 7 }};\nconst ONE = 1;\nunion a switch (e b) {{\n \
+            "enum e {{ A = 1, B = 2 }};\nenum f {{ C = 1, D = 7 }};\nconst ONE = 1;\nunion a \
+            switch (e b) {{\n \
              case {case}: void;\n default: void;\n}};"
         )
     };
@@ -538,7 +547,8 @@ fn bounds() {
         let at = before.len() + 1;
         let with = |bound: &str| {
             format!(
-                "const BIG = 0x100000000; const LESS = -1; enum e {{ MINUS = -2 }};\n{before}{bound}{after}"
+                "const BIG = 0x100000000; const LESS = -1; enum e {{ MINUS = -2 \
+                }};\n{before}{bound}{after}"
             )
         };
         legal(&with("1"));
@@ -556,7 +566,8 @@ fn bounds() {
         rejected(&with("e"), &[&format!("2:{at} wrong-kind <- 1:48")]);
     }
     legal(
-        "typedef opaque a<4294967295>;\ntypedef string b<0xffffffff>;\nconst N = 5;\ntypedef int c[N];",
+        "typedef opaque a<4294967295>;\ntypedef string b<0xffffffff>;\nconst N = 5;\ntypedef int \
+        c[N];",
     );
     legal("enum e { N = 5 };\ntypedef int a<N>;");
 }
@@ -626,7 +637,8 @@ fn names_of_a_wrong_kind() {
 /// A union may leave out members of its enum; decoding rejects their values.
 #[test]
 fn members_without_an_arm() {
-    let xdr = "enum e { A = 1, B = 2, C = 3 };\nunion a switch (e b) {\n case A: void;\n case C: int d;\n};";
+    let xdr = "enum e { A = 1, B = 2, C = 3 };\nunion a switch (e b) {\n case A: void;\n case C: \
+        int d;\n};";
     legal(xdr);
     for (level, fails) in [(Level::Warn, false), (Level::Deny, true)] {
         let compilation = check_with(xdr, Code::MissingArms, level);
@@ -682,7 +694,8 @@ fn invalid_modules_and_overlays() {
     assert_eq!(manifest(empty, "")[0].1, "the module `a` has no document");
     let overlay = |name: &str, code: &str, data: &str, cases: &str| {
         format!(
-            "[[module.overlay]]\nname = \"{name}\"\nstruct = \"c\"\ncode = \"{code}\"\ndata = \"{data}\"\ncases = {cases}\n"
+            "[[module.overlay]]\nname = \"{name}\"\nstruct = \"c\"\ncode = \"{code}\"\ndata = \
+            \"{data}\"\ncases = {cases}\n"
         )
     };
     for name in ["", "opt-x", "Self", "type", "9"] {

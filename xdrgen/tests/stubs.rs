@@ -60,7 +60,8 @@ fn the_builder_has_every_setting_of_the_manifest() {
 fn report(settings: &str) -> String {
     let (of_module, rules) = settings.split_once("---").unwrap_or((settings, ""));
     let manifest = format!(
-        "[[module]]\npath = \"kv\"\ndocuments = [\"kv.x\"]\n{of_module}\n[module.reply_items]\n{rules}\n"
+        "[[module]]\npath = \"kv\"\ndocuments = \
+        [\"kv.x\"]\n{of_module}\n[module.reply_items]\n{rules}\n"
     );
     let folder = Folder::new()
         .with("kv.x", KV)
@@ -123,7 +124,8 @@ fn wrong_stubs() {
         ),
         (
             "settings_without_stubs",
-            "ddp = [\"get_ok.value\"]\nidempotent = [\"KV_GET\"]\n---\n\"get_ok.value\" = \"get_args.count\"",
+            "ddp = [\"get_ok.value\"]\nidempotent = [\"KV_GET\"]\n---\n\"get_ok.value\" = \
+            \"get_args.count\"",
         ),
     ];
     for (name, settings) in cases {
@@ -153,7 +155,8 @@ fn programs_without_stubs() {
     assert_eq!(
         messages(program("int A(void) = 0;")),
         [
-            "`stubs`: procedure 0 has neither arguments nor results (RFC 5531, section 12.1), but `A` has"
+            "`stubs`: procedure 0 has neither arguments nor results (RFC 5531, section 12.1), but \
+            `A` has"
         ]
     );
     let config = Config::new().owned_feature("alloc");

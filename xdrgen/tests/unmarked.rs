@@ -171,7 +171,8 @@ fn page_breaks_and_prose_between_definitions_are_not_reported() {
 
 #[test]
 fn a_definition_without_markers_is_reported() {
-    let draft = "   /// const A = 1;\n\n   Prose.\n\n   struct b {\n     int x;\n   };\n\n   More.\n\n   /// const C = 1;\n";
+    let draft = "   /// const A = 1;\n\n   Prose.\n\n   struct b {\n     int x;\n   };\n\n   \
+        More.\n\n   /// const C = 1;\n";
     assert_eq!(reported(draft), [(Code::UnmarkedLine, 5)]);
 }
 

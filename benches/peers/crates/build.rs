@@ -18,7 +18,8 @@ type Change = (&'static str, &'static str);
 const FOR_FASTXDR: [Change; 6] = [
     (
         "union xmdp_loc switch",
-        "typedef unsigned int number; struct xmdp_segments { rpcrdma2_segment ex<>; }; union xmdp_loc switch",
+        "typedef unsigned int number; struct xmdp_segments { rpcrdma2_segment ex<>; }; union \
+        xmdp_loc switch",
     ),
     ("rpcrdma2_segment xmdl_ex<>;", "xmdp_segments xmdl_ex;"),
     (

@@ -154,22 +154,40 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ReceiveSize { least } => write!(f, "receive_size must be {least} or more: every peer may send that"),
+            Self::ReceiveSize { least } => write!(
+                f,
+                "receive_size must be {least} or more: every \
+                peer may send that"
+            ),
             Self::SendSize => f.write_str("send_size must be 1024 or more"),
-            Self::Nothing => f.write_str("max_calls of a client and max_served of a server must be one or more"),
+            Self::Nothing => f.write_str(
+                "max_calls of a client and max_served of a server must \
+                be one or more",
+            ),
             Self::Credits => f.write_str("credits must be one or more, and at most max_calls"),
             Self::Segments => {
-                write!(f, "max_segments must be 1 to {MAX_CALL_SEGMENTS}, and max_segment_len must be one or more")
+                write!(
+                    f,
+                    "max_segments must be 1 to {MAX_CALL_SEGMENTS}, and max_segment_len \
+                    must be one or more"
+                )
             }
-            Self::Reserve => {
-                f.write_str("reserved_receives must be one or more: properties and errors arrive without a credit")
-            }
+            Self::Reserve => f.write_str(
+                "reserved_receives must be one or more: properties and errors arrive \
+                    without a credit",
+            ),
             Self::Structure => write!(
                 f,
-                "receive_size must be the length of rtr.structure and max_receive_size at most that length; the first segment must have {V1_INLINE_THRESHOLD} bytes or more and must not be a target"
+                "receive_size must be the length of rtr.structure and max_receive_size at most \
+                that length; the first segment must have {V1_INLINE_THRESHOLD} bytes or more and \
+                must not be a target"
             ),
             Self::Transmissions => {
-                write!(f, "request_limit, response_limit and reply_receives of rtr must be 1 to {MAX_TRANSMISSIONS}")
+                write!(
+                    f,
+                    "request_limit, response_limit and reply_receives of rtr must be 1 to \
+                    {MAX_TRANSMISSIONS}"
+                )
             }
         }
     }

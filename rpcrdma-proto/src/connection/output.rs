@@ -269,7 +269,8 @@ impl fmt::Display for CallFailure {
                 )
             }
             Self::Peer(PeerError::Header) => f.write_str(
-                "the peer rejected its header: it is malformed, it has too many chunks, or the reply needs more memory than it offers",
+                "the peer rejected its header: it is malformed, it has too many chunks, or the \
+                reply needs more memory than it offers",
             ),
             Self::Peer(PeerError::Operation) => f.write_str("the peer does not know the operation"),
             Self::Group(why) => write!(f, "the peer reports of its transmissions: {why}"),
@@ -324,7 +325,10 @@ impl fmt::Display for CloseReason {
             Self::Aborted => "the consumer closed it",
             Self::NoVersion => "the two ends have no version in common",
             Self::NegotiationTimeout => "the first message was not answered in time",
-            Self::Unresponsive => "every credit belongs to a call that was given up, and the peer answers none of them",
+            Self::Unresponsive => {
+                "every credit belongs to a call that was given up, and the peer \
+                answers none of them"
+            }
             Self::CreditOverrun => "the peer has sent more calls than it was granted",
             Self::Invalidated => "the peer has invalidated memory of another call",
             Self::Lost => "the peer is gone",

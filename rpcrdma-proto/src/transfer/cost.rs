@@ -88,7 +88,8 @@ impl fmt::Display for Cost {
         } = self;
         write!(
             f,
-            "{round_trips} round trips, {registrations} registrations, {copied} bytes copied, {credits} credits"
+            "{round_trips} round trips, {registrations} registrations, {copied} bytes copied, \
+            {credits} credits"
         )
     }
 }

@@ -362,7 +362,8 @@ proptest! {
     ) {
         let call_ = CallSpec { length, items: &items, max_reply, results: &results, reducible };
         let Ok(travel) = plan_call(&call_, &link) else {
-            prop_assert!(!link.chunks || link.max_segment_len < 2000, "with chunks of some size there is a way");
+            prop_assert!(!link.chunks || link.max_segment_len < 2000, "with chunks of some size \
+                there is a way");
             return Ok(());
         };
         let inline = |moved: u64| {

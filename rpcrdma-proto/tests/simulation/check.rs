@@ -97,7 +97,8 @@ impl World {
         if !fits {
             let (written, parts) = (message.written.clone(), message.parts.clone());
             self.fail(format!(
-                "the reply to {xid:#x}, {answer:?}, is told as {reply:?}; parts {parts:?}, written {written:?}"
+                "the reply to {xid:#x}, {answer:?}, is told as {reply:?}; parts {parts:?}, \
+                written {written:?}"
             ));
         }
         if reply.long.is_some_and(|bytes| bytes > 0) {

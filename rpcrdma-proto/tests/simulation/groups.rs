@@ -413,7 +413,10 @@ impl World {
                 .all(|item| is_result(item, &answer, &spec));
         if !fits {
             let written = part.written.clone();
-            self.fail(format!("the reply to {xid:#x}, {answer:?}, came as {reply:?}: {found:?}, written {written:?}"));
+            self.fail(format!(
+                "the reply to {xid:#x}, {answer:?}, came as {reply:?}: {found:?}, \
+                written {written:?}"
+            ));
         }
     }
 

@@ -170,7 +170,8 @@ fn what_is_refused_is_named() {
     let bytes = hex(MSG);
     assert_eq!(
         why::<v2::XprtHdr<'_>>(&bytes[..100]),
-        "rdma_body.rdma_chunks.rdma_writes[0].rdma_target[2].rdma_offset: unexpected end of input at byte 96"
+        "rdma_body.rdma_chunks.rdma_writes[0].rdma_target[2].rdma_offset: unexpected end of input \
+        at byte 96"
     );
     assert_eq!(
         why::<v2::owned::XprtHdr>(&bytes[..100]),

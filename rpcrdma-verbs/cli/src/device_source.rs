@@ -134,7 +134,8 @@ const NO_DEVICE_NEEDED: &str =
     "without --device there is the embedded fabric, which needs no device";
 
 /// The error if the embedded fabric is selected, and the other end is elsewhere.
-const NO_REMOTE: &str = "the embedded fabric ends with this process: name a device by --device (`rpcrdma devices` lists \
+const NO_REMOTE: &str = "the embedded fabric ends with this process: name a device by --device \
+    (`rpcrdma devices` lists \
     them), or try `rpcrdma demo` and `rpcrdma bench`, which have both ends here";
 
 /// Parses an address with or without a port.

@@ -54,7 +54,8 @@ mod verbs {
         };
         if found.is_empty() {
             println!(
-                "\nThis host has no RDMA device. The embedded fabric works without one: leave out --device"
+                "\nThis host has no RDMA device. The embedded fabric works without one: leave out \
+                --device"
             );
         }
         found.iter().for_each(one);
@@ -78,7 +79,8 @@ mod verbs {
         println!("\n{name}: {kind}, vendor {vendor:#x} part {part}, firmware {firmware}");
         ports.iter().for_each(port);
         println!(
-            "    has {} queue pairs of {} requests, {} completion queues of {}, {} shared receive queues",
+            "    has {} queue pairs of {} requests, {} completion queues of {}, {} shared receive \
+            queues",
             limits.queue_pairs,
             limits.requests,
             limits.completion_queues,

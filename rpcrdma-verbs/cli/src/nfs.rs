@@ -143,7 +143,8 @@ impl Serve {
         println!("mount on Linux, as root, with the address of this host for ADDR:");
         let mount = |proto, port| {
             println!(
-                "    mount -t nfs -o vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock ADDR:{} /mnt",
+                "    mount -t nfs -o \
+                vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock ADDR:{} /mnt",
                 tcp.port(),
                 self.export
             );

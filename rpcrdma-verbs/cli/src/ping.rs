@@ -163,7 +163,8 @@ impl PingStats {
             ..
         } = self;
         println!(
-            "{sent} calls: {answered} answered, {failed} failed; {connections} connections, {lost} times none"
+            "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
+            {lost} times none"
         );
     }
 }

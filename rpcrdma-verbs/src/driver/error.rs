@@ -48,20 +48,33 @@ impl fmt::Display for DriverError {
             Self::Memory(error) => error.fmt(f),
             Self::ConnectionGone => f.write_str("the connection has ended"),
             Self::CannotShareReceives => f.write_str(
-                "receives can only be shared before there are connections, and on a device with RNR retry",
+                "receives can only be shared before there are connections, and on a device with \
+                RNR retry",
             ),
             Self::SharedReceiveSize { size } => {
-                write!(f, "shared receives have {size} bytes: receive_size must be equal, and max_receive_size no larger")
+                write!(
+                    f,
+                    "shared receives have {size} bytes: receive_size must be equal, and max_receive_size no larger"
+                )
             }
             Self::SharedReceiveStructure => {
                 f.write_str("shared receives have one segment: rtr.structure must be None")
             }
-            Self::TooManySegments { max } => write!(f, "a receive buffer can have at most {max} segments on this device"),
+            Self::TooManySegments { max } => write!(
+                f,
+                "a receive buffer can have at most {max} \
+                segments on this device"
+            ),
             Self::Alignment => write!(
                 f,
-                "a segment can be aligned to its length if that is a power of four and at least 256, and to at most {MAX_ALIGNMENT} bytes"
+                "a segment can be aligned to its length if that is a power of four and at least \
+                256, and to at most {MAX_ALIGNMENT} bytes"
             ),
-            Self::TooManyConnections => write!(f, "a driver has at most {MAX_CONNECTIONS} connections: use another driver for more"),
+            Self::TooManyConnections => write!(
+                f,
+                "a driver has at most {MAX_CONNECTIONS} \
+                connections: use another driver for more"
+            ),
         }
     }
 }

@@ -258,10 +258,12 @@ mod tests {
         assert_eq!(
             shown,
             [
-                "ROPT_XMTREQ call 0x00000007, 32 credits, 1 of 2 transmissions, 200 bytes of stream, 65536 bytes at 100 placed \
+                "ROPT_XMTREQ call 0x00000007, 32 credits, 1 of 2 transmissions, 200 bytes of \
+                stream, 65536 bytes at 100 placed \
                  into 0, a result to be placed, the reply in up to 3",
                 "ROPT_XMTCONT call 0x00000007, 32 credits, transmission 1, 96 bytes of stream",
-                "ROPT_REPTERR reply 0x00000007, 32 credits, transmission 2 of the call 0x00000007: transmission 2 where 1 was \
+                "ROPT_REPTERR reply 0x00000007, 32 credits, transmission 2 of the call \
+                0x00000007: transmission 2 where 1 was \
                  expected, after the call 0x00000007",
             ]
         );

@@ -187,7 +187,8 @@ mod tests {
         let [_, update] = shown(ROPT_UPDXCH, MsgType::Call, &Updxch { now, pendclr: true });
         assert_eq!(
             update,
-            "ROPT_UPDXCH call 0x00000007, 32 credits, no longer pending: receive buffers of 8192 bytes"
+            "ROPT_UPDXCH call 0x00000007, 32 credits, no longer pending: receive buffers of 8192 \
+            bytes"
         );
         let answer = Respxch {
             done: (&[0]).into(),

@@ -567,7 +567,8 @@ impl super::SharedReceives for SoftwareSharedReceives {
 
 #[allow(
     unsafe_code,
-    reason = "the promise is the caller's: what is posted is kept as addresses, and touched in `memory` alone"
+    reason = "the promise is the caller's: what is posted is kept as addresses, and touched in \
+        `memory` alone"
 )]
 impl super::QueuePair for SoftwareQueuePair {
     fn number(&self) -> u32 {

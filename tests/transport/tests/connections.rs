@@ -159,7 +159,8 @@ fn thousand(what: &str, calls: u16, shared: Option<u32>) -> Bytes {
         resident,
     } = &bytes;
     println!(
-        "bytes of one end, {what}: {registered} registered, {allocated} allocated, {resident:?} in memory"
+        "bytes of one end, {what}: {registered} registered, {allocated} allocated, {resident:?} \
+        in memory"
     );
     bytes
 }

@@ -61,7 +61,8 @@ fn connections_are_cut_at_random(source: &impl DeviceSource) {
     let answered: u64 = total.iter().map(|tally| tally.answered).sum();
     let lost: u64 = total.iter().map(|tally| tally.disconnected).sum();
     println!(
-        "{answered} calls answered, {cuts} cuts, {restarts} restarts of the server, {lost} connections lost"
+        "{answered} calls answered, {cuts} cuts, {restarts} restarts of the server, {lost} \
+        connections lost"
     );
     assert!(answered > 100 && lost > 0);
 }

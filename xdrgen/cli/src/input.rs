@@ -22,7 +22,9 @@ pub(crate) fn config(input: &Input, naming: Option<Naming>) -> Result<Config, Fa
                 naming.shape.is_some() || naming.module.is_some() || !naming.strip.is_empty()
             }) {
                 return Err(Failure::Usage(
-                    "--shape, --module and --strip need documents; a manifest has settings of its own".into(),
+                    "--shape, --module and --strip need documents; a manifest has settings of its \
+                    own"
+                    .into(),
                 ));
             }
             let config = Config::from_manifest(path).map_err(Failure::Report)?;

@@ -244,7 +244,8 @@ fn several_files_are_one_compilation() {
 
 #[test]
 fn errata_are_applied() {
-    let erratum = "[[erratum]]\ndocument = \"broken.x\"\nline = 2\nold = \"piont\"\nnew = \"int\"\nreason = \"a slip\"\n";
+    let erratum = "[[erratum]]\ndocument = \"broken.x\"\nline = 2\nold = \"piont\"\nnew = \
+        \"int\"\nreason = \"a slip\"\n";
     let stale = erratum.replace("piont", "pint");
     let useless = erratum
         .replace("piont", "ends")
@@ -287,7 +288,8 @@ fn errata_are_applied() {
 
 #[test]
 fn a_manifest_has_all_settings() {
-    let manifest = "prelude = [\"ietf\"]\n\n[lints]\nprelude-type = \"warn\"\n\n[[module]]\npath = \"a::b\"\ndocuments = [\"a.x\"]\n";
+    let manifest = "prelude = [\"ietf\"]\n\n[lints]\nprelude-type = \"warn\"\n\n[[module]]\npath \
+        = \"a::b\"\ndocuments = [\"a.x\"]\n";
     let files = folder(&[
         ("spec/xdrgen.toml", manifest),
         ("spec/a.x", "struct a { uint32 b; };\n"),

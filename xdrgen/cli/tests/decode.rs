@@ -242,7 +242,8 @@ fn errors_have_a_position() {
     let (_, err) = in_workspace(1, &["-t", "rpcrdma2_xprt_hdr"], "");
     assert_eq!(
         err,
-        "error: rdma_xid: unexpected end of input at byte 0\n      0 |\n        | ^^\n        = the input has 0 bytes\n"
+        "error: rdma_xid: unexpected end of input at byte 0\n      0 |\n        | ^^\n        = \
+        the input has 0 bytes\n"
     );
 }
 
@@ -335,7 +336,8 @@ fn wrong_calls_exit_with_2() {
     );
     assert_eq!(
         err,
-        "error: standard input, line 1, column 4: `0` is half a byte; a byte has two adjacent digits\n"
+        "error: standard input, line 1, column 4: `0` is half a byte; a byte has two adjacent \
+        digits\n"
     );
     let (_, err) = exits(2, files.path(), &["-t", "point"], b"");
     assert!(err.contains("there is no xdrgen.toml"), "{err}");

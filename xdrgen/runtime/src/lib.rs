@@ -128,7 +128,8 @@ pub const ABI: u32 = 1;
 pub const fn assert_abi(generated: u32) {
     assert!(
         generated == ABI,
-        "this code was generated for another xdrgen-runtime: use the same version of xdrgen-build and xdrgen-runtime"
+        "this code was generated for another xdrgen-runtime: use the same version of xdrgen-build \
+        and xdrgen-runtime"
     );
 }
 

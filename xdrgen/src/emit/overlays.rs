@@ -196,12 +196,15 @@ impl Emitter<'_> {
         let (code, data) = (&fields[overlay.code].name, &fields[overlay.data].name);
         let doc = docs::lines(&[
             format!(
-                "Encodes the content into `buffer`. Returns the values for `{code}` and `{data}` of a `{}`.",
+                "Encodes the content into `buffer`. Returns the values for `{code}` and `{data}` \
+                of a `{}`.",
                 carrier.name
             ),
             String::new(),
             "# Errors".to_owned(),
-            "Returns `BufferFull` if `buffer` is too small, and the errors of the content's encoding.".to_owned(),
+            "Returns `BufferFull` if `buffer` is too small, and the errors of the content's \
+            encoding."
+                .to_owned(),
         ]);
         (self.shape == Shape::Borrowed).then(|| {
             quote! {

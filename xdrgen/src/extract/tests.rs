@@ -202,7 +202,8 @@ fn the_format_depends_on_the_name_and_then_on_the_content() {
 
 #[test]
 fn page_breaks_and_line_ends_are_removed() {
-    let text = "/// struct a {\r\n\r\nN   [Page 1]\r\n\u{c}\r\nRFC 1   T   1999\r\n\r\n   ///   int b;\r\n/// };\r\n\
+    let text = "/// struct a {\r\n\r\nN   [Page 1]\r\n\u{c}\r\nRFC 1   T   1999\r\n\r\n   ///   \
+        int b;\r\n/// };\r\n\
                 <CODE BEGINS>\r\nstruct a {\r\nN   [Page 2]\r\n\u{c}RFC 1   T   1999\r\n\tint b;\r\n};\r\n<CODE ENDS>\r\n";
     let run = run("d.txt", text, &[]);
     assert_eq!(run.xdr(), "struct a {\n  int b;\n};\n");

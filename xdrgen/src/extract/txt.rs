@@ -129,8 +129,11 @@ mod tests {
     #[test]
     fn an_unclosed_block_is_not_a_copy() {
         assert_eq!(read("<CODE BEGINS>\nconst A = 1;\n"), Blocks::default());
-        let copies =
-            read("<CODE BEGINS>\nprose\n<CODE BEGINS> file \"a.x\"\n/* a */ const A = 1;\n <CODE ENDS>\n").copies;
+        let copies = read(
+            "<CODE BEGINS>\nprose\n<CODE BEGINS> file \"a.x\"\n/* a */ const A = 1;\n <CODE \
+                ENDS>\n",
+        )
+        .copies;
         assert_eq!(copies.len(), 1);
         assert_eq!(copies[0].len(), 1);
         assert_eq!(copies[0][0].number, 4);

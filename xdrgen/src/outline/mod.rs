@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn headings_of_all_forms_are_found() {
-        let text = "1. A\n\n1.1.  B\n\n1.2 C d\n\n   1.3. E\n\n\u{c}2.  F\n2.1. G\n\nAppendix A: H\n\nA.1.  I\n\n   Appendix B. J\n";
+        let text = "1. A\n\n1.1.  B\n\n1.2 C d\n\n   1.3. E\n\n\u{c}2.  F\n2.1. G\n\nAppendix A: \
+            H\n\nA.1.  I\n\n   Appendix B. J\n";
         let found = found(text);
         let list: Vec<(&str, &str)> = found
             .iter()
@@ -280,7 +281,8 @@ mod tests {
 
     #[test]
     fn a_title_may_continue_on_the_next_line() {
-        let text = "1. A\n\n1.1. B\n\n   1.2. ROPT_RESPXCH: Respond to Request to Modify Transport\n   Characteristics\n\n   Text";
+        let text = "1. A\n\n1.1. B\n\n   1.2. ROPT_RESPXCH: Respond to Request to Modify \
+            Transport\n   Characteristics\n\n   Text";
         assert_eq!(
             found(text)[2],
             (
@@ -293,9 +295,11 @@ mod tests {
 
     #[test]
     fn list_items_are_not_headings() {
-        let prose = "2. May contain a part of a message payload stream for an RPC which\n   goes on for several lines\n   and more.\n";
+        let prose = "2. May contain a part of a message payload stream for an RPC which\n   goes \
+            on for several lines\n   and more.\n";
         let text = format!(
-            "1. A\n\n1. B\n\n{prose}\n   2. C\n\n1.1. D\n\n2. Do it.\n\n2. E\n\ntext\n3. F\n\n   4.1 clients\n"
+            "1. A\n\n1. B\n\n{prose}\n   2. C\n\n1.1. D\n\n2. Do it.\n\n2. E\n\ntext\n3. F\n\n   \
+            4.1 clients\n"
         );
         assert_eq!(numbers(&text), ["1", "1.1", "2"]);
     }

@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn only_the_first_line_after_a_footer_is_a_header() {
-        let text = "N  [Page 1]\n\n\nInternet-Draft  a\nInternet-Draft  b\nN  [Page 2]\nprose\nRFC 1813 says";
+        let text = "N  [Page 1]\n\n\nInternet-Draft  a\nInternet-Draft  b\nN  [Page \
+            2]\nprose\nRFC 1813 says";
         assert_eq!(
             header_footer_lines(text),
             [true, false, false, true, false, true, false, false]

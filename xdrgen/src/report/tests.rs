@@ -4,7 +4,8 @@ use super::*;
 use crate::diagnostic::Code;
 use crate::source::{DocumentId, TextId, TextKind};
 
-const DRAFT: &str = "1. A\n\n5. Wrong\n\n1.1.  B\n\n   ///typedef propid          uint32;\n   /// const B = 1;\n\nN   [Page 18]\n";
+const DRAFT: &str = "1. A\n\n5. Wrong\n\n1.1.  B\n\n   ///typedef propid          uint32;\n   /// \
+    const B = 1;\n\nN   [Page 18]\n";
 
 fn draft() -> (SourceMap, DocumentId, TextId) {
     let mut sources = SourceMap::new();

@@ -136,7 +136,8 @@ pub(super) fn reports() -> Vec<Case> {
             Some(vec![report(REPLY, [to.plain, CALL, 0], None, NOTHING); 2])
         }),
         case(
-            "`ROPT_REPTERR` about a call that goes by other means already, which came between others",
+            "`ROPT_REPTERR` about a call that goes by other means already, which came between \
+            others",
             |to| {
                 let between = report(REPLY, [to.plain, CALL, 0], None, &[BADHMT, 5, 0]);
                 Some(vec![

@@ -153,7 +153,8 @@ fn text(
     };
     write!(
         out,
-        "{size} bytes {what}, {depth} under way on each of {connections} connections, {threads} threads"
+        "{size} bytes {what}, {depth} under way on each of {connections} connections, {threads} \
+        threads"
     )?;
     if options.apart {
         write!(out, ", the server on a thread of its own")?;
@@ -165,7 +166,8 @@ fn text(
     let [least, median, most] = sums.calls;
     writeln!(
         out,
-        "    {median:.0} ns for each call on its thread ({least:.0} to {most:.0}), {:.0} calls in a second, {:.0} MB/s",
+        "    {median:.0} ns for each call on its thread ({least:.0} to {most:.0}), {:.0} calls in \
+        a second, {:.0} MB/s",
         sums.rate,
         sums.bytes_per_second / 1e6
     )?;
@@ -178,7 +180,8 @@ fn text(
         let times = median / raw;
         writeln!(
             out,
-            "    {raw:.0} ns for the same {same} without RPC ({least:.0} to {most:.0}): a call takes {times:.2} times that"
+            "    {raw:.0} ns for the same {same} without RPC ({least:.0} to {most:.0}): a call \
+            takes {times:.2} times that"
         )?;
     }
     if let Some(memcpy) = others.memcpy {
@@ -194,7 +197,8 @@ fn text(
     let [half, ninety, ninety_nine, last] = sums.percentiles;
     writeln!(
         out,
-        "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} at 99 %, {last:.1} at 99.9 %"
+        "    {half:.1} us from call to reply at the median, {ninety:.1} at 90 %, {ninety_nine:.1} \
+        at 99 %, {last:.1} at 99.9 %"
     )?;
     if let Some(Costs {
         round_trips,
@@ -208,7 +212,8 @@ fn text(
     {
         writeln!(
             out,
-            "    each call: {round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA Reads and Writes, {posts:.2} work \
+            "    each call: {round_trips:.2} round trips, {messages:.2} messages, {moves:.2} RDMA \
+            Reads and Writes, {posts:.2} work \
              requests, {completions:.2} completions, {exposed:.2} regions exposed, {copied:.0} bytes copied"
         )?;
     }

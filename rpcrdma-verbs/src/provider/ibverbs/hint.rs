@@ -23,14 +23,16 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
             return Some(memory());
         }
         (_, Errno::ACCESS | Errno::PERM) => {
-            "no permission: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm are to be readable and writable"
+            "no permission: /dev/infiniband/uverbs* and /dev/infiniband/rdma_cm are to be \
+            readable and writable"
         }
         // The error that libibverbs returns for any cause.
         ("ibv_open_device", Errno::NOENT) => {
             "/dev/infiniband/uverbs* is not there (the kernel's module ib_uverbs), or not to be read and written by this user"
         }
         ("ibv_create_qp" | "ibv_create_cq" | "ibv_create_srq", Errno::INVAL) => {
-            "more requests, receives or completions than the device has: `rpcrdma devices` lists its limits"
+            "more requests, receives or completions than the device has: `rpcrdma devices` lists \
+            its limits"
         }
         ("rdma_create_event_channel", Errno::NODEV | Errno::NOENT | Errno::NXIO) => {
             "there is no RDMA device, or the kernel's module rdma_ucm is not loaded"
@@ -53,7 +55,8 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
             "ibv_modify_qp",
             Errno::INVAL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::TIMEDOUT,
         ) => {
-            "the path does not fit the device: its table of GIDs may lack the address, or hold one of another kind of RoCE"
+            "the path does not fit the device: its table of GIDs may lack the address, or hold \
+            one of another kind of RoCE"
         }
         _ => return None,
     };
@@ -64,7 +67,8 @@ fn hint(verb: &str, errno: Errno) -> Option<String> {
 fn memory() -> String {
     match getrlimit(Resource::Memlock).current {
         Some(bytes) => format!(
-            "memory that is registered is locked, of which this process may have {} KiB: raise the limit (ulimit -l, \
+            "memory that is registered is locked, of which this process may have {} KiB: raise \
+            the limit (ulimit -l, \
              LimitMEMLOCK= of a service)",
             bytes / 1024
         ),

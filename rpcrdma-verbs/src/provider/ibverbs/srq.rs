@@ -101,7 +101,8 @@ impl SrqInner {
             Err(refused) => {
                 // It is unknown which of them the device has taken: all memory stays until the
                 // queue ends.
-                tracing::error!(error = %refused.error, "a shared queue has taken a list of receives in part");
+                tracing::error!(error = %refused.error, "a shared queue has taken a list of \
+                    receives in part");
                 Ok(())
             }
         }

@@ -200,7 +200,8 @@ fn good() -> Vec<Case> {
             },
             &[LONG],
             SERVED,
-            "Linux uses every Reply chunk that is offered; we use it only if the reply does not fit inline",
+            "Linux uses every Reply chunk that is offered; we use it only if the reply does not \
+            fit inline",
         ),
     ]
 }

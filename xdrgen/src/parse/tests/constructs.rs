@@ -44,7 +44,8 @@ fn typedefs() {
     assert_unchanged("typedef opaque a[4];\ntypedef opaque a<>;\ntypedef opaque a<5>;");
     assert_unchanged("typedef string a<>;\ntypedef string a<MAX>;");
     assert_unchanged(
-        "typedef struct { int a; } b;\ntypedef enum { A = 1 } b;\ntypedef union switch (int a) { case 1: void; } b;",
+        "typedef struct { int a; } b;\ntypedef enum { A = 1 } b;\ntypedef union switch (int a) { \
+        case 1: void; } b;",
     );
 }
 
@@ -56,7 +57,8 @@ fn enums() {
 #[test]
 fn structs() {
     assert_unchanged(
-        "struct a { int b; opaque c<>; string d<5>; e f[G]; struct { int h; } i; enum { J = 1 } k; };",
+        "struct a { int b; opaque c<>; string d<5>; e f[G]; struct { int h; } i; enum { J = 1 } \
+        k; };",
     );
     assert_unchanged("struct a { a *next; struct { int b; } *c; };");
     assert_eq!(
@@ -79,10 +81,12 @@ fn unions() {
 #[test]
 fn programs() {
     assert_unchanged(
-        "program P { version V { void NULL(void) = 0; int A(int, b) = 1; } = 1; version W { c D(e) = 1; } = 2; } = 9;",
+        "program P { version V { void NULL(void) = 0; int A(int, b) = 1; } = 1; version W { c \
+        D(e) = 1; } = 2; } = 9;",
     );
     assert_unchanged(
-        "program P { version V { string A(string) = 1; unsigned hyper B(unsigned int, bool) = 2; } = X; } = Y;",
+        "program P { version V { string A(string) = 1; unsigned hyper B(unsigned int, bool) = 2; \
+        } = X; } = Y;",
     );
     assert_unchanged("struct program { int version; };");
 }

@@ -309,7 +309,8 @@ fn misspelled_keywords() {
 
 #[test]
 fn many_defects_are_all_reported() {
-    let lines = "struct a {\n uint32;\n uint32;\n uint32 b c;\n uint32 d c;\n ;\n opaque e;\n};\nstruct f {\n int 5;\n int g h;\n}\nconst A 5;\nconst B 6;\n";
+    let lines = "struct a {\n uint32;\n uint32;\n uint32 b c;\n uint32 d c;\n ;\n opaque \
+        e;\n};\nstruct f {\n int 5;\n int g h;\n}\nconst A 5;\nconst B 6;\n";
     let found = reported(lines);
     let at: Vec<&str> = found
         .lines()

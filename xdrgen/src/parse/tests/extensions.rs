@@ -107,7 +107,8 @@ fn enums() {
 
 #[test]
 fn namespaces() {
-    let xdr = "namespace a { namespace b::c {\nconst A = x::B;\n}; struct s { a::t u; }; }\nunion u switch (int a) { case ::A: void; };";
+    let xdr = "namespace a { namespace b::c {\nconst A = x::B;\n}; struct s { a::t u; }; }\nunion \
+        u switch (int a) { case ::A: void; };";
     let meaning = "const A = B;\nstruct s { t u; };\nunion u switch (int a) { case A: void; };";
     let at = [
         "1:1 namespace",
@@ -156,7 +157,8 @@ fn nothing() {
 
 #[test]
 fn copies() {
-    let xdr = "const uint32 A = 1; // one\nstruct a { unsigned b; int; };\nunion u switch (int a) { case 08: int b; int c; };/*";
+    let xdr = "const uint32 A = 1; // one\nstruct a { unsigned b; int; };\nunion u switch (int a) \
+        { case 08: int b; int c; };/*";
     let (_, _, specification, found) = parsed(xdr, TextKind::Copy, true);
     assert_eq!(specification.definitions.len(), 3);
     let codes: Vec<Code> = found.iter().map(|diagnostic| diagnostic.code).collect();

@@ -80,7 +80,8 @@ fn malformed_names_and_characters() {
     );
     assert_eq!(
         reported("typedef int a@@;\n@;"),
-        "1:14 invalid-token `@@` is not part of XDR\n2:1 invalid-token `@` is not part of XDR\n2:2 empty-declaration a `;` with nothing before it\n"
+        "1:14 invalid-token `@@` is not part of XDR\n2:1 invalid-token `@` is not part of \
+        XDR\n2:2 empty-declaration a `;` with nothing before it\n"
     );
 }
 

@@ -152,7 +152,8 @@ fn counts(xdr: &str) -> (usize, usize) {
 
 #[test]
 fn long_texts() {
-    let definition = "struct s { unsigned hyper a; opaque b<5>; union switch (bool c) { case TRUE: s *d; } e; };\n";
+    let definition = "struct s { unsigned hyper a; opaque b<5>; union switch (bool c) { case \
+        TRUE: s *d; } e; };\n";
     assert_eq!(counts(&definition.repeat(20_000)), (20_000, 0));
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 
-const RECURSIVE: &str = "struct t { t *l; t *r; bool v; }; struct rose { bool v; rose kids<>; }; typedef int ints<>; typedef bool bools<>;
+const RECURSIVE: &str = "struct t { t *l; t *r; bool v; }; struct rose { bool v; rose kids<>; }; \
+    typedef int ints<>; typedef bool bools<>;
      typedef ints rows<>; struct chain { bool x; chain *next; }; struct head { chain *first; }; struct plain { int x; }; typedef plain plains<>;
      typedef opaque zero[0]; typedef zero zeros<>; struct empty { zero z; }; typedef empty empties<>; struct both { ints a; ints b; };";
 
@@ -108,7 +109,8 @@ fn elements_and_bytes_are_counted() {
 #[test]
 fn hostile_counts_do_not_allocate() {
     let schema = schema(&format!(
-        "{RECURSIVE} typedef int many[250000]; typedef opaque bytes<>; struct z0 {{ zero a; zero b; }}; {} typedef z40 z<>;",
+        "{RECURSIVE} typedef int many[250000]; typedef opaque bytes<>; struct z0 {{ zero a; zero \
+        b; }}; {} typedef z40 z<>;",
         (1..=40)
             .map(|at| format!("struct z{at} {{ z{0} a; z{0} b; }};", at - 1))
             .collect::<String>()

@@ -39,7 +39,8 @@ fn numbers() {
 #[test]
 fn opaques_and_strings() {
     let schema = schema(
-        "typedef opaque five[5]; typedef opaque some<5>; typedef opaque any<>; typedef string text<5>;
+        "typedef opaque five[5]; typedef opaque some<5>; typedef opaque any<>; typedef string \
+        text<5>;
          typedef opaque none[0]; struct s { int before; some o; };",
     );
     assert_eq!(
@@ -359,7 +360,8 @@ fn optionals_and_recursion() {
 #[test]
 fn types_without_bytes_are_empty() {
     let schema = schema(
-        "struct empty { opaque none[0]; int neither[0]; }; typedef empty many<>; typedef empty two[2];
+        "struct empty { opaque none[0]; int neither[0]; }; typedef empty many<>; typedef empty \
+        two[2];
          struct s { empty e; int x; many ms; two t; };",
     );
     assert_eq!(value(&schema, "empty", &[]), Value::Empty);
@@ -398,7 +400,8 @@ fn a_prefix_may_have_trailing_bytes() {
 }
 
 const TAGGED: &str =
-    "const N = 1; const T = 2; const R = 3; typedef unsigned int code; struct tagged { code tag; opaque data<64>; };
+    "const N = 1; const T = 2; const R = 3; typedef unsigned int code; struct tagged { code tag; \
+    opaque data<64>; };
      struct r { int x; tagged inner; }; typedef string name<4>; struct outer { int before; tagged t; };";
 
 fn readings<'v>(value: &'v Value<'_>) -> &'v [Reading<'v>] {
@@ -520,7 +523,8 @@ fn assert_encode_error(schema: &Schema, name: &str, value: Value<'_>, message: &
 #[test]
 fn trees_are_checked_against_the_schema() {
     let schema = schema(
-        "enum e { A = 1 }; struct s { int x; opaque o[2]; string t<2>; e m; int few<1>; int two[2]; };
+        "enum e { A = 1 }; struct s { int x; opaque o[2]; string t<2>; e m; int few<1>; int \
+        two[2]; };
          union u switch (e w) { case A: int x; }; union v switch (int w) { case 1: void; };
          typedef opaque big<1>; struct chain { int x; chain *next; }; struct head { chain *first; };",
     );

@@ -201,6 +201,7 @@ fn a_group_is_told_in_words() {
     };
     assert_eq!(
         std::format!("{}", grouped_(&call, &limits, 8).unwrap()),
-        "in 1 transmissions of rtrext-02, items placed by them: 1; the reply in one, results either way: 1; as it costs less"
+        "in 1 transmissions of rtrext-02, items placed by them: 1; the reply in one, results \
+        either way: 1; as it costs less"
     );
 }
