@@ -18,6 +18,8 @@ mod message;
 mod outage;
 #[cfg(feature = "tokio")]
 mod server;
+#[cfg(feature = "tokio")]
+mod server_builder;
 mod services;
 #[cfg(feature = "tokio")]
 mod thread;
@@ -33,5 +35,7 @@ pub use local_event::{CompletedCall, LocalEvent};
 pub use local_server::LocalServer;
 #[cfg(feature = "tokio")]
 pub use server::{RunningServer, run_server, serve};
+#[cfg(feature = "tokio")]
+pub use server_builder::{RunningServers, Server};
 #[cfg(feature = "tokio")]
 pub use thread::TransportError;

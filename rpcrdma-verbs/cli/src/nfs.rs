@@ -7,12 +7,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use rpcrdma_nfs::oncrpc::{ServerControl, tcp};
-use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, NfsRouter, router};
-use rpcrdma_verbs::{RunningServer, ServerConfig};
+use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, router};
+use rpcrdma_verbs::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::device_source::{self, Locality, address};
 use crate::serve::{GRACE, PORT};
@@ -87,28 +84,19 @@ impl Serve {
         // Before anything is offered, so that no signal is missed.
         let mut signals = Signals::new()?;
         let export = Arc::new(export.path(&self.export));
-        let [tcp, rdma] = [(); 2].map(|()| router(export.clone()));
-        // A client has its limits over both transports together.
-        let control = ServerControl::default();
-        let rdma = self.serve_rdma(rdma, &control)?;
-        let tcp = tcp::Server::bind(self.tcp, tcp).await;
-        let tcp = tcp.map_err(|error| format!("{}: {error}", self.tcp))?;
-        let tcp = tcp.control(&control);
-        self.announce(
-            tcp.local_addr()?,
-            rdma.as_ref().map(RunningServer::local_addr),
-        );
+        let mut server = Server::new(move || router(export.clone())).tcp(self.tcp);
+        if let Some(device) = self.device.clone() {
+            let source = device_source::Options::of_host(device).source(Locality::Network)?;
+            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+            server = server.rdma(&source.open()?, self.rdma.unwrap_or(any));
+        }
+        let server = server.start().await?;
+        self.announce(server.local_addrs());
 
-        let (stop, stopped) = oneshot::channel::<()>();
-        let tcp = tokio::spawn(tcp.run_until(async {
-            // It ends by being dropped.
-            let _ = stopped.await;
-        }));
         signals.next().await;
         println!("draining");
-        drop(stop);
         tokio::select! {
-            drained = drained(tcp, rdma) => drained?,
+            drained = server.drain() => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),
             () = signals.next() => return Err("stopped before all calls had replies".into()),
         }
@@ -116,25 +104,10 @@ impl Serve {
         Ok(())
     }
 
-    /// Serves over RDMA if a device is named.
-    fn serve_rdma<F: FileSystem>(
-        &self,
-        services: NfsRouter<F>,
-        control: &ServerControl,
-    ) -> Result<Option<RunningServer>, Box<dyn Error>> {
-        let Some(device) = self.device.clone() else {
-            return Ok(None);
-        };
-        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        let address = self.rdma.unwrap_or(any);
-        let source = device_source::Options::of_host(device).source(Locality::Network)?;
-        let config = ServerConfig::new().control(control);
-        let server = rpcrdma_verbs::serve(&source.open()?, address, config, move || services);
-        Ok(Some(server.map_err(|error| format!("{address}: {error}"))?))
-    }
-
     /// Says where the services are. The first line is for programs.
-    fn announce(&self, tcp: SocketAddr, rdma: Option<SocketAddr>) {
+    fn announce(&self, addresses: &[SocketAddr]) {
+        let [tcp, rdma @ ..] = addresses else { return };
+        let rdma = rdma.first();
         print!("listening tcp={tcp}");
         if let (Some(device), Some(rdma)) = (&self.device, rdma) {
             print!(" rdma={rdma} device={device}");
@@ -154,13 +127,6 @@ impl Serve {
             mount("rdma", rdma.port());
         }
     }
-}
-
-/// Waits until both servers have answered their calls.
-async fn drained(tcp: JoinHandle<()>, rdma: Option<RunningServer>) -> Result<(), Box<dyn Error>> {
-    let rdma = tokio::task::spawn_blocking(|| rdma.map_or(Ok(()), RunningServer::drain));
-    tcp.await?;
-    Ok(rdma.await??)
 }
 
 /// SIGTERM and SIGINT.

@@ -8,7 +8,7 @@ use oncrpc::{Channel, Context, Router, RpcError, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults};
 use rpcrdma_rpc_tests::kv::{GetOk, GetRes, PutArgs, owned};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::{ClientConfig, ServerConfig};
+use rpcrdma_verbs::{ClientConfig, Server};
 
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<HashMap<String, SharedBytes>>>);
@@ -60,21 +60,17 @@ async fn put_and_get(channel: Channel) -> Result<(), Box<dyn std::error::Error>>
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let store = Store::default();
-    let router = Router::new().add_service(kv1::serve(store.clone()));
-    let server = tcp::Server::bind("127.0.0.1:0", router).await?;
-    let address = server.local_addr()?.to_string();
-    tokio::spawn(server.run());
-    put_and_get(tcp::connect(&address).await?).await?;
-
-    let fabric = Fabric::new();
-    let address = "127.0.0.1:0".parse()?;
-    let server = rpcrdma_verbs::serve(&fabric.device(), address, ServerConfig::new(), move || {
-        Router::new().add_service(kv1::serve(store))
-    })?;
-    let address = server.local_addr();
-    let channel = rpcrdma_verbs::connect(&fabric.device(), address, ClientConfig::new())?;
+    let (store, fabric) = (Store::default(), Fabric::new());
+    let server = Server::new(move || Router::new().add_service(kv1::serve(store.clone())))
+        .rdma(&fabric.device(), "127.0.0.1:0".parse()?)
+        .tcp("127.0.0.1:0".parse()?)
+        .start()
+        .await?;
+    let (rdma, tcp) = (server.local_addrs()[0], server.local_addrs()[1].to_string());
+    put_and_get(tcp::connect(&tcp).await?).await?;
+    let channel = rpcrdma_verbs::connect(&fabric.device(), rdma, ClientConfig::new())?;
     put_and_get(channel).await?;
+    server.drain().await?;
     println!("the same service, over TCP and over RDMA");
     Ok(())
 }

@@ -1,0 +1,213 @@
+//! One server at several addresses: over RDMA and over TCP.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ::tokio::sync::oneshot;
+use ::tokio::task::{JoinHandle, spawn_blocking};
+use oncrpc::{LocalPrograms, Programs, ReplyCache, Router, ServerControl, tcp};
+
+use super::config::ServerConfig;
+use super::server::{RunningServer, serve};
+use super::thread::TransportError;
+use crate::provider::Device;
+
+/// A server that offers the same services at several addresses, over RDMA and over TCP.
+///
+/// Its clients have their limits over all addresses together, and it has one reply cache.
+///
+/// ```
+/// use oncrpc::Router;
+/// use rpcrdma_verbs::Server;
+/// use rpcrdma_verbs::provider::software::Fabric;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let device = Fabric::new().device();
+/// // The router is made for each address, with clones of the services.
+/// let server = Server::new(Router::new)
+///     .rdma(&device, "127.0.0.1:0".parse()?)
+///     .tcp("127.0.0.1:0".parse()?)
+///     .start()
+///     .await?;
+/// for address in server.local_addrs() {
+///     println!("{address}");
+/// }
+/// server.drain().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a server does nothing until it is started"]
+pub struct Server<P> {
+    router: Arc<dyn Fn() -> Router<P> + Send + Sync>,
+    reply_cache: ReplyCache,
+    control: ServerControl,
+    config: ServerConfig,
+    tcp_config: tcp::ServerConfig,
+    listeners: Vec<Listener<P>>,
+}
+
+/// Starts the server at an address over RDMA.
+type Start<P> = dyn FnOnce(&Server<P>) -> Result<RunningServer, TransportError> + Send;
+
+/// An address, and how it is served.
+enum Listener<P> {
+    Rdma(Box<Start<P>>),
+    Tcp(SocketAddr),
+}
+
+impl<P: Programs + LocalPrograms> Server<P> {
+    /// Creates a server of what a function makes: the services' clones, in a router for each
+    /// address.
+    pub fn new(router: impl Fn() -> Router<P> + Send + Sync + 'static) -> Self {
+        Self {
+            router: Arc::new(router),
+            reply_cache: ReplyCache::default(),
+            control: ServerControl::default(),
+            config: ServerConfig::new(),
+            tcp_config: tcp::ServerConfig::new(),
+            listeners: Vec::new(),
+        }
+    }
+
+    /// Sets the control: who may connect, and the limits.
+    pub fn control(mut self, control: &ServerControl) -> Self {
+        self.control = control.clone();
+        self
+    }
+
+    /// Sets how replies are kept: by a [`ReplyCacheConfig`](oncrpc::ReplyCacheConfig), or in a cache
+    /// that other servers have, too.
+    pub fn reply_cache(mut self, cache: impl Into<ReplyCache>) -> Self {
+        self.reply_cache = cache.into();
+        self
+    }
+
+    /// Sets the settings over RDMA, the control apart.
+    pub fn rdma_config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the settings over TCP.
+    pub fn tcp_config(mut self, config: tcp::ServerConfig) -> Self {
+        self.tcp_config = config;
+        self
+    }
+
+    /// Adds an address over RDMA, which is served by a thread of its own; port 0 asks for any.
+    pub fn rdma<D: Device>(mut self, device: &D, address: SocketAddr) -> Self {
+        let device = device.clone();
+        self.listeners
+            .push(Listener::Rdma(Box::new(move |server: &Self| {
+                let config = server.config.clone().control(&server.control);
+                let (router, cache) = (server.router.clone(), server.reply_cache.clone());
+                serve(&device, address, config, move || {
+                    router().reply_cache(cache)
+                })
+            })));
+        self
+    }
+
+    /// Adds an address over TCP, which is served by tasks of the runtime; port 0 asks for any.
+    pub fn tcp(mut self, address: SocketAddr) -> Self {
+        self.listeners.push(Listener::Tcp(address));
+        self
+    }
+
+    /// Listens at all addresses, and serves.
+    ///
+    /// # Errors
+    /// Fails if the settings are invalid, or an address is not available. Nothing is served then.
+    pub async fn start(mut self) -> Result<RunningServers, TransportError> {
+        let mut running = RunningServers::default();
+        for listener in std::mem::take(&mut self.listeners) {
+            match listener {
+                Listener::Rdma(start) => {
+                    let server = start(&self)?;
+                    running.addresses.push(server.local_addr());
+                    running.rdma.push(server);
+                }
+                Listener::Tcp(address) => self.start_tcp(address, &mut running).await?,
+            }
+        }
+        Ok(running)
+    }
+
+    async fn start_tcp(
+        &self,
+        address: SocketAddr,
+        running: &mut RunningServers,
+    ) -> Result<(), TransportError> {
+        let router = (self.router)().reply_cache(self.reply_cache.clone());
+        let bound = tcp::Server::bind(address, router).await;
+        let server = bound.map_err(|error| {
+            let text = format!("{address}: {error}");
+            TransportError::System(std::io::Error::new(error.kind(), text))
+        })?;
+        let server = server.control(&self.control);
+        let server = server.config(self.tcp_config.clone());
+        let (end, ended) = oneshot::channel::<()>();
+        running.addresses.push(server.local_addr()?);
+        running.ends.push(end);
+        running
+            .tcp
+            .push(::tokio::spawn(server.run_until(async move {
+                // It ends by being dropped.
+                let _ = ended.await;
+            })));
+        Ok(())
+    }
+}
+
+impl<P> fmt::Debug for Server<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("config", &self.config)
+            .field("listeners", &self.listeners.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A server at several addresses. When it is dropped, it drains: it takes no more connections, and
+/// answers the calls that it has.
+#[derive(Debug, Default)]
+pub struct RunningServers {
+    addresses: Vec<SocketAddr>,
+    rdma: Vec<RunningServer>,
+    /// Dropping them ends the servers over TCP.
+    ends: Vec<oneshot::Sender<()>>,
+    tcp: Vec<JoinHandle<()>>,
+}
+
+impl RunningServers {
+    /// Returns the addresses, in the order in which they were added.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Lets the server drain at all addresses, and waits until it has.
+    ///
+    /// # Errors
+    /// Returns why it ended earlier at one of them.
+    pub async fn drain(self) -> Result<(), TransportError> {
+        let Self {
+            rdma, ends, tcp, ..
+        } = self;
+        drop(ends);
+        // All drain at once: each begins before one is waited for.
+        let rdma: Vec<_> = rdma
+            .into_iter()
+            .map(|server| spawn_blocking(|| server.drain()))
+            .collect();
+        for task in tcp {
+            task.await.map_err(std::io::Error::other)?;
+        }
+        for server in rdma {
+            server.await.map_err(std::io::Error::other)??;
+        }
+        Ok(())
+    }
+}

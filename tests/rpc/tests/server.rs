@@ -1,0 +1,113 @@
+//! One server at several addresses.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use kv1::Client;
+use oncrpc::{Channel, Execution, Router, ServerControl, ServerLimits, tcp};
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::{ClientConfig, RunningServers, Server, channel};
+use support::{Store, assert_error, run, until};
+
+/// A store over RDMA and over TCP.
+struct Both {
+    fabric: Arc<Fabric>,
+    store: Arc<Store>,
+    server: RunningServers,
+}
+
+impl Both {
+    async fn start(control: &ServerControl) -> Self {
+        let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+        let server = server(&store)
+            .control(control)
+            .rdma(&fabric.device(), any())
+            .tcp(any());
+        Self {
+            fabric,
+            store,
+            server: server.start().await.unwrap(),
+        }
+    }
+
+    fn over_rdma(&self) -> Client<Channel> {
+        let address = self.server.local_addrs()[0];
+        let config = ClientConfig::new();
+        let (channel, runner) = channel(&self.fabric.device(), address, config);
+        tokio::spawn(runner);
+        Client::new(channel)
+    }
+
+    async fn over_tcp(&self) -> Client<Channel> {
+        let address = self.server.local_addrs()[1].to_string();
+        Client::new(tcp::connect(&address).await.unwrap())
+    }
+}
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn server(store: &Arc<Store>) -> Server<(kv1::Server<Arc<Store>>, ())> {
+    let store = store.clone();
+    Server::new(move || Router::new().add_service(kv1::serve(store.clone())))
+}
+
+#[test]
+fn all_addresses_offer_the_same_and_share_the_limits() {
+    run(async {
+        let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(2));
+        let both = Both::start(&control).await;
+        let (rdma, tcp) = (both.over_rdma(), both.over_tcp().await);
+        assert_eq!(rdma.fail(&9).await.unwrap(), 9);
+        assert_eq!(tcp.fail(&10).await.unwrap(), 10);
+        assert_eq!(both.store.fails.load(Relaxed), 2);
+        let third = both.over_rdma();
+        let rejected = third.fail(&9).wait_for_connection(false).await;
+        let text = "can't connect: the server rejected the connection: \
+                    too many connections of the peer";
+        assert_error(&rejected.unwrap_err(), text, Execution::NotExecuted);
+    });
+}
+
+#[test]
+fn it_drains_at_all_addresses_at_once() {
+    run(async {
+        let both = Both::start(&ServerControl::default()).await;
+        let calls = [both.over_rdma(), both.over_tcp().await]
+            .map(|client| tokio::spawn(async move { client.fail(&8).await }));
+        let store = both.store.clone();
+        until(|| store.waiting.load(Relaxed) == 2).await;
+        let drained = tokio::spawn(both.server.drain());
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(!drained.is_finished(), "calls wait for their handlers");
+        store.go_on.notify_waiters();
+        for call in calls {
+            assert_eq!(call.await.unwrap().unwrap(), 8);
+        }
+        drained.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_served_if_an_address_is_not_available() {
+    run(async {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+        let rdma: SocketAddr = "127.0.0.1:20049".parse().unwrap();
+        let server = |tcp| server(&store).rdma(&fabric.device(), rdma).tcp(tcp);
+        let error = server(address).start().await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{address}: ")), "{error}");
+        // The address over RDMA is free again, as soon as its thread has ended.
+        while let Err(error) = server(any()).start().await {
+            assert!(error.to_string().contains("in use"), "{error}");
+            tokio::task::yield_now().await;
+        }
+    });
+}
