@@ -54,6 +54,14 @@ impl<'a> Dump<'a> {
     }
 }
 
+impl Dump<'_> {
+    /// Returns true if the message begins with a transport header. Otherwise the text says why not.
+    #[must_use]
+    pub fn is_header(&self) -> bool {
+        Header::parse(self.message, Version::Two).is_ok()
+    }
+}
+
 /// Whatever is offered is displayed.
 const ALL: ChunkLimits = ChunkLimits {
     max_segments: u32::MAX,

@@ -19,6 +19,7 @@ use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK_SIZE;
 use crate::device_source::{self, DeviceSource, address};
+use crate::output::UsageError;
 use crate::test_pair::rtr;
 use clients::{Clients, Costs};
 use reference::Reference;
@@ -124,17 +125,7 @@ const SAMPLES: u32 = 7;
 
 impl Options {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
-        if self.depth == 0 || self.connections == 0 || self.threads == 0 || self.size == 0 {
-            return Err("size, depth, connections and threads must be one or more".into());
-        }
-        if self.extension == Extension::Rtr && self.shared_receives > 0 {
-            return Err(
-                "receives that are shared have one segment: not with --extension rtr".into(),
-            );
-        }
-        if self.operation != Operation::Echo && self.size > BLOCK_SIZE {
-            return Err(format!("a call reads or writes {BLOCK_SIZE} bytes at most").into());
-        }
+        self.check()?;
         let reach = if self.connect.is_some() {
             device_source::Locality::Network
         } else {
@@ -143,6 +134,22 @@ impl Options {
         let delay = Duration::from_micros(self.delay.unwrap_or_default());
         let source = self.source.delayed(reach, delay)?;
         self.measure(&source)
+    }
+
+    fn check(&self) -> Result<(), UsageError> {
+        if self.depth == 0 || self.connections == 0 || self.threads == 0 || self.size == 0 {
+            let text = "size, depth, connections and threads must be one or more";
+            return Err(UsageError(text.to_owned()));
+        }
+        if self.extension == Extension::Rtr && self.shared_receives > 0 {
+            let text = "receives that are shared have one segment: not with --extension rtr";
+            return Err(UsageError(text.to_owned()));
+        }
+        if self.operation != Operation::Echo && self.size > BLOCK_SIZE {
+            let text = format!("a call reads or writes {BLOCK_SIZE} bytes at most");
+            return Err(UsageError(text));
+        }
+        Ok(())
     }
 
     /// Returns the number of buffers of the working set at each end.

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use rpcrdma_proto::connection::Properties;
 use rpcrdma_verbs::dump::Dump;
 
+use crate::output::outln;
+
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The message is hexadecimal: digits, with any separators.
@@ -41,7 +43,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     } else {
         Properties::Properties
     };
-    println!("{:#}", Dump::new(&bytes).with_properties(draft));
+    let dump = Dump::new(&bytes).with_properties(draft);
+    if !dump.is_header() {
+        return Err(dump.to_string().into());
+    }
+    outln!("{dump:#}");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use rpcrdma_verbs::provider::Device as _;
 
 use crate::block::{self, BLOCK_SIZE, byte};
 use crate::device_source::{self, Locality};
+use crate::output::outln;
 use crate::schema::callback::callback1;
 use crate::schema::{ReadArgs, Region};
 use crate::test_pair::{MessageLog, TestPair};
@@ -141,9 +142,9 @@ impl Options {
         let (mut passed, mut failed) = (0, 0);
         let invalidates = source.open()?.capabilities().remote_invalidation();
         for scene in scenes().into_iter().chain(groups::scenes()) {
-            println!("\n{}", scene.title);
+            outln!("\n{}", scene.title);
             if (scene.client)().remote_invalidation && !invalidates {
-                println!("    skipped: the device does not support it");
+                outln!("    skipped: the device does not support it");
                 continue;
             }
             let chart = MessageLog::default();
@@ -154,19 +155,22 @@ impl Options {
                     world.draw(&chart);
                     (scene.play)(&mut world)
                 });
-            chart.lock().iter().for_each(|line| println!("    {line}"));
+            let lines = std::mem::take(&mut *chart.lock());
+            for line in lines {
+                outln!("    {line}");
+            }
             match done {
                 Ok(()) => {
                     passed += 1;
-                    println!("    passed");
+                    outln!("    passed");
                 }
                 Err(why) => {
                     failed += 1;
-                    println!("    FAILED: {why}");
+                    outln!("    FAILED: {why}");
                 }
             }
         }
-        println!("\n{passed} passed, {failed} failed");
+        outln!("\n{passed} passed, {failed} failed");
         Ok(failed == 0)
     }
 }

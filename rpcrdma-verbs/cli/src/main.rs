@@ -9,6 +9,7 @@ mod device_source;
 mod devices;
 #[cfg(feature = "nfs")]
 mod nfs;
+mod output;
 mod ping;
 mod serve;
 mod test_pair;
@@ -67,17 +68,11 @@ fn main() -> ExitCode {
         #[cfg(feature = "nfs")]
         What::Nfs(options) => options.run().map(|()| true),
         What::Decode(options) => decode::run(&options).map(|()| true),
-        What::Devices => {
-            devices::run();
-            Ok(true)
-        }
+        What::Devices => devices::run().map(|()| true).map_err(Into::into),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("rpcrdma: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => output::failed(&*error),
     }
 }

@@ -12,6 +12,7 @@ use rpcrdma_verbs::Server;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::device_source::{self, Locality, address};
+use crate::output::{OutputError, outln};
 use crate::serve::{GRACE, PORT};
 use offer::Offer;
 
@@ -91,41 +92,44 @@ impl Serve {
             server = server.rdma(&source.open()?, self.rdma.unwrap_or(any));
         }
         let server = server.start().await?;
-        self.announce(server.local_addrs());
+        self.announce(server.local_addrs())?;
 
         signals.next().await;
-        println!("draining");
+        outln!("draining");
         tokio::select! {
             drained = server.drain() => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),
             () = signals.next() => return Err("stopped before all calls had replies".into()),
         }
-        println!("drained");
+        outln!("drained");
         Ok(())
     }
 
     /// Says where the services are. The first line is for programs.
-    fn announce(&self, addresses: &[SocketAddr]) {
-        let [tcp, rdma @ ..] = addresses else { return };
+    fn announce(&self, addresses: &[SocketAddr]) -> Result<(), OutputError> {
+        let [tcp, rdma @ ..] = addresses else {
+            return Ok(());
+        };
         let rdma = rdma.first();
-        print!("listening tcp={tcp}");
-        if let (Some(device), Some(rdma)) = (&self.device, rdma) {
-            print!(" rdma={rdma} device={device}");
-        }
-        println!(" export={}", self.export);
-        println!("mount on Linux, as root, with the address of this host for ADDR:");
+        let device = self.device.as_ref().zip(rdma);
+        let device = device.map(|(device, rdma)| format!(" rdma={rdma} device={device}"));
+        let device = device.unwrap_or_default();
+        outln!("listening tcp={tcp}{device} export={}", self.export);
+        outln!("mount on Linux, as root, with the address of this host for ADDR:");
         let mount = |proto, port| {
-            println!(
+            outln!(
                 "    mount -t nfs -o \
                 vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock ADDR:{} /mnt",
                 tcp.port(),
                 self.export
             );
+            Ok::<(), OutputError>(())
         };
-        mount("tcp", tcp.port());
+        mount("tcp", tcp.port())?;
         if let Some(rdma) = rdma {
-            mount("rdma", rdma.port());
+            mount("rdma", rdma.port())?;
         }
+        Ok(())
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
@@ -12,8 +14,9 @@ use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 use crate::block;
 use crate::device_source::{self, Locality, address};
+use crate::output::{OutputError, outln};
 use crate::schema::block::block1::Client;
-use crate::serve::PORT;
+use crate::serve::{PORT, told_to_end};
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
@@ -44,9 +47,11 @@ struct PingStats {
     failed: u64,
     connections: u64,
     lost: u64,
-    /// Microseconds of each call that was answered.
-    times: Vec<f64>,
+    times: Option<Times>,
 }
+
+/// The nanoseconds of the calls that were answered: three digits of each, in constant memory.
+type Times = Histogram<u64>;
 
 impl Options {
     /// Returns true if all calls were answered.
@@ -63,19 +68,23 @@ impl Options {
         let channel = LocalChannel::connect(&mut driver, self.connect, config)?;
         let client = block::client(channel);
         let mut seen = PingStats::default();
-        while self.count == 0 || seen.sent < self.count {
+        let told = told_to_end()?;
+        let is_over = || told.load(Ordering::Relaxed);
+        while (self.count == 0 || seen.sent < self.count) && !is_over() {
             let next = Instant::now() + Duration::from_millis(self.interval);
             self.one(&mut driver, &client, &mut seen)?;
             while seen.sent != self.count
+                && !is_over()
                 && let Some(left) = next.checked_duration_since(Instant::now())
             {
-                driver.wait(left)?;
+                // A signal does not end the sleep.
+                driver.wait(left.min(Duration::from_millis(100)))?;
                 while let Some(event) = client.transport().poll_event(&mut driver) {
-                    seen.notice(&event);
+                    seen.notice(&event)?;
                 }
             }
         }
-        seen.report();
+        seen.report()?;
         Ok(seen.failed == 0)
     }
 }
@@ -98,25 +107,28 @@ impl Options {
         loop {
             driver.wait(Duration::from_secs(1))?;
             while let Some(event) = channel.poll_event(driver) {
-                seen.notice(&event);
+                seen.notice(&event)?;
                 let LocalEvent::Completed(completed) = event else {
                     continue;
                 };
-                let micros = began.elapsed().as_secs_f64() * 1e6;
+                let took = began.elapsed();
+                let micros = took.as_secs_f64() * 1e6;
                 match channel.read(&call, &completed, |reply| reply == arguments) {
                     None => {}
                     Some(Ok(true)) => {
-                        println!(
+                        outln!(
                             "{} bytes from {}: call {}, {micros:.1} us",
-                            self.size, self.connect, seen.sent
+                            self.size,
+                            self.connect,
+                            seen.sent
                         );
                         seen.answered += 1;
-                        seen.times.push(micros);
+                        seen.add(took)?;
                         return Ok(());
                     }
                     Some(Ok(false)) => return Err("the bytes that came back are others".into()),
                     Some(Err(error)) => {
-                        println!("call {}: {error}", seen.sent);
+                        outln!("call {}: {error}", seen.sent);
                         seen.failed += 1;
                         return Ok(());
                     }
@@ -127,33 +139,46 @@ impl Options {
 }
 
 impl PingStats {
-    fn notice(&mut self, event: &LocalEvent) {
+    fn notice(&mut self, event: &LocalEvent) -> Result<(), OutputError> {
         match event {
             LocalEvent::Connected(version) => {
                 self.connections += 1;
-                println!("connected, Version {}", version.number());
+                outln!("connected, Version {}", version.number());
             }
             LocalEvent::Disconnected { reason, error, .. } => {
                 self.lost += 1;
                 match error {
-                    Some(error) => println!("no connection: {error}"),
-                    None => println!("no connection: {reason}"),
+                    Some(error) => outln!("no connection: {error}"),
+                    None => outln!("no connection: {reason}"),
                 }
             }
             _ => {}
         }
+        Ok(())
     }
 
-    fn report(&mut self) {
-        self.times.sort_by(f64::total_cmp);
-        let of = |at: usize| self.times.get(at).copied().unwrap_or_default();
-        let last = self.times.len().saturating_sub(1);
-        println!(
-            "{:.1} us at least, {:.1} at the median, {:.1} at most",
-            of(0),
-            of(last / 2),
-            of(last)
-        );
+    fn add(&mut self, took: Duration) -> Result<(), Box<dyn Error>> {
+        if self.times.is_none() {
+            self.times = Some(Times::new(3)?);
+        }
+        if let Some(times) = &mut self.times {
+            times.record(u64::try_from(took.as_nanos())?)?;
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Result<(), OutputError> {
+        if let Some(times) = &self.times {
+            let micros = |nanos: u64| nanos as f64 / 1e3;
+            let at = |quantile| micros(times.value_at_quantile(quantile));
+            outln!(
+                "{:.1} us at least, {:.1} at the median, {:.1} at 99 %, {:.1} at most",
+                micros(times.min()),
+                at(0.5),
+                at(0.99),
+                micros(times.max())
+            );
+        }
         let Self {
             sent,
             answered,
@@ -162,9 +187,10 @@ impl PingStats {
             lost,
             ..
         } = self;
-        println!(
+        outln!(
             "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
             {lost} times none"
         );
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use signal_hook::flag;
 
 use crate::block::BlockService;
 use crate::device_source::{self, Locality};
+use crate::output::outln;
 
 /// The port of NFS over RDMA (RFC 5667).
 pub(crate) const PORT: u16 = 20049;
@@ -46,7 +47,7 @@ impl Options {
             ..Config::server()
         };
         let mut server = block.bind(&mut driver, address, config)?;
-        println!(
+        outln!(
             "serving at {} on {}",
             server.local_addr(),
             driver.device().capabilities().name
@@ -68,16 +69,16 @@ impl Options {
             server.serve(&mut driver);
             if connections != server.connections().len() {
                 connections = server.connections().len();
-                println!("{connections} connections, {} calls served", block.served());
+                outln!("{connections} connections, {} calls served", block.served());
             }
         }
-        println!("{} calls served", block.served());
+        outln!("{} calls served", block.served());
         Ok(())
     }
 }
 
 /// Returns the flag that SIGINT and SIGTERM set. A second signal ends the process at once.
-fn told_to_end() -> io::Result<Arc<AtomicBool>> {
+pub(crate) fn told_to_end() -> io::Result<Arc<AtomicBool>> {
     let told = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register_conditional_shutdown(signal, 1, told.clone())?;

@@ -1,7 +1,7 @@
 //! The commands that need no device, on the embedded fabric: what they print, and how they exit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn rpcrdma(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
@@ -96,7 +96,7 @@ fn wrong_settings_are_told() {
         ),
     ] {
         let output = rpcrdma(arguments);
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
         assert_eq!(String::from_utf8_lossy(&output.stderr), text);
         assert!(output.stdout.is_empty());
     }
@@ -113,5 +113,62 @@ fn commands_with_a_remote_end_need_a_device() {
             error.starts_with("rpcrdma: the embedded fabric ends with this process"),
             "{error}"
         );
+    }
+}
+
+/// Runs a command whose output goes nowhere.
+fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
+    let command = command.args(arguments).stdout(output);
+    command.stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    for arguments in [&["demo"][..], &["devices"], &["bench", "--seconds", "0"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = run_into(writer, arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        assert_eq!(error, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_failure() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        return;
+    };
+    for arguments in [&["demo"][..], &["devices"], &["bench", "--seconds", "0"]] {
+        let output = run_into(full.try_clone().unwrap(), arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        let text = "rpcrdma: the output can't be written: No space left on device (os error 28)\n";
+        assert_eq!(error, text, "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_is_no_message_is_not_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    // RFC 8166, section 4.2: XID, version 1, credits, RDMA_MSG, and no chunks.
+    let words = [7u32, 1, 32, 0, 0, 0, 0, 7, 0];
+    let message = words.map(u32::to_be_bytes).concat();
+    let text = said(&["decode", &file("message", &message)]);
+    assert_eq!(
+        text,
+        "RDMA_MSG call 0x00000007, 32 credits, 8 bytes inline\n"
+    );
+    for bytes in [&b"\x7fELF\x02\x01\x01"[..], &message[..20], b""] {
+        let output = rpcrdma(&["decode", &file("other", bytes)]);
+        assert_eq!(output.status.code(), Some(1), "{bytes:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{bytes:?}");
+        assert!(output.stderr.starts_with(b"rpcrdma: "), "{bytes:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 
 use super::{Costs, Measurement, Operation, Options, Reference};
+use crate::output::OutputError;
 
 /// The results of all threads together.
 struct Totals {
@@ -78,11 +79,7 @@ pub(super) fn print(
     } else {
         text(&mut out, options, &others, &sums)
     };
-    match done {
-        // The reader of the pipe has closed it.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
-    }
+    Ok(done.map_err(OutputError::from)?)
 }
 
 fn json(

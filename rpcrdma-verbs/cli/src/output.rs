@@ -1,0 +1,71 @@
+//! Standard output, which may be a closed pipe or on a full disk, and the status of a command.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The output can't be written.
+#[derive(Debug)]
+pub(crate) struct OutputError(io::Error);
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the output can't be written: {}", self.0)
+    }
+}
+
+impl Error for OutputError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl From<io::Error> for OutputError {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
+/// The arguments contradict each other or themselves.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for UsageError {}
+
+/// Writes a line to standard output.
+pub(crate) fn line(text: fmt::Arguments<'_>) -> Result<(), OutputError> {
+    let mut out = io::stdout().lock();
+    out.write_fmt(text)?;
+    Ok(out.write_all(b"\n")?)
+}
+
+/// Does as `println!`, and returns from the function with an error where that would panic.
+macro_rules! outln {
+    ($($text:tt)*) => {
+        $crate::output::line(format_args!($($text)*))?
+    };
+}
+pub(crate) use outln;
+
+/// Says on standard error why a command has failed, and returns its status.
+pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
+    if let Some(OutputError(error)) = error.downcast_ref()
+        && error.kind() == io::ErrorKind::BrokenPipe
+    {
+        // The reader has what it wants, as `head` does.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("rpcrdma: {error}");
+    if error.is::<UsageError>() {
+        ExitCode::from(2)
+    } else {
+        ExitCode::FAILURE
+    }
+}
