@@ -36,6 +36,6 @@ pub use local_server::LocalServer;
 #[cfg(feature = "tokio")]
 pub use server::{RunningServer, run_server, serve};
 #[cfg(feature = "tokio")]
-pub use server_builder::{RunningServers, Server};
+pub use server_builder::{RunningServers, ServerBuilder};
 #[cfg(feature = "tokio")]
 pub use thread::TransportError;

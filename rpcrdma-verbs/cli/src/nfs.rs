@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, router};
-use rpcrdma_verbs::Server;
+use rpcrdma_verbs::ServerBuilder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::device_source::{self, Locality, address};
@@ -85,7 +85,7 @@ impl Serve {
         // Before anything is offered, so that no signal is missed.
         let mut signals = Signals::new()?;
         let export = Arc::new(export.path(&self.export));
-        let mut server = Server::new(move || router(export.clone())).tcp(self.tcp);
+        let mut server = ServerBuilder::new(move || router(export.clone())).tcp(self.tcp);
         if let Some(device) = self.device.clone() {
             let source = device_source::Options::of_host(device).source(Locality::Network)?;
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));

@@ -19,14 +19,14 @@ use crate::provider::Device;
 ///
 /// ```
 /// use oncrpc::Router;
-/// use rpcrdma_verbs::Server;
+/// use rpcrdma_verbs::ServerBuilder;
 /// use rpcrdma_verbs::provider::software::Fabric;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device = Fabric::new().device();
 /// // The router is made for each address, with clones of the services.
-/// let server = Server::new(Router::new)
+/// let server = ServerBuilder::new(Router::new)
 ///     .rdma(&device, "127.0.0.1:0".parse()?)
 ///     .tcp("127.0.0.1:0".parse()?)
 ///     .start()
@@ -39,7 +39,7 @@ use crate::provider::Device;
 /// # }
 /// ```
 #[must_use = "a server does nothing until it is started"]
-pub struct Server<P> {
+pub struct ServerBuilder<P> {
     router: Arc<dyn Fn() -> Router<P> + Send + Sync>,
     reply_cache: ReplyCache,
     control: ServerControl,
@@ -49,7 +49,7 @@ pub struct Server<P> {
 }
 
 /// Starts the server at an address over RDMA.
-type Start<P> = dyn FnOnce(&Server<P>) -> Result<RunningServer, TransportError> + Send;
+type Start<P> = dyn FnOnce(&ServerBuilder<P>) -> Result<RunningServer, TransportError> + Send;
 
 /// An address, and how it is served.
 enum Listener<P> {
@@ -57,7 +57,7 @@ enum Listener<P> {
     Tcp(SocketAddr),
 }
 
-impl<P: Programs + LocalPrograms> Server<P> {
+impl<P: Programs + LocalPrograms> ServerBuilder<P> {
     /// Creates a server of what a function makes: the services' clones, in a router for each
     /// address.
     pub fn new(router: impl Fn() -> Router<P> + Send + Sync + 'static) -> Self {
@@ -161,9 +161,9 @@ impl<P: Programs + LocalPrograms> Server<P> {
     }
 }
 
-impl<P> fmt::Debug for Server<P> {
+impl<P> fmt::Debug for ServerBuilder<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
+        f.debug_struct("ServerBuilder")
             .field("config", &self.config)
             .field("listeners", &self.listeners.len())
             .finish_non_exhaustive()

@@ -8,7 +8,7 @@ use oncrpc::{Channel, Context, Router, RpcError, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1::{self, Client, GetResults};
 use rpcrdma_rpc_tests::kv::{GetOk, GetRes, PutArgs, owned};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::{ClientConfig, Server};
+use rpcrdma_verbs::{ClientConfig, ServerBuilder};
 
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<HashMap<String, SharedBytes>>>);
@@ -61,7 +61,7 @@ async fn put_and_get(channel: Channel) -> Result<(), Box<dyn std::error::Error>>
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (store, fabric) = (Store::default(), Fabric::new());
-    let server = Server::new(move || Router::new().add_service(kv1::serve(store.clone())))
+    let server = ServerBuilder::new(move || Router::new().add_service(kv1::serve(store.clone())))
         .rdma(&fabric.device(), "127.0.0.1:0".parse()?)
         .tcp("127.0.0.1:0".parse()?)
         .start()

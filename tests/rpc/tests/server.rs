@@ -11,7 +11,7 @@ use kv1::Client;
 use oncrpc::{Channel, Execution, Router, ServerControl, ServerLimits, tcp};
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::{ClientConfig, RunningServers, Server, channel};
+use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::{Store, assert_error, run, until};
 
 /// A store over RDMA and over TCP.
@@ -53,9 +53,9 @@ fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-fn server(store: &Arc<Store>) -> Server<(kv1::Server<Arc<Store>>, ())> {
+fn server(store: &Arc<Store>) -> ServerBuilder<(kv1::Server<Arc<Store>>, ())> {
     let store = store.clone();
-    Server::new(move || Router::new().add_service(kv1::serve(store.clone())))
+    ServerBuilder::new(move || Router::new().add_service(kv1::serve(store.clone())))
 }
 
 #[test]
