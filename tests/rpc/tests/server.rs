@@ -4,8 +4,11 @@
 mod support;
 
 use std::net::{SocketAddr, TcpListener};
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use kv1::Client;
 use oncrpc::{Channel, Execution, Router, ServerControl, ServerLimits, tcp};
@@ -84,7 +87,7 @@ fn it_drains_at_all_addresses_at_once() {
         let store = both.store.clone();
         until(|| store.waiting.load(Relaxed) == 2).await;
         let drained = tokio::spawn(both.server.drain());
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!drained.is_finished(), "calls wait for their handlers");
         store.go_on.notify_waiters();
         for call in calls {
@@ -109,5 +112,37 @@ fn nothing_is_served_if_an_address_is_not_available() {
             assert!(error.to_string().contains("in use"), "{error}");
             tokio::task::yield_now().await;
         }
+    });
+}
+
+/// Returns the processor time of the threads of this process with a name: how long each has run.
+#[cfg(target_os = "linux")]
+fn processor_time(name: &str) -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let of_thread = |thread: PathBuf| {
+        let comm = std::fs::read_to_string(thread.join("comm")).ok()?;
+        let times = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+        let run = times.split(' ').next()?.parse().ok()?;
+        (comm.trim_end() == name).then_some(Duration::from_nanos(run))
+    };
+    threads
+        .filter_map(|thread| of_thread(thread.unwrap().path()))
+        .sum()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_server_takes_no_processor_time() {
+    run(async {
+        let both = Both::start(&ServerControl::default()).await;
+        let client = both.over_rdma();
+        assert_eq!(client.fail(&9).await.unwrap(), 9);
+        // It looks for work for a shorter time after each sleep.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = processor_time("rpcrdma-server");
+        assert!(before > Duration::ZERO, "it has served");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let taken = processor_time("rpcrdma-server").saturating_sub(before);
+        assert!(taken < Duration::from_millis(40), "{taken:?} of 2 s");
     });
 }
