@@ -377,18 +377,29 @@ impl ConnectionPermit {
 
     /// Returns the end of the time that a handler has from now on.
     pub fn handler_deadline(&self) -> HandlerDeadline<impl Future<Output = ()> + Send + use<>> {
+        let at = self.handler_due();
+        HandlerDeadline::new(at, self.handler_time(at))
+    }
+
+    /// Returns when a handler that begins now has to be done; `None` if there is no limit.
+    #[must_use]
+    pub fn handler_due(&self) -> Option<Instant> {
         let limit = self.0.limits.handler_time;
-        let at = limit.and_then(|time| Instant::now().checked_add(time));
-        let shared = at.map(|_| self.0.clone());
-        HandlerDeadline::new(at, async move {
-            match at.zip(shared) {
+        limit.and_then(|time| Instant::now().checked_add(time))
+    }
+
+    /// Returns a future that ends when a handler has to be done, and counts that it was not.
+    pub fn handler_time(&self, at: Option<Instant>) -> impl Future<Output = ()> + Send + use<> {
+        let at = at.map(|at| (at, self.0.clone()));
+        async move {
+            match at {
                 None => std::future::pending().await,
                 Some((at, shared)) => {
                     tokio::time::sleep_until(at.into()).await;
                     shared.reached(Limit::HandlerTime);
                 }
             }
-        })
+        }
     }
 }
 

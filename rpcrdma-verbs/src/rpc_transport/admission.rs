@@ -1,13 +1,14 @@
 //! Who may connect to a server, and which calls wait for room.
 
-use std::future::{Future, Pending, pending};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 #[cfg(feature = "tokio")]
 use std::sync::{Arc, Weak};
-use std::task::Context;
+use std::task::{Context, Poll};
+#[cfg(feature = "tokio")]
+use std::time::Instant;
 
-use futures_util::future::Either;
 #[cfg(feature = "tokio")]
 use oncrpc::{ConnectionPermit, ServerControl};
 use oncrpc::{ConnectionStatus, HandlerDeadline, ReceivedMessage};
@@ -90,7 +91,34 @@ impl Drop for Place {
 }
 
 /// Ends when a handler's time has passed.
-pub(super) type HandlerTime = Either<Pending<()>, Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(super) enum HandlerTime {
+    Endless,
+    /// A timer is started once the handler waits, which few do.
+    #[cfg(feature = "tokio")]
+    Until(Instant, Arc<ConnectionPermit>),
+    #[cfg(feature = "tokio")]
+    Runs(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl Future for HandlerTime {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        #[cfg(feature = "tokio")]
+        {
+            let this = self.get_mut();
+            if let Self::Until(at, permit) = this {
+                *this = Self::Runs(Box::pin(permit.handler_time(Some(*at))));
+            }
+            if let Self::Runs(time) = this {
+                return time.as_mut().poll(cx);
+            }
+        }
+        #[cfg(not(feature = "tokio"))]
+        let _ = cx;
+        Poll::Pending
+    }
+}
 
 #[cfg(feature = "tokio")]
 impl CallLimits {
@@ -98,11 +126,12 @@ impl CallLimits {
     #[inline]
     pub(super) fn begin(&self) -> HandlerDeadline<HandlerTime> {
         match &self.0 {
-            None => HandlerDeadline::new(None, Either::Left(pending())),
+            None => HandlerDeadline::new(None, HandlerTime::Endless),
             Some(permit) => {
                 permit.count_call();
-                let (at, passed) = permit.handler_deadline().into_parts();
-                HandlerDeadline::new(at, Either::Right(Box::pin(passed)))
+                let at = permit.handler_due();
+                let time = at.map(|at| HandlerTime::Until(at, permit.clone()));
+                HandlerDeadline::new(at, time.unwrap_or(HandlerTime::Endless))
             }
         }
     }
@@ -133,7 +162,7 @@ impl CallLimits {
 #[cfg(not(feature = "tokio"))]
 impl CallLimits {
     pub(super) fn begin(&self) -> HandlerDeadline<HandlerTime> {
-        HandlerDeadline::new(None, Either::Left(pending()))
+        HandlerDeadline::new(None, HandlerTime::Endless)
     }
 
     pub(super) fn bytes(&self, _: &ReceivedMessage) -> usize {
