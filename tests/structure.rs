@@ -19,12 +19,13 @@ use std::path::Path;
 use modules::Crate;
 
 /// The crates, by the file that each begins with.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "xdrgen/src/lib.rs",
     "xdrgen/runtime/src/lib.rs",
     "xdrgen/cli/src/main.rs",
     "oncrpc/src/lib.rs",
     "nfs/src/lib.rs",
+    "iwarp/src/lib.rs",
     "rpcrdma-proto/src/lib.rs",
     "rpcrdma-verbs/src/lib.rs",
     "rpcrdma-verbs/cli/src/main.rs",

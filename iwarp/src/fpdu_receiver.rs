@@ -1,0 +1,582 @@
+//! Incoming FPDUs: placements, and events after their CRC.
+
+use std::collections::VecDeque;
+
+use crate::segment::{Address, Header, READ_REQUEST_LEN, RdmapOpcode, UNTAGGED_LEN, header_len};
+use crate::{ReadRequestHeader, StagAccess, StagError, Terminate, TerminateCode, crc, padding};
+
+/// The longest message that is for the receiver itself: a Terminate with all headers.
+const INNER_LEN: usize = 6 + UNTAGGED_LEN + READ_REQUEST_LEN;
+
+/// Questions about memory, which the caller answers.
+pub trait Placement {
+    /// Checks an access of the peer to `len` bytes at the tagged offset `offset`.
+    ///
+    /// # Errors
+    ///
+    /// The rule that the access breaks. The connection ends with a Terminate.
+    fn check(
+        &mut self,
+        stag: u32,
+        offset: u64,
+        len: u64,
+        access: StagAccess,
+    ) -> Result<(), StagError>;
+
+    /// Returns the length in bytes of the receive for the Send `msn`, which is 1 for the first;
+    /// `None` if there is no receive.
+    fn receive_len(&mut self, msn: u32) -> Option<u64>;
+
+    /// Returns true if the peer may invalidate the STag.
+    fn may_invalidate(&mut self, stag: u32) -> bool;
+}
+
+/// Where payload goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FpduDestination {
+    /// Memory with an STag.
+    Tagged {
+        /// The STag.
+        stag: u32,
+        /// The tagged offset in bytes.
+        offset: u64,
+    },
+    /// The receive for a Send.
+    Receive {
+        /// The Send's number.
+        msn: u32,
+        /// The offset in the message, in bytes.
+        offset: u32,
+    },
+}
+
+/// What happened. The CRC of the FPDU is verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum IwarpEvent {
+    /// A Send has arrived.
+    Received {
+        /// The Send's number.
+        msn: u32,
+        /// The length in bytes.
+        len: u32,
+        /// The sender asks for an event.
+        solicited: bool,
+        /// The STag that the caller invalidates now.
+        invalidate: Option<u32>,
+    },
+    /// The last segment of an RDMA Write has arrived.
+    Written {
+        /// The STag.
+        stag: u32,
+    },
+    /// The peer wants to read. Its right was checked.
+    ReadRequested(ReadRequestHeader),
+    /// The oldest RDMA Read of ours has ended.
+    ReadDone,
+    /// The peer has ended the stream.
+    Terminated(Terminate),
+}
+
+/// What the caller does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FpduProgress {
+    /// Read more of the stream.
+    NeedInput,
+    /// Put the next `len` bytes of the stream, or some of them, into the destination, and call
+    /// `placed`.
+    Place {
+        /// Where the next byte goes.
+        destination: FpduDestination,
+        /// How many bytes follow, at least 1.
+        len: usize,
+    },
+    /// Handle the event.
+    Event(IwarpEvent),
+}
+
+/// The memory that an RDMA Read of ours fills.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadSink {
+    /// The STag.
+    pub stag: u32,
+    /// The tagged offset in bytes.
+    pub offset: u64,
+    /// The length in bytes.
+    pub len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Place(FpduDestination),
+    Inner,
+    /// The segment breaks a rule. The error counts if the CRC is right.
+    Discard(TerminateCode),
+    /// An FPDU without a ULPDU (RFC 6581, section 9: the Send RTR).
+    Empty,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Header,
+    Payload { body: Body, left: usize },
+    Trailer { body: Body },
+    Ended,
+}
+
+/// Takes the FPDUs of one stream.
+///
+/// Source: RFC 5044, section 6; RFC 5041, section 7; RFC 5040, section 7. Payload is placed before
+/// its CRC is verified; nothing completes before. After an error the rest of the stream is dropped.
+#[derive(Debug)]
+pub struct FpduReceiver {
+    with_crc: bool,
+    ird: u32,
+    inbound_reads: u32,
+    sinks: VecDeque<ReadSink>,
+    state: State,
+    /// The FPDU's length field and header.
+    head: [u8; 2 + UNTAGGED_LEN],
+    have: usize,
+    inner: [u8; INNER_LEN],
+    inner_len: usize,
+    tail: [u8; 7],
+    sum: u32,
+    msn: [u32; 3],
+    /// The Send that is not complete: its bytes so far, and its opcode.
+    partial: Option<(u32, RdmapOpcode)>,
+    started: bool,
+}
+
+impl FpduReceiver {
+    /// Returns a receiver that checks CRCs if `with_crc`, and takes `ird` RDMA Reads at once.
+    pub fn new(with_crc: bool, ird: u32) -> Self {
+        Self {
+            with_crc,
+            ird,
+            inbound_reads: 0,
+            sinks: VecDeque::new(),
+            state: State::Header,
+            head: [0; 2 + UNTAGGED_LEN],
+            have: 0,
+            inner: [0; INNER_LEN],
+            inner_len: 0,
+            tail: [0; 7],
+            sum: 0,
+            msn: [1; 3],
+            partial: None,
+            started: false,
+        }
+    }
+
+    /// Returns true if an FPDU has arrived: a responder may send (RFC 5044, section 7.1.2).
+    pub const fn has_started(&self) -> bool {
+        self.started
+    }
+
+    /// Adds an RDMA Read of ours. The caller keeps to the negotiated ORD.
+    pub fn read_posted(&mut self, sink: ReadSink) {
+        self.sinks.push_back(sink);
+    }
+
+    /// Ends the oldest RDMA Read of the peer: its response was sent.
+    pub fn read_answered(&mut self) {
+        self.inbound_reads = self.inbound_reads.saturating_sub(1);
+    }
+
+    /// Takes bytes of the stream, up to the next thing that the caller does. Returns how many it
+    /// took: all of them with `NeedInput`.
+    ///
+    /// # Errors
+    ///
+    /// The Terminate to send. Afterwards every byte is dropped.
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        placement: &mut impl Placement,
+    ) -> Result<(usize, FpduProgress), Terminate> {
+        let mut rest = input;
+        loop {
+            let taken = |rest: &[u8]| input.len() - rest.len();
+            match self.state {
+                State::Ended => return Ok((input.len(), FpduProgress::NeedInput)),
+                State::Header => {
+                    if !self.take_header(&mut rest, placement) {
+                        return Ok((taken(rest), FpduProgress::NeedInput));
+                    }
+                }
+                State::Payload {
+                    body: Body::Place(destination),
+                    left,
+                } if left > 0 => {
+                    let progress = FpduProgress::Place {
+                        destination,
+                        len: left,
+                    };
+                    return Ok((taken(rest), progress));
+                }
+                State::Payload { body, left } => {
+                    if !self.take_payload(&mut rest, body, left) {
+                        return Ok((taken(rest), FpduProgress::NeedInput));
+                    }
+                }
+                State::Trailer { body } => {
+                    if !self.take_trailer(&mut rest) {
+                        return Ok((taken(rest), FpduProgress::NeedInput));
+                    }
+                    if let Some(event) = self.finish(body, placement)? {
+                        return Ok((taken(rest), FpduProgress::Event(event)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells that `bytes` of the stream were put where the last `Place` says.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than `Place` says, or nothing was to be placed.
+    pub fn placed(&mut self, bytes: &[u8]) {
+        let State::Payload {
+            body: Body::Place(destination),
+            left,
+        } = &mut self.state
+        else {
+            panic!("no payload is due");
+        };
+        assert!(bytes.len() <= *left, "more bytes than the segment has");
+        *left -= bytes.len();
+        match destination {
+            FpduDestination::Tagged { offset, .. } => {
+                *offset = offset.wrapping_add(bytes.len() as u64);
+            }
+            FpduDestination::Receive { offset, .. } => {
+                *offset = offset.wrapping_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            }
+        }
+        if self.with_crc {
+            self.sum = crc(self.sum, bytes);
+        }
+    }
+
+    fn ulpdu_len(&self) -> usize {
+        usize::from(u16::from_be_bytes([self.head[0], self.head[1]]))
+    }
+
+    /// Returns how many bytes the length field and the header have, as far as they are known.
+    fn head_len(&self) -> usize {
+        match self.have {
+            0 | 1 => 2,
+            2 => 2 + self.ulpdu_len().min(1),
+            _ => 2 + header_len(self.head[2]).min(self.ulpdu_len()),
+        }
+    }
+
+    fn take_header(&mut self, rest: &mut &[u8], placement: &mut impl Placement) -> bool {
+        while self.have < self.head_len() {
+            let needed = self.head_len();
+            let n = take(rest, &mut self.head[self.have..needed]);
+            if n == 0 {
+                return false;
+            }
+            self.have += n;
+        }
+        if self.with_crc {
+            self.sum = crc(0, &self.head[..self.have]);
+        }
+        self.inner_len = 0;
+        let left = self.ulpdu_len() + 2 - self.have;
+        let body = self.target(left, placement).unwrap_or_else(Body::Discard);
+        self.state = State::Payload { body, left };
+        self.have = 0;
+        true
+    }
+
+    /// Decides where the payload of the segment goes.
+    fn target(&self, len: usize, placement: &mut impl Placement) -> Result<Body, TerminateCode> {
+        if self.ulpdu_len() == 0 {
+            return Ok(Body::Empty);
+        }
+        if self.ulpdu_len() < header_len(self.head[2]) {
+            return Err(TerminateCode::DDP_LOCAL_CATASTROPHIC);
+        }
+        let header = Header::parse(&self.head[2..]);
+        let queue = self.check_control(&header)?;
+        match header.address {
+            Address::Tagged { stag, offset } => {
+                self.check_tagged(&header, stag, offset, len, placement)?;
+                Ok(Body::Place(FpduDestination::Tagged { stag, offset }))
+            }
+            Address::Untagged { msn, mo, .. } => {
+                self.check_untagged(&header, queue, msn, mo, len, placement)
+            }
+        }
+    }
+
+    /// Checks versions, queue and opcode. Returns the queue.
+    fn check_control(&self, header: &Header) -> Result<usize, TerminateCode> {
+        let queue = match header.address {
+            Address::Tagged { .. } => None,
+            Address::Untagged { queue, .. } => Some(queue),
+        };
+        if header.ddp_version != 1 {
+            return Err(match queue {
+                None => TerminateCode::DDP_TAGGED_VERSION,
+                Some(_) => TerminateCode::DDP_UNTAGGED_VERSION,
+            });
+        }
+        if queue.is_some_and(|queue| queue > 2) {
+            return Err(TerminateCode::DDP_QUEUE);
+        }
+        if header.rdmap_version != 1 {
+            return Err(TerminateCode::RDMAP_VERSION);
+        }
+        if header.opcode.is_none_or(|opcode| opcode.queue() != queue) {
+            return Err(TerminateCode::RDMAP_OPCODE);
+        }
+        Ok(queue.unwrap_or(0) as usize)
+    }
+
+    fn check_tagged(
+        &self,
+        header: &Header,
+        stag: u32,
+        offset: u64,
+        len: usize,
+        placement: &mut impl Placement,
+    ) -> Result<(), TerminateCode> {
+        let mut access = StagAccess::Write;
+        if header.opcode == Some(RdmapOpcode::ReadResponse) {
+            let sink = self.sinks.front().ok_or(TerminateCode::RDMAP_OPCODE)?;
+            if sink.stag != stag {
+                return Err(TerminateCode::DDP_INVALID_STAG);
+            }
+            let ends = header.last == (len == sink.len as usize);
+            if sink.offset != offset || len > sink.len as usize || !ends {
+                return Err(TerminateCode::DDP_BOUNDS);
+            }
+            access = StagAccess::ReadResponse;
+        }
+        // RFC 5041, section 7.1: segments without payload are not validated.
+        if len == 0 {
+            return Ok(());
+        }
+        let checked = placement.check(stag, offset, len as u64, access);
+        checked.map_err(|error| match error {
+            StagError::Invalid => TerminateCode::DDP_INVALID_STAG,
+            StagError::Bounds => TerminateCode::DDP_BOUNDS,
+            StagError::OtherStream => TerminateCode::DDP_STAG_OF_OTHER_STREAM,
+            StagError::Wrap => TerminateCode::DDP_TO_WRAP,
+            StagError::Access => TerminateCode::RDMAP_ACCESS,
+        })
+    }
+
+    fn check_untagged(
+        &self,
+        header: &Header,
+        queue: usize,
+        msn: u32,
+        mo: u32,
+        len: usize,
+        placement: &mut impl Placement,
+    ) -> Result<Body, TerminateCode> {
+        if msn != self.msn[queue] {
+            return Err(TerminateCode::DDP_MSN);
+        }
+        let (done, opcode) = match (queue, self.partial) {
+            (0, Some((done, opcode))) => (done, Some(opcode)),
+            _ => (0, header.opcode),
+        };
+        if mo != done {
+            return Err(TerminateCode::DDP_MO);
+        }
+        if opcode != header.opcode {
+            return Err(TerminateCode::RDMAP_OPCODE);
+        }
+        let room = match queue {
+            0 => placement.receive_len(msn),
+            1 if self.inbound_reads >= self.ird => None,
+            1 => Some(READ_REQUEST_LEN as u64),
+            _ => Some(INNER_LEN as u64),
+        };
+        let room = room.ok_or(TerminateCode::DDP_NO_BUFFER)?;
+        if u64::from(mo) + len as u64 > room.min(u64::from(u32::MAX)) {
+            return Err(TerminateCode::DDP_TOO_LONG);
+        }
+        if queue == 1 && (len != READ_REQUEST_LEN || !header.last) {
+            return Err(TerminateCode::RDMAP_UNSPECIFIED);
+        }
+        Ok(match queue {
+            0 => Body::Place(FpduDestination::Receive { msn, offset: mo }),
+            _ => Body::Inner,
+        })
+    }
+
+    /// Takes payload that is not for the caller.
+    fn take_payload(&mut self, rest: &mut &[u8], body: Body, left: usize) -> bool {
+        let n = left.min(rest.len());
+        let (bytes, after) = rest.split_at(n);
+        if self.with_crc {
+            self.sum = crc(self.sum, bytes);
+        }
+        if let Body::Inner = body {
+            self.inner[self.inner_len..self.inner_len + n].copy_from_slice(bytes);
+            self.inner_len += n;
+        }
+        *rest = after;
+        if n < left {
+            self.state = State::Payload {
+                body,
+                left: left - n,
+            };
+            return false;
+        }
+        self.state = State::Trailer { body };
+        true
+    }
+
+    fn take_trailer(&mut self, rest: &mut &[u8]) -> bool {
+        let needed = padding(self.ulpdu_len()) + 4;
+        self.have += take(rest, &mut self.tail[self.have..needed]);
+        self.have == needed
+    }
+
+    /// Verifies the CRC, and completes what the FPDU completes.
+    fn finish(
+        &mut self,
+        body: Body,
+        placement: &mut impl Placement,
+    ) -> Result<Option<IwarpEvent>, Terminate> {
+        let (pad, sum) = self.tail[..self.have].split_at(self.have - 4);
+        let good = !self.with_crc || crc(self.sum, pad).to_le_bytes() == sum;
+        self.have = 0;
+        self.state = State::Ended;
+        if !good {
+            return Err(Terminate::new(TerminateCode::MPA_CRC));
+        }
+        let event = match body {
+            Body::Discard(code) => Err(code),
+            Body::Empty => Ok(None),
+            Body::Place(_) | Body::Inner => self.complete(placement),
+        };
+        let event = event.map_err(|code| self.terminate(code))?;
+        self.started = true;
+        if !matches!(event, Some(IwarpEvent::Terminated(_))) {
+            self.state = State::Header;
+        }
+        Ok(event)
+    }
+
+    fn terminate(&self, code: TerminateCode) -> Terminate {
+        let ulpdu = self.ulpdu_len();
+        let header = &self.head[2..2 + header_len(self.head[2]).min(ulpdu)];
+        let whole = header.len() == header_len(self.head[2]);
+        let mut terminate = Terminate::of_segment(code, ulpdu, if whole { header } else { &[] });
+        let of_read = self.inner_len == READ_REQUEST_LEN && self.head[3] & 15 == 1;
+        if (code.layer, code.error_type) == (0, 1) && of_read {
+            terminate.read_request = self.inner.first_chunk().copied();
+        }
+        terminate
+    }
+
+    fn complete(
+        &mut self,
+        placement: &mut impl Placement,
+    ) -> Result<Option<IwarpEvent>, TerminateCode> {
+        let header = Header::parse(&self.head[2..]);
+        match header.address {
+            Address::Tagged { stag, .. } => Ok(self.complete_tagged(&header, stag)),
+            Address::Untagged { queue: 1, .. } => self.complete_read_request(placement).map(Some),
+            Address::Untagged { queue: 2, .. } => {
+                let terminate = Terminate::decode(&self.inner[..self.inner_len]);
+                let unknown = Terminate::new(TerminateCode::RDMAP_UNSPECIFIED);
+                Ok(Some(IwarpEvent::Terminated(terminate.unwrap_or(unknown))))
+            }
+            Address::Untagged { stag, msn, .. } => {
+                self.complete_send(&header, stag, msn, placement)
+            }
+        }
+    }
+
+    fn payload_len(&self) -> u32 {
+        let len = self.ulpdu_len() - header_len(self.head[2]);
+        u32::try_from(len).unwrap_or(u32::MAX)
+    }
+
+    fn complete_tagged(&mut self, header: &Header, stag: u32) -> Option<IwarpEvent> {
+        if header.opcode == Some(RdmapOpcode::ReadResponse) {
+            let len = self.payload_len();
+            if header.last {
+                self.sinks.pop_front();
+                return Some(IwarpEvent::ReadDone);
+            }
+            let sink = self.sinks.front_mut()?;
+            sink.offset = sink.offset.wrapping_add(u64::from(len));
+            sink.len -= len;
+            return None;
+        }
+        header.last.then_some(IwarpEvent::Written { stag })
+    }
+
+    fn complete_read_request(
+        &mut self,
+        placement: &mut impl Placement,
+    ) -> Result<IwarpEvent, TerminateCode> {
+        let request = self.inner.first_chunk().map(ReadRequestHeader::decode);
+        let request = request.ok_or(TerminateCode::RDMAP_UNSPECIFIED)?;
+        if request.len > 0 {
+            let (stag, offset) = (request.source_stag, request.source_offset);
+            let checked = placement.check(stag, offset, request.len.into(), StagAccess::Read);
+            checked.map_err(|error| match error {
+                StagError::Invalid => TerminateCode::RDMAP_INVALID_STAG,
+                StagError::Bounds => TerminateCode::RDMAP_BOUNDS,
+                StagError::OtherStream => TerminateCode::RDMAP_STAG_OF_OTHER_STREAM,
+                StagError::Wrap => TerminateCode::RDMAP_TO_WRAP,
+                StagError::Access => TerminateCode::RDMAP_ACCESS,
+            })?;
+        }
+        self.msn[1] = self.msn[1].wrapping_add(1);
+        self.inbound_reads += 1;
+        Ok(IwarpEvent::ReadRequested(request))
+    }
+
+    fn complete_send(
+        &mut self,
+        header: &Header,
+        stag: u32,
+        msn: u32,
+        placement: &mut impl Placement,
+    ) -> Result<Option<IwarpEvent>, TerminateCode> {
+        let opcode = header.opcode.ok_or(TerminateCode::RDMAP_OPCODE)?;
+        let len = self.partial.map_or(0, |(done, _)| done) + self.payload_len();
+        if !header.last {
+            self.partial = Some((len, opcode));
+            return Ok(None);
+        }
+        let invalidate = opcode.invalidates().then_some(stag);
+        if invalidate.is_some_and(|stag| !placement.may_invalidate(stag)) {
+            return Err(TerminateCode::RDMAP_CANNOT_INVALIDATE);
+        }
+        self.partial = None;
+        self.msn[0] = self.msn[0].wrapping_add(1);
+        let solicited = matches!(
+            opcode,
+            RdmapOpcode::SendSolicited | RdmapOpcode::SendSolicitedInvalidate
+        );
+        Ok(Some(IwarpEvent::Received {
+            msn,
+            len,
+            solicited,
+            invalidate,
+        }))
+    }
+}
+
+/// Moves bytes to `to`, as many as there are. Returns how many.
+fn take(rest: &mut &[u8], to: &mut [u8]) -> usize {
+    let n = rest.len().min(to.len());
+    let (bytes, after) = rest.split_at(n);
+    to[..n].copy_from_slice(bytes);
+    *rest = after;
+    n
+}

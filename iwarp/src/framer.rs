@@ -1,0 +1,378 @@
+//! Outgoing messages as FPDUs, in pieces for `writev`.
+
+use std::collections::VecDeque;
+
+use crate::segment::{Address, Header, RdmapOpcode, ReadRequestHeader, TAGGED_LEN, UNTAGGED_LEN};
+use crate::{Terminate, crc, padding};
+
+/// Bytes between the begins of two markers (RFC 5044, section 4.3).
+const MARKER_DISTANCE: u64 = 512;
+
+/// Returns the longest ULPDU, in bytes, of which the FPDU fits into `emss` bytes (RFC 5044, section
+/// 4.5), from 128 to 64768.
+pub fn mulpdu(emss: usize, markers: bool) -> usize {
+    let of_markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
+    emss.saturating_sub(6 + of_markers + emss % 4)
+        .clamp(128, 64768)
+}
+
+/// What a message with payload does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutgoingKind {
+    /// A Send.
+    Send {
+        /// Asks the peer for an event.
+        solicited: bool,
+        /// The peer's STag to invalidate.
+        invalidate: Option<u32>,
+    },
+    /// An RDMA Write to the peer's memory.
+    Write {
+        /// The peer's STag.
+        stag: u32,
+        /// The tagged offset, in bytes.
+        offset: u64,
+    },
+    /// The response to the peer's RDMA Read Request.
+    ReadResponse {
+        /// The peer's STag.
+        stag: u32,
+        /// The tagged offset, in bytes.
+        offset: u64,
+    },
+}
+
+/// A message with payload, and how much of it is framed.
+#[derive(Clone, Debug)]
+pub struct OutgoingMessage {
+    request: u64,
+    kind: OutgoingKind,
+    len: u32,
+    framed: u32,
+}
+
+impl OutgoingMessage {
+    /// Returns a message of `len` bytes. Its pieces have the number `request`.
+    pub const fn new(request: u64, kind: OutgoingKind, len: u32) -> Self {
+        Self {
+            request,
+            kind,
+            len,
+            framed: 0,
+        }
+    }
+
+    fn opcode(&self) -> RdmapOpcode {
+        match self.kind {
+            OutgoingKind::Write { .. } => RdmapOpcode::Write,
+            OutgoingKind::ReadResponse { .. } => RdmapOpcode::ReadResponse,
+            OutgoingKind::Send {
+                solicited,
+                invalidate,
+            } => match (solicited, invalidate) {
+                (false, None) => RdmapOpcode::Send,
+                (false, Some(_)) => RdmapOpcode::SendInvalidate,
+                (true, None) => RdmapOpcode::SendSolicited,
+                (true, Some(_)) => RdmapOpcode::SendSolicitedInvalidate,
+            },
+        }
+    }
+
+    fn address(&self, msn: u32) -> Address {
+        match self.kind {
+            OutgoingKind::Write { stag, offset } | OutgoingKind::ReadResponse { stag, offset } => {
+                let offset = offset.wrapping_add(u64::from(self.framed));
+                Address::Tagged { stag, offset }
+            }
+            OutgoingKind::Send { invalidate, .. } => {
+                let stag = invalidate.unwrap_or(0);
+                Address::Untagged {
+                    stag,
+                    queue: 0,
+                    msn,
+                    mo: self.framed,
+                }
+            }
+        }
+    }
+}
+
+/// The next bytes of the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FramerPiece<'a> {
+    /// Headers, padding, CRCs and markers.
+    Header(&'a [u8]),
+    /// Bytes of a message.
+    Payload {
+        /// The number of the message.
+        request: u64,
+        /// The offset in the message, in bytes.
+        offset: u32,
+        /// The length in bytes.
+        len: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Queued {
+    Header(usize),
+    Payload {
+        request: u64,
+        offset: u32,
+        len: usize,
+    },
+}
+
+/// Cuts messages into FPDUs.
+///
+/// Source: RFC 5044, section 4; RFC 5041, section 5.2. A message must be framed to its end before
+/// another begins: DDP does not interleave messages of one queue.
+#[derive(Debug)]
+pub struct Framer {
+    with_crc: bool,
+    markers: bool,
+    held: bool,
+    mulpdu: usize,
+    /// Bytes since the first FPDU.
+    position: u64,
+    /// Where the FPDU began.
+    start: u64,
+    sum: u32,
+    msn: [u32; 3],
+    /// The bytes of all queued headers.
+    headers: VecDeque<u8>,
+    queue: VecDeque<Queued>,
+}
+
+impl Framer {
+    /// Returns a framer of FPDUs of at most `emss` bytes. Without `with_crc` the CRC fields are 0;
+    /// `markers` is true if the peer requires them. A responder is `held`: it has no pieces before
+    /// `release` (RFC 5044, section 7.1.2).
+    pub fn new(emss: usize, with_crc: bool, markers: bool, held: bool) -> Self {
+        Self {
+            with_crc,
+            markers,
+            held,
+            mulpdu: mulpdu(emss, markers),
+            position: 0,
+            start: 0,
+            sum: 0,
+            msn: [1; 3],
+            headers: VecDeque::new(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Sets the size of an FPDU in bytes, for the segments to come.
+    pub fn set_emss(&mut self, emss: usize) {
+        self.mulpdu = mulpdu(emss, self.markers);
+    }
+
+    /// Allows a responder to send: the peer's first FPDU has arrived.
+    pub fn release(&mut self) {
+        self.held = false;
+    }
+
+    /// Queues the next FPDU of `message`, whose bytes are all of `payload`. Returns true if it was
+    /// the last.
+    ///
+    /// The CRC is computed here: the bytes must not change before they are sent.
+    ///
+    /// # Panics
+    ///
+    /// If `payload` is shorter than the message.
+    pub fn push_segment(&mut self, message: &mut OutgoingMessage, payload: &[&[u8]]) -> bool {
+        let address = message.address(self.msn[0]);
+        let header = match address {
+            Address::Tagged { .. } => TAGGED_LEN,
+            Address::Untagged { .. } => UNTAGGED_LEN,
+        };
+        let left = message.len - message.framed;
+        let most = u32::try_from(self.mulpdu - header).unwrap_or(u32::MAX);
+        let len = left.min(most);
+        let last = len == left;
+        self.begin(message.opcode(), last, address, len as usize);
+        self.put_payload(message, payload, len as usize);
+        self.end(header + len as usize);
+        message.framed += len;
+        if last && matches!(message.kind, OutgoingKind::Send { .. }) {
+            self.msn[0] = self.msn[0].wrapping_add(1);
+        }
+        last
+    }
+
+    /// Queues an RDMA Read Request.
+    pub fn push_read_request(&mut self, request: &ReadRequestHeader) {
+        self.push_control(RdmapOpcode::ReadRequest, 1, &request.encode());
+    }
+
+    /// Queues a Terminate. No FPDU may follow.
+    pub fn push_terminate(&mut self, terminate: &Terminate) {
+        self.push_control(RdmapOpcode::Terminate, 2, &terminate.encode());
+    }
+
+    /// Returns the pieces in the order in which they go out.
+    pub fn pieces(&self) -> impl Iterator<Item = FramerPiece<'_>> {
+        let (mut front, mut back) = self.headers.as_slices();
+        let shown = if self.held { 0 } else { self.queue.len() };
+        self.queue
+            .iter()
+            .take(shown)
+            .flat_map(move |queued| match *queued {
+                Queued::Payload {
+                    request,
+                    offset,
+                    len,
+                } => [
+                    Some(FramerPiece::Payload {
+                        request,
+                        offset,
+                        len,
+                    }),
+                    None,
+                ],
+                Queued::Header(len) => {
+                    let (first, rest) = front.split_at(len.min(front.len()));
+                    let (second, after) = back.split_at(len - first.len());
+                    (front, back) = (rest, after);
+                    [first, second]
+                        .map(|part| (!part.is_empty()).then_some(FramerPiece::Header(part)))
+                }
+            })
+            .flatten()
+    }
+
+    /// Removes the first `len` bytes of the pieces: they are sent.
+    pub fn sent(&mut self, mut len: usize) {
+        while let Some(first) = self.queue.front_mut().filter(|_| len > 0) {
+            let (Queued::Header(left) | Queued::Payload { len: left, .. }) = first;
+            let n = len.min(*left);
+            *left -= n;
+            len -= n;
+            let empty = *left == 0;
+            match first {
+                Queued::Header(_) => drop(self.headers.drain(..n)),
+                Queued::Payload { offset, .. } => {
+                    *offset += u32::try_from(n).unwrap_or(u32::MAX);
+                }
+            }
+            if empty {
+                self.queue.pop_front();
+            }
+        }
+    }
+
+    fn push_control(&mut self, opcode: RdmapOpcode, queue: u32, body: &[u8]) {
+        let msn = self.msn[queue as usize];
+        self.msn[queue as usize] = msn.wrapping_add(1);
+        let address = Address::Untagged {
+            stag: 0,
+            queue,
+            msn,
+            mo: 0,
+        };
+        self.begin(opcode, true, address, body.len());
+        self.put(body, None);
+        self.end(UNTAGGED_LEN + body.len());
+    }
+
+    fn begin(&mut self, opcode: RdmapOpcode, last: bool, address: Address, payload: usize) {
+        let (header, len) = Header::encode(opcode, last, address);
+        // A marker right before the FPDU belongs to it, with a pointer of 0.
+        self.sum = 0;
+        self.start = self.position;
+        self.put_marker();
+        self.start = self.position;
+        let ulpdu = u16::try_from(len + payload).unwrap_or(u16::MAX);
+        self.put(&ulpdu.to_be_bytes(), None);
+        self.put(&header[..len], None);
+    }
+
+    fn end(&mut self, ulpdu: usize) {
+        self.put(&[0; 3][..padding(ulpdu)], None);
+        self.put_marker();
+        let sum = if self.with_crc { self.sum } else { 0 };
+        // CRC32c goes out with its lowest byte first, as in iSCSI.
+        self.push_header(&sum.to_le_bytes());
+        self.position += 4;
+    }
+
+    fn put_payload(&mut self, message: &OutgoingMessage, payload: &[&[u8]], len: usize) {
+        let (mut skip, mut left) = (message.framed as usize, len);
+        let mut offset = message.framed;
+        for slice in payload {
+            let skipped = skip.min(slice.len());
+            skip -= skipped;
+            let part = &slice[skipped..];
+            let part = &part[..left.min(part.len())];
+            self.put(part, Some((message.request, offset)));
+            offset += u32::try_from(part.len()).unwrap_or(u32::MAX);
+            left -= part.len();
+        }
+        assert_eq!(left, 0, "the payload is shorter than its message");
+    }
+
+    /// Adds bytes to the FPDU, with markers between them.
+    fn put(&mut self, mut bytes: &[u8], mut origin: Option<(u64, u32)>) {
+        while !bytes.is_empty() {
+            self.put_marker();
+            let room = MARKER_DISTANCE - self.position % MARKER_DISTANCE;
+            let room = usize::try_from(room).unwrap_or(usize::MAX);
+            let n = if self.markers {
+                room.min(bytes.len())
+            } else {
+                bytes.len()
+            };
+            let (part, rest) = bytes.split_at(n);
+            if self.with_crc {
+                self.sum = crc(self.sum, part);
+            }
+            match &mut origin {
+                None => self.push_header(part),
+                Some((request, offset)) => {
+                    self.push_payload(*request, *offset, n);
+                    *offset += u32::try_from(n).unwrap_or(u32::MAX);
+                }
+            }
+            self.position += n as u64;
+            bytes = rest;
+        }
+    }
+
+    fn put_marker(&mut self) {
+        if !self.markers || !self.position.is_multiple_of(MARKER_DISTANCE) {
+            return;
+        }
+        let pointer = u16::try_from(self.position - self.start).unwrap_or(u16::MAX);
+        let [high, low] = pointer.to_be_bytes();
+        let marker = [0, 0, high, low];
+        self.sum = crc(self.sum, &marker);
+        self.push_header(&marker);
+        self.position += 4;
+    }
+
+    fn push_header(&mut self, bytes: &[u8]) {
+        self.headers.extend(bytes);
+        match self.queue.back_mut() {
+            Some(Queued::Header(len)) => *len += bytes.len(),
+            _ => self.queue.push_back(Queued::Header(bytes.len())),
+        }
+    }
+
+    fn push_payload(&mut self, request: u64, offset: u32, len: usize) {
+        match self.queue.back_mut() {
+            Some(Queued::Payload {
+                request: r,
+                offset: o,
+                len: l,
+            }) if *r == request && *o as usize + *l == offset as usize => {
+                *l += len;
+            }
+            _ => self.queue.push_back(Queued::Payload {
+                request,
+                offset,
+                len,
+            }),
+        }
+    }
+}

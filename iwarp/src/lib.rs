@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod fpdu_receiver;
+mod framer;
+mod mpa;
+mod segment;
+mod stag;
+mod terminate;
+
+pub use fpdu_receiver::{
+    FpduDestination, FpduProgress, FpduReceiver, IwarpEvent, Placement, ReadSink,
+};
+pub use framer::{Framer, FramerPiece, OutgoingKind, OutgoingMessage, mulpdu};
+pub use mpa::{
+    MAX_PRIVATE_DATA, MpaEstablished, MpaInitiator, MpaOptions, MpaRequest, MpaResponder,
+    ReadDepths, RtrTypes, SetupError,
+};
+pub use segment::{RdmapOpcode, ReadRequestHeader};
+pub use stag::{StagAccess, StagError, StagRegion, StagTable};
+pub use terminate::{Terminate, TerminateCode};
+
+/// Extends a CRC32c by `bytes`.
+fn crc(sum: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(sum, bytes)
+}
+
+/// Returns how many padding bytes follow a ULPDU of `len` bytes, so that the CRC is aligned to 4.
+const fn padding(len: usize) -> usize {
+    (4 - (2 + len) % 4) % 4
+}

@@ -1,0 +1,136 @@
+//! STags: what a peer may reach.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+/// What an access does to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StagAccess {
+    /// The peer's RDMA Write.
+    Write,
+    /// The peer's RDMA Read, of which the memory is the source.
+    Read,
+    /// The response to our RDMA Read.
+    ReadResponse,
+}
+
+/// Why an access is denied.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StagError {
+    /// No memory has the STag.
+    Invalid,
+    /// The bytes exceed the memory.
+    Bounds,
+    /// The memory does not allow the access.
+    Access,
+    /// The STag belongs to another connection.
+    OtherStream,
+    /// Offset and length exceed 64 bits.
+    Wrap,
+}
+
+/// Memory that has an STag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StagRegion {
+    /// The tagged offset of the first byte.
+    pub base: u64,
+    /// The length in bytes.
+    pub len: u64,
+    /// The peer may read.
+    pub remote_read: bool,
+    /// The peer may write, also with the response to an RDMA Read.
+    pub remote_write: bool,
+    /// The connection whose peer may use the STag, by a number of the caller's choice.
+    pub connection: u64,
+}
+
+/// The STags of a device. An STag is a random number, and not given out again soon: each is a keyed
+/// hash of a counter.
+///
+/// ```
+/// use rpcrdma_iwarp::{StagAccess, StagError, StagRegion, StagTable};
+///
+/// let mut table = StagTable::new();
+/// let region =
+///     StagRegion { base: 0, len: 64, remote_read: true, remote_write: false, connection: 1 };
+/// let stag = table.insert(region);
+/// assert_eq!(table.check(1, stag, 32, 32, StagAccess::Read), Ok(()));
+/// assert_eq!(table.check(1, stag, 33, 32, StagAccess::Read), Err(StagError::Bounds));
+/// assert_eq!(table.check(2, stag, 0, 1, StagAccess::Read), Err(StagError::OtherStream));
+/// ```
+#[derive(Debug, Default)]
+pub struct StagTable {
+    regions: HashMap<u32, StagRegion>,
+    secret: RandomState,
+    generation: u64,
+}
+
+impl StagTable {
+    /// Returns an empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives memory an STag, which is not 0.
+    ///
+    /// # Panics
+    ///
+    /// If more than 2^31 STags are in use.
+    pub fn insert(&mut self, region: StagRegion) -> u32 {
+        assert!(self.regions.len() < 1 << 31, "too many STags");
+        loop {
+            self.generation = self.generation.wrapping_add(1);
+            let [a, b, c, d, ..] = self.secret.hash_one(self.generation).to_ne_bytes();
+            let stag = u32::from_ne_bytes([a, b, c, d]);
+            if stag != 0 && !self.regions.contains_key(&stag) {
+                self.regions.insert(stag, region);
+                return stag;
+            }
+        }
+    }
+
+    /// Ends an STag. Returns its memory, if there was one.
+    pub fn remove(&mut self, stag: u32) -> Option<StagRegion> {
+        self.regions.remove(&stag)
+    }
+
+    /// Checks an access of the peer of `connection` to `len` bytes at the tagged offset `offset`.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that the access breaks.
+    pub fn check(
+        &self,
+        connection: u64,
+        stag: u32,
+        offset: u64,
+        len: u64,
+        access: StagAccess,
+    ) -> Result<(), StagError> {
+        let region = self.regions.get(&stag).ok_or(StagError::Invalid)?;
+        if region.connection != connection {
+            return Err(StagError::OtherStream);
+        }
+        offset.checked_add(len).ok_or(StagError::Wrap)?;
+        let start = offset.checked_sub(region.base).ok_or(StagError::Bounds)?;
+        if start > region.len || len > region.len - start {
+            return Err(StagError::Bounds);
+        }
+        let allowed = match access {
+            StagAccess::Read => region.remote_read,
+            StagAccess::Write | StagAccess::ReadResponse => region.remote_write,
+        };
+        if allowed {
+            Ok(())
+        } else {
+            Err(StagError::Access)
+        }
+    }
+
+    /// Returns true if the peer of `connection` may invalidate the STag.
+    pub fn may_invalidate(&self, connection: u64, stag: u32) -> bool {
+        self.regions
+            .get(&stag)
+            .is_some_and(|region| region.connection == connection)
+    }
+}

@@ -1,0 +1,312 @@
+//! What a hostile peer sends, and the Terminate that it gets.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use rpcrdma_iwarp::{
+    FpduReceiver, Framer, IwarpEvent, OutgoingKind, OutgoingMessage, ReadRequestHeader, ReadSink,
+    Terminate, TerminateCode as Code,
+};
+use support::{Memory, drain, feed, send};
+
+/// Returns an FPDU with this ULPDU and its CRC.
+fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
+    let mut bytes = u16::try_from(ulpdu.len()).unwrap().to_be_bytes().to_vec();
+    bytes.extend(ulpdu);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let sum = crc32c::crc32c(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+fn untagged(control: [u8; 2], queue: u32, msn: u32, mo: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = control.to_vec();
+    for field in [0, queue, msn, mo] {
+        bytes.extend(field.to_be_bytes());
+    }
+    bytes.extend(payload);
+    fpdu(&bytes)
+}
+
+fn tagged(control: [u8; 2], stag: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = control.to_vec();
+    bytes.extend(stag.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(payload);
+    fpdu(&bytes)
+}
+
+fn read_request(source_stag: u32, source_offset: u64, len: u32) -> Vec<u8> {
+    let request = ReadRequestHeader {
+        sink_stag: 1,
+        sink_offset: 0,
+        len,
+        source_stag,
+        source_offset,
+    };
+    untagged([0x41, 0x41], 1, 1, 0, &request.encode())
+}
+
+/// The peer may use one receive of 8 bytes, and 8 bytes of each region.
+struct Setup {
+    memory: Memory,
+    readable: u32,
+    writable: u32,
+    others: u32,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let mut memory = Memory {
+            receives: vec![vec![0; 8]],
+            ..Memory::default()
+        };
+        let (readable, writable) = (memory.expose(8, true, false), memory.expose(8, false, true));
+        let others = memory.expose(8, true, true);
+        let region = memory.table.remove(others).unwrap();
+        let others = memory.table.insert(rpcrdma_iwarp::StagRegion {
+            connection: 2,
+            ..region
+        });
+        Self {
+            memory,
+            readable,
+            writable,
+            others,
+        }
+    }
+
+    fn run(&mut self, stream: &[u8]) -> Result<Vec<IwarpEvent>, Terminate> {
+        feed(&mut FpduReceiver::new(true, 1), &mut self.memory, stream)
+    }
+}
+
+#[test]
+fn each_fault_has_its_terminate() {
+    let mut setup = Setup::new();
+    let (readable, writable, others) = (setup.readable, setup.writable, setup.others);
+    let write = [0xc1, 0x40];
+    let send = [0x41, 0x43];
+    let unknown = (1..)
+        .find(|stag| ![readable, writable, others].contains(stag))
+        .unwrap();
+    let mut corrupt = untagged(send, 0, 1, 0, b"abc");
+    *corrupt.last_mut().unwrap() ^= 1;
+    let two_reads = [read_request(readable, 0, 8), {
+        let request = ReadRequestHeader {
+            sink_stag: 1,
+            sink_offset: 0,
+            len: 8,
+            source_stag: readable,
+            source_offset: 0,
+        };
+        untagged([0x41, 0x41], 1, 2, 0, &request.encode())
+    }]
+    .concat();
+    let first_half = untagged([0x01, 0x43], 0, 1, 0, b"abcd");
+    let cases = [
+        // RFC 5044, section 8.
+        ("CRC", corrupt, Code::MPA_CRC),
+        // RFC 5041, sections 7.1 and 7.2.
+        (
+            "DDP version",
+            untagged([0x42, 0x43], 0, 1, 0, b""),
+            Code::DDP_UNTAGGED_VERSION,
+        ),
+        (
+            "tagged version",
+            tagged([0xc2, 0x40], writable, 0, b"a"),
+            Code::DDP_TAGGED_VERSION,
+        ),
+        (
+            "short header",
+            fpdu(&[0x41, 0x43, 0]),
+            Code::DDP_LOCAL_CATASTROPHIC,
+        ),
+        ("queue", untagged(send, 3, 1, 0, b""), Code::DDP_QUEUE),
+        ("MSN", untagged(send, 0, 2, 0, b""), Code::DDP_MSN),
+        (
+            "no receive",
+            [untagged(send, 0, 1, 0, b""), untagged(send, 0, 2, 0, b"a")].concat(),
+            Code::DDP_NO_BUFFER,
+        ),
+        ("MO", untagged(send, 0, 1, 1, b"a"), Code::DDP_MO),
+        (
+            "MO repeated",
+            [first_half.clone(), untagged(send, 0, 1, 0, b"a")].concat(),
+            Code::DDP_MO,
+        ),
+        (
+            "too long",
+            untagged(send, 0, 1, 0, &[0; 9]),
+            Code::DDP_TOO_LONG,
+        ),
+        (
+            "too long in two",
+            [first_half.clone(), untagged(send, 0, 1, 4, b"efghi")].concat(),
+            Code::DDP_TOO_LONG,
+        ),
+        (
+            "STag",
+            tagged(write, unknown, 0, b"a"),
+            Code::DDP_INVALID_STAG,
+        ),
+        ("bounds", tagged(write, writable, 8, b"a"), Code::DDP_BOUNDS),
+        (
+            "wrap",
+            tagged(write, writable, u64::MAX, b"ab"),
+            Code::DDP_TO_WRAP,
+        ),
+        (
+            "other stream",
+            tagged(write, others, 0, b"a"),
+            Code::DDP_STAG_OF_OTHER_STREAM,
+        ),
+        ("beyond IRD", two_reads, Code::DDP_NO_BUFFER),
+        // RFC 5040, sections 4.8 and 7.2.
+        (
+            "RDMAP version",
+            untagged([0x41, 0x83], 0, 1, 0, b""),
+            Code::RDMAP_VERSION,
+        ),
+        (
+            "opcode",
+            untagged([0x41, 0x48], 0, 1, 0, b""),
+            Code::RDMAP_OPCODE,
+        ),
+        (
+            "opcode of queue",
+            untagged([0x41, 0x41], 0, 1, 0, b""),
+            Code::RDMAP_OPCODE,
+        ),
+        (
+            "opcode changes",
+            [first_half, untagged([0x41, 0x45], 0, 1, 4, b"")].concat(),
+            Code::RDMAP_OPCODE,
+        ),
+        (
+            "no read",
+            tagged([0xc1, 0x42], writable, 0, b"a"),
+            Code::RDMAP_OPCODE,
+        ),
+        (
+            "write right",
+            tagged(write, readable, 0, b"a"),
+            Code::RDMAP_ACCESS,
+        ),
+        (
+            "read STag",
+            read_request(unknown, 0, 1),
+            Code::RDMAP_INVALID_STAG,
+        ),
+        (
+            "read bounds",
+            read_request(readable, 1, 8),
+            Code::RDMAP_BOUNDS,
+        ),
+        (
+            "read wrap",
+            read_request(readable, u64::MAX, 8),
+            Code::RDMAP_TO_WRAP,
+        ),
+        (
+            "read right",
+            read_request(writable, 0, 8),
+            Code::RDMAP_ACCESS,
+        ),
+        (
+            "read stream",
+            read_request(others, 0, 8),
+            Code::RDMAP_STAG_OF_OTHER_STREAM,
+        ),
+        (
+            "short read",
+            untagged([0x41, 0x41], 1, 1, 0, &[0; 27]),
+            Code::RDMAP_UNSPECIFIED,
+        ),
+        (
+            "long read",
+            untagged([0x41, 0x41], 1, 1, 0, &[0; 29]),
+            Code::DDP_TOO_LONG,
+        ),
+        (
+            "invalidate",
+            untagged([0x41, 0x44], 0, 1, 0, b""),
+            Code::RDMAP_CANNOT_INVALIDATE,
+        ),
+    ];
+    for (name, stream, code) in cases {
+        let terminate = setup.run(&stream).expect_err(name);
+        assert_eq!(terminate.code, code, "{name}");
+        // RFC 5040, figure 10.
+        let with_ddp = (
+            code.layer != 2 && code != Code::DDP_LOCAL_CATASTROPHIC,
+            name,
+        );
+        assert_eq!((terminate.segment.is_some(), name), with_ddp);
+        let of_read = name.starts_with("read ");
+        assert_eq!((terminate.read_request.is_some(), name), (of_read, name));
+        assert_eq!(
+            Terminate::decode(&terminate.encode()),
+            Some(terminate),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_corrupt_header_is_a_crc_error() {
+    let mut stream = untagged([0x41, 0x43], 9, 1, 0, b"abc");
+    stream[5] ^= 0x10;
+    assert_eq!(
+        Setup::new().run(&stream).unwrap_err(),
+        Terminate::new(Code::MPA_CRC)
+    );
+}
+
+#[test]
+fn nothing_is_taken_after_a_fault() {
+    let mut setup = Setup::new();
+    let mut receiver = FpduReceiver::new(true, 1);
+    feed(&mut receiver, &mut setup.memory, &fpdu(&[1])).unwrap_err();
+    let good = untagged([0x41, 0x43], 0, 1, 0, b"");
+    assert_eq!(feed(&mut receiver, &mut setup.memory, &good), Ok(vec![]));
+}
+
+#[test]
+fn a_terminate_ends_the_stream() {
+    let mut framer = Framer::new(1448, true, false, false);
+    let terminate = Terminate::new(Code::MPA_CRC);
+    framer.push_terminate(&terminate);
+    let bytes = drain(&mut framer, &[]);
+    assert_eq!(bytes[20..24], [0x20, 2, 0, 0]);
+    let events = Setup::new().run(&bytes);
+    assert_eq!(events, Ok(vec![IwarpEvent::Terminated(terminate)]));
+}
+
+#[test]
+fn a_read_response_stays_in_its_sink() {
+    for (len, ends) in [
+        (8, Ok(vec![IwarpEvent::ReadDone])),
+        (7, Err(Code::DDP_BOUNDS)),
+    ] {
+        let mut setup = Setup::new();
+        let stag = setup.writable;
+        let mut receiver = FpduReceiver::new(true, 1);
+        receiver.read_posted(ReadSink {
+            stag,
+            offset: 0,
+            len: 8,
+        });
+        let kind = OutgoingKind::ReadResponse { stag, offset: 0 };
+        let mut framer = Framer::new(1448, true, false, false);
+        let bytes = send(
+            &mut framer,
+            OutgoingMessage::new(0, kind, len),
+            &vec![1; len as usize],
+        );
+        let events = feed(&mut receiver, &mut setup.memory, &bytes);
+        assert_eq!(events.map_err(|terminate| terminate.code), ends);
+    }
+}
