@@ -32,9 +32,10 @@ impl Memory {
 
     pub(crate) fn put(&mut self, destination: FpduDestination, bytes: &[u8]) {
         let (memory, at) = match destination {
-            FpduDestination::Tagged { stag, offset } => {
-                (self.regions.get_mut(&stag).unwrap(), offset as usize)
-            }
+            FpduDestination::Tagged { stag, offset } => (
+                self.regions.get_mut(&stag).unwrap(),
+                usize::try_from(offset).unwrap(),
+            ),
             FpduDestination::Receive { msn, offset } => {
                 (&mut self.receives[msn as usize - 1], offset as usize)
             }
