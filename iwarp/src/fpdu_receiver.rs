@@ -231,20 +231,17 @@ impl FpduReceiver {
         }
     }
 
-    /// Tells that `bytes` of the stream were put where the last `Place` says.
-    ///
-    /// # Panics
-    ///
-    /// If they are more than `Place` says, or nothing was to be placed.
+    /// Tells that `bytes` of the stream were put where the last `Place` says. Bytes beyond those that
+    /// it asks for are not counted.
     pub fn placed(&mut self, bytes: &[u8]) {
         let State::Payload {
             body: Body::Place(destination),
             left,
         } = &mut self.state
         else {
-            panic!("no payload is due");
+            return;
         };
-        assert!(bytes.len() <= *left, "more bytes than the segment has");
+        let bytes = &bytes[..bytes.len().min(*left)];
         *left -= bytes.len();
         match destination {
             FpduDestination::Tagged { offset, .. } => {

@@ -97,6 +97,18 @@ impl OutgoingMessage {
     }
 }
 
+/// The payload is shorter than its message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PayloadTooShort;
+
+impl std::fmt::Display for PayloadTooShort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the payload is shorter than its message")
+    }
+}
+
+impl std::error::Error for PayloadTooShort {}
+
 /// The next bytes of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FramerPiece<'a> {
@@ -178,10 +190,18 @@ impl Framer {
     ///
     /// The CRC is computed here: the bytes must not change before they are sent.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// If `payload` is shorter than the message.
-    pub fn push_segment(&mut self, message: &mut OutgoingMessage, payload: &[&[u8]]) -> bool {
+    /// If `payload` is shorter than the message. Nothing is queued then.
+    pub fn push_segment(
+        &mut self,
+        message: &mut OutgoingMessage,
+        payload: &[&[u8]],
+    ) -> Result<bool, PayloadTooShort> {
+        let available: usize = payload.iter().map(|part| part.len()).sum();
+        if available < message.len as usize {
+            return Err(PayloadTooShort);
+        }
         let address = message.address(self.msn[0]);
         let header = match address {
             Address::Tagged { .. } => TAGGED_LEN,
@@ -198,7 +218,7 @@ impl Framer {
         if last && matches!(message.kind, OutgoingKind::Send { .. }) {
             self.msn[0] = self.msn[0].wrapping_add(1);
         }
-        last
+        Ok(last)
     }
 
     /// Queues an RDMA Read Request.
@@ -309,7 +329,6 @@ impl Framer {
             offset += u32::try_from(part.len()).unwrap_or(u32::MAX);
             left -= part.len();
         }
-        assert_eq!(left, 0, "the payload is shorter than its message");
     }
 
     /// Adds bytes to the FPDU, with markers between them.

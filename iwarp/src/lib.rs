@@ -11,7 +11,7 @@ mod terminate;
 pub use fpdu_receiver::{
     FpduDestination, FpduProgress, FpduReceiver, IwarpEvent, Placement, ReadSink,
 };
-pub use framer::{Framer, FramerPiece, OutgoingKind, OutgoingMessage, mulpdu};
+pub use framer::{Framer, FramerPiece, OutgoingKind, OutgoingMessage, PayloadTooShort, mulpdu};
 pub use mpa::{
     MAX_PRIVATE_DATA, MpaEstablished, MpaInitiator, MpaOptions, MpaRequest, MpaResponder,
     ReadDepths, RtrTypes, SetupError,

@@ -53,7 +53,7 @@ pub struct StagRegion {
 /// let mut table = StagTable::new();
 /// let region =
 ///     StagRegion { base: 0, len: 64, remote_read: true, remote_write: false, connection: 1 };
-/// let stag = table.insert(region);
+/// let stag = table.insert(region).expect("few are in use");
 /// assert_eq!(table.check(1, stag, 32, 32, StagAccess::Read), Ok(()));
 /// assert_eq!(table.check(1, stag, 33, 32, StagAccess::Read), Err(StagError::Bounds));
 /// assert_eq!(table.check(2, stag, 0, 1, StagAccess::Read), Err(StagError::OtherStream));
@@ -71,22 +71,18 @@ impl StagTable {
         Self::default()
     }
 
-    /// Gives memory an STag, which is not 0.
-    ///
-    /// # Panics
-    ///
-    /// If more than 2^31 STags are in use.
-    pub fn insert(&mut self, region: StagRegion) -> u32 {
-        assert!(self.regions.len() < 1 << 31, "too many STags");
-        loop {
+    /// Gives memory an STag, which is not 0; `None` if more than 2^31 are in use.
+    pub fn insert(&mut self, region: StagRegion) -> Option<u32> {
+        while self.regions.len() < 1 << 31 {
             self.generation = self.generation.wrapping_add(1);
             let [a, b, c, d, ..] = self.secret.hash_one(self.generation).to_ne_bytes();
             let stag = u32::from_ne_bytes([a, b, c, d]);
             if stag != 0 && !self.regions.contains_key(&stag) {
                 self.regions.insert(stag, region);
-                return stag;
+                return Some(stag);
             }
         }
+        None
     }
 
     /// Ends an STag. Returns its memory, if there was one.

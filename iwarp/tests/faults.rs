@@ -65,10 +65,11 @@ impl Setup {
         let (readable, writable) = (memory.expose(8, true, false), memory.expose(8, false, true));
         let others = memory.expose(8, true, true);
         let region = memory.table.remove(others).unwrap();
-        let others = memory.table.insert(rpcrdma_iwarp::StagRegion {
+        let others = rpcrdma_iwarp::StagRegion {
             connection: 2,
             ..region
-        });
+        };
+        let others = memory.table.insert(others).unwrap();
         Self {
             memory,
             readable,

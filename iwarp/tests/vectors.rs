@@ -66,7 +66,10 @@ fn a_framer_without_crc_writes_zeros() {
 #[test]
 fn a_responder_holds_its_first_fpdu() {
     let mut framer = Framer::new(1448, true, false, true);
-    framer.push_segment(&mut OutgoingMessage::new(0, SEND, 0), &[]);
+    assert_eq!(
+        framer.push_segment(&mut OutgoingMessage::new(0, SEND, 0), &[]),
+        Ok(true)
+    );
     assert_eq!(framer.pieces().count(), 0);
     framer.release();
     assert_eq!(framer.pieces().count(), 1);

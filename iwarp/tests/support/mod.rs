@@ -25,7 +25,7 @@ impl Memory {
             remote_write,
             connection: 1,
         };
-        let stag = self.table.insert(region);
+        let stag = self.table.insert(region).expect("few are in use");
         self.regions.insert(stag, vec![0; len]);
         stag
     }
@@ -99,7 +99,7 @@ pub(crate) fn feed(
 pub(crate) fn send(framer: &mut Framer, mut message: OutgoingMessage, payload: &[u8]) -> Vec<u8> {
     // Two slices, so that segments cross their border.
     let (first, second) = payload.split_at(payload.len() / 3);
-    while !framer.push_segment(&mut message, &[first, second]) {}
+    while framer.push_segment(&mut message, &[first, second]) == Ok(false) {}
     drain(framer, payload)
 }
 
