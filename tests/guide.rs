@@ -291,9 +291,6 @@ fn the_readme_begins_with_two_commands() {
     let commands: Vec<&str> = first.content.lines().collect();
     assert_eq!(
         commands,
-        [
-            "cargo run -q --release -p rpcrdma-cli -- demo",
-            "cargo test --workspace"
-        ]
+        ["cargo run -p rpcrdma-cli -- demo", "cargo test --workspace"]
     );
 }

@@ -21,6 +21,12 @@ pub struct Specification {
     pub license: Option<String>,
     /// The start of each comment that contains a `/*`, up to it. It may hide definitions.
     pub hidden: Vec<Span>,
+    /// The lines that include another file, `%#include` or `#include`. A name that no document
+    /// defines may come from there.
+    pub includes: Vec<Span>,
+    /// The constants of `%#define`, which are for C. One that a document uses, and none defines,
+    /// becomes a definition.
+    pub macros: Vec<Definition>,
 }
 
 /// A top-level definition.
@@ -156,6 +162,8 @@ pub enum ValueExprKind {
     Number(i128),
     /// The name of a constant or of an enum's member.
     Name(String),
+    /// The sum of a named value and a number: the value of a macro, `#define A B+1`.
+    Sum(String, i128),
 }
 
 /// `{ A = 1, B = 2 }`
@@ -260,20 +268,29 @@ impl Specification {
     /// Returns the names that this specification defines.
     #[must_use]
     pub fn names(&self, scope: Scope) -> Vec<String> {
+        let definitions = self.definitions.iter();
+        definitions
+            .flat_map(|definition| definition.names(scope))
+            .collect()
+    }
+}
+
+impl Definition {
+    /// Returns the names that this definition defines.
+    #[must_use]
+    pub fn names(&self, scope: Scope) -> Vec<String> {
         let mut names = Names {
             scope,
             found: Vec::new(),
         };
-        for definition in &self.definitions {
-            names.add(&definition.name);
-            match &definition.kind {
-                DefinitionKind::Const { .. } => {}
-                DefinitionKind::Typedef(declaration) => names.visit_type(&declaration.ty),
-                DefinitionKind::Enum(body) => names.visit_enum(body),
-                DefinitionKind::Struct(body) => names.visit_struct(body),
-                DefinitionKind::Union(body) => names.visit_union(body),
-                DefinitionKind::Program(program) => names.visit_program(program),
-            }
+        names.add(&self.name);
+        match &self.kind {
+            DefinitionKind::Const { .. } => {}
+            DefinitionKind::Typedef(declaration) => names.visit_type(&declaration.ty),
+            DefinitionKind::Enum(body) => names.visit_enum(body),
+            DefinitionKind::Struct(body) => names.visit_struct(body),
+            DefinitionKind::Union(body) => names.visit_union(body),
+            DefinitionKind::Program(program) => names.visit_program(program),
         }
         names.found
     }
@@ -396,11 +413,13 @@ pub fn visit_references<'a>(definition: &'a Definition, visit: &mut impl FnMut(&
             .for_each(|field| visit_declaration(field, visit)),
         DefinitionKind::Union(body) => visit_union(body, visit),
         DefinitionKind::Program(program) => {
-            for procedure in program
-                .versions
-                .iter()
-                .flat_map(|version| &version.procedures)
-            {
+            visit_value(&program.number, visit);
+            let versions = program.versions.iter();
+            versions
+                .clone()
+                .for_each(|version| visit_value(&version.number, visit));
+            for procedure in versions.flat_map(|version| &version.procedures) {
+                visit_value(&procedure.number, visit);
                 procedure
                     .arguments
                     .iter()
@@ -449,7 +468,8 @@ fn visit_union<'a>(body: &'a UnionBody, visit: &mut impl FnMut(&'a str, Span)) {
 }
 
 fn visit_value<'a>(value: &'a ValueExpr, visit: &mut impl FnMut(&'a str, Span)) {
-    if let ValueExprKind::Name(name) = &value.kind {
-        visit(name, value.span);
+    match &value.kind {
+        ValueExprKind::Number(_) => {}
+        ValueExprKind::Name(name) | ValueExprKind::Sum(name, _) => visit(name, value.span),
     }
 }

@@ -1,9 +1,9 @@
 //! Runs one compilation from files to a schema: extract, errata, parse, check and lower, then emit
 //! and format.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::ast::{Scope, Specification};
 use crate::check::{self, Entry, ModuleInput, OverlayInput};
@@ -12,11 +12,13 @@ use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
 use crate::extract::{self, Extraction};
+use crate::include::{Files, Search};
 use crate::ir::Schema;
 use crate::parse;
 use crate::render::{self, GeneratedFile};
 use crate::report::{self, Style};
 use crate::source::{DocumentId, SourceMap, Span, TextId, TextKind};
+use crate::supply::Needs;
 
 /// The result of a compilation: the diagnostics of all documents, and the schema.
 #[derive(Clone, Debug)]
@@ -24,6 +26,7 @@ pub struct Compilation {
     sources: SourceMap,
     diagnostics: Vec<Diagnostic>,
     schema: Schema,
+    included: Vec<PathBuf>,
 }
 
 impl Compilation {
@@ -49,6 +52,11 @@ impl Compilation {
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.schema
+    }
+
+    /// Returns the paths of the files that documents include, which cargo watches.
+    pub(crate) fn included(&self) -> &[PathBuf] {
+        &self.included
     }
 
     /// Returns true if a diagnostic is an error.
@@ -150,7 +158,7 @@ pub fn useless_errata(config: &Config) -> Compilation {
 struct Loaded {
     sources: SourceMap,
     /// The documents of each module.
-    documents: Vec<Vec<DocumentId>>,
+    files: Vec<Files>,
     errata: Vec<Erratum>,
     /// The manifest, which diagnostics point into.
     manifest: Option<TextId>,
@@ -175,17 +183,34 @@ impl Loaded {
                 Err(error) => diagnostics.report(unreadable(path, &error)),
             }
         }
-        let mut documents = Vec::new();
+        let mut files: Vec<Files> = Vec::new();
         for module in &config.modules {
             let read = module.documents.iter().filter_map(|from| match from {
-                DocumentSource::File(path) => load(&mut sources, path, diagnostics),
-                DocumentSource::Text { name, content } => Some(sources.add_document(name, content)),
+                DocumentSource::File(path) => {
+                    let document = load(&mut sources, path, diagnostics)?;
+                    Some((document, Some(path.clone())))
+                }
+                DocumentSource::Text { name, content } => {
+                    Some((sources.add_document(name, content), None))
+                }
             });
-            documents.push(read.collect());
+            let documents = read.collect();
+            let search = Search {
+                folders: &config.include_dirs,
+                errata: &errata,
+                sources: &mut sources,
+                diagnostics,
+                load,
+            };
+            let modules = config.modules.iter().zip(&files);
+            let used = modules.filter(|(other, _)| module.uses.contains(&other.path));
+            let used: Vec<&Files> = used.map(|(_, files)| files).collect();
+            let found = search.files(documents, &used);
+            files.push(found);
         }
         Self {
             sources,
-            documents,
+            files,
             errata,
             manifest,
         }
@@ -213,15 +238,30 @@ impl Loaded {
             });
         }
         let mut inputs: Vec<ModuleInput> = Vec::new();
-        for (module, documents) in config.modules.iter().zip(&self.documents) {
+        for (module, files) in config.modules.iter().zip(&self.files) {
             let span =
                 |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
             let mut input = check_input(module, config, &inputs, &span, &mut diagnostics);
-            for document in documents {
-                let parsed = parse_document(&mut sources, *document, &errata, &mut diagnostics);
+            let mut parse = |document: &DocumentId, diagnostics: &mut Diagnostics| {
+                let (text, mut parsed) =
+                    parse_document(&mut sources, *document, &errata, diagnostics);
+                parsed
+                    .includes
+                    .retain(|span| !files.has_found(*document, sources.slice(*span)));
+                (text, parsed)
+            };
+            for document in &files.documents {
+                let parsed = parse(document, &mut diagnostics);
                 input.specifications.push(parsed);
             }
-            add_prelude(&mut sources, &mut input, &inputs, &mut diagnostics);
+            let mut needs = Needs::after_macros(&mut input, &inputs);
+            if !needs.is_empty() {
+                let included = files.supplies.iter();
+                let included = included.map(|document| parse(document, &mut diagnostics));
+                let included = included.collect();
+                needs.take_included(&mut input, included);
+            }
+            needs.take_preludes(&mut sources, &mut input, &mut diagnostics);
             inputs.push(input);
         }
         if diagnostics.is_enabled(Code::ProseName) {
@@ -229,10 +269,12 @@ impl Loaded {
         }
         let schema = check::analyze(&sources, &inputs, &mut diagnostics);
         let diagnostics = diagnostics.into_sorted(&sources);
+        let included = self.files.iter().flat_map(|files| &files.included);
         Compilation {
             sources,
             diagnostics,
             schema,
+            included: included.cloned().collect(),
         }
     }
 
@@ -398,6 +440,7 @@ fn check_input(
         specifications: Vec::new(),
         overlays: overlays.collect(),
         ddp: entries("ddp", &module.ddp),
+        open: entries("open", &module.open),
         stubs: module.stubs,
         stubs_span: module.stubs_range.as_ref().and_then(span),
         idempotent: entries("idempotent", &module.idempotent),
@@ -406,49 +449,6 @@ fn check_input(
             .iter()
             .map(|(item, argument)| (entry("reply_items", item), entry("reply_items", argument)))
             .collect(),
-    }
-}
-
-/// Adds the prelude definitions that a module uses and no visible document defines.
-fn add_prelude(
-    sources: &mut SourceMap,
-    input: &mut ModuleInput,
-    before: &[ModuleInput],
-    diagnostics: &mut Diagnostics,
-) {
-    for prelude in input.prelude.clone() {
-        let Some(xdr) = prelude.xdr() else { continue };
-        let used = input.uses.iter().flat_map(|at| &before[*at].specifications);
-        let visible: BTreeSet<String> = used
-            .chain(&input.specifications)
-            .flat_map(|(_, specification)| specification.names(Scope::Global))
-            .collect();
-        let mut missing = BTreeMap::new();
-        for definition in input
-            .specifications
-            .iter()
-            .flat_map(|(_, specification)| &specification.definitions)
-        {
-            crate::ast::visit_references(definition, &mut |name, span| {
-                if !visible.contains(name) {
-                    missing.entry(name.to_owned()).or_insert(span);
-                }
-            });
-        }
-        let document = sources.add_document(format!("prelude-{}.x", prelude.name()), xdr);
-        let text = sources.add_document_text(document, TextKind::Xdr);
-        let mut specification = parse::parse(sources, text, diagnostics);
-        specification
-            .definitions
-            .retain(|definition| missing.contains_key(&definition.name.name));
-        for definition in &specification.definitions {
-            let name = &definition.name.name;
-            let message = format!("no document declares `{name}`; the prelude supplies it");
-            diagnostics.report(Diagnostic::new(Code::PreludeType, missing[name], message));
-        }
-        if !specification.definitions.is_empty() {
-            input.specifications.push((text, specification));
-        }
     }
 }
 

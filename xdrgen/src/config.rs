@@ -23,6 +23,7 @@ pub struct Config {
     pub(crate) modules: Vec<Module>,
     pub(crate) prelude: Vec<Prelude>,
     pub(crate) errata: Vec<PathBuf>,
+    pub(crate) include_dirs: Vec<PathBuf>,
     pub(crate) levels: Levels,
     pub(crate) out_dir: Option<PathBuf>,
     pub(crate) owned_feature: Option<String>,
@@ -70,6 +71,24 @@ impl Config {
     #[must_use]
     pub fn errata(mut self, path: impl Into<PathBuf>) -> Self {
         self.errata.push(path.into());
+        self
+    }
+
+    /// Adds a folder in which files of `#include` and `%#include` are searched, after the folder of
+    /// the document. The XDR of `x.h` is `x.x`. A file of `#include` becomes part of the document; of
+    /// a file of `%#include`, a module has the definitions that it uses.
+    ///
+    /// ```no_run
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// fn main() -> Result<(), xdrgen_build::Error> {
+    ///     let mount = Module::new("mount").document("spec/mount.x");
+    ///     Config::new().module(mount).include_dir("spec/rpcsvc").compile()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn include_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.include_dirs.push(path.into());
         self
     }
 
@@ -121,6 +140,7 @@ pub struct Module {
     /// The range of each overlay's name in the manifest.
     pub(crate) overlay_ranges: Vec<Range<usize>>,
     pub(crate) ddp: Vec<Setting>,
+    pub(crate) open: Vec<Setting>,
     pub(crate) stubs: Stubs,
     /// The range of the stubs in the manifest.
     pub(crate) stubs_range: Option<Range<usize>>,
@@ -217,6 +237,24 @@ impl Module {
     #[must_use]
     pub fn ddp(mut self, part: impl Into<String>) -> Self {
         self.ddp.push(Setting::new(part));
+        self
+    }
+
+    /// Opens an enum, by its name in XDR: values without a member decode as its variant `Unknown`,
+    /// and a union over it takes them in its `default` arm. Other enums are closed (RFC 4506,
+    /// section 4.3): such a value is a decode error.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let nfs = Module::new("nfs").text("nfs.x", "enum status { OK = 0, PERM = 1 };");
+    /// let files = Config::new().module(nfs.open("status")).check().generate()?;
+    /// assert!(files[0].content.contains("Unknown(i32)"));
+    /// # Ok::<(), xdrgen_build::Error>(())
+    /// ```
+    #[must_use]
+    pub fn open(mut self, name: impl Into<String>) -> Self {
+        self.open.push(Setting::new(name));
         self
     }
 

@@ -139,8 +139,8 @@ codes! {
     RepeatedTypedef "repeated-typedef" warn "A typedef is repeated, and both are the same.";
     DiscriminantName "discriminant-name" warn "An arm of a union has the name of the discriminant.";
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
-    Passthrough "passthrough" allow "A `%` line, which rpcgen copies to its output, is ignored.";
-    Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions are evaluated, constants are defined, other directives are ignored.";
+    Passthrough "passthrough" allow "A `%` line is for the output of rpcgen: constants and includes are used where a name is not defined, the rest is ignored.";
+    Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions, constants and includes are evaluated, other directives are ignored.";
     Namespace "namespace" warn "A `namespace` is used, an extension of xdrpp.";
     Pragma "pragma" warn "A `pragma`, an extension of Linux's xdrgen, is ignored.";
     TrailingComma "trailing-comma" warn "A comma follows the last member of a list.";

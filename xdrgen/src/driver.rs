@@ -53,7 +53,8 @@ fn print_directives(config: &Config, compilation: &Compilation) {
         .iter()
         .chain(&config.manifest)
         .map(PathBuf::as_path);
-    for file in documents.chain(settings) {
+    let included = compilation.included().iter().map(PathBuf::as_path);
+    for file in documents.chain(settings).chain(included) {
         println!("cargo::rerun-if-changed={}", file.display());
     }
     for diagnostic in compilation.diagnostics() {

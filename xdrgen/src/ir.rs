@@ -56,6 +56,12 @@ impl Schema {
         both.then(|| format!("{}Results", procedure.rust))
     }
 
+    /// Returns true for an enum that is open.
+    #[must_use]
+    pub fn is_open(&self, id: TypeId) -> bool {
+        matches!(&self.ty(id).kind, TypeDefKind::Enum(body) if body.open)
+    }
+
     /// Resolves aliases. The walk is bounded, so it terminates in a cycle of aliases, which a check
     /// reports.
     #[must_use]
@@ -366,6 +372,23 @@ pub struct Enum {
     /// The members that repeat the value of an earlier member: (name in XDR, name in Rust, index of
     /// the earlier member).
     pub aliases: Vec<(String, String, usize)>,
+    /// Whether values without a member are values of the type too.
+    pub open: bool,
+}
+
+impl Enum {
+    /// Returns the name in Rust of the variant for values without a member, if the enum is open:
+    /// `Unknown`, unless a member has that name.
+    #[must_use]
+    pub fn unknown(&self) -> &'static str {
+        let members = self.members.iter().map(|member| &member.rust);
+        let aliases = self.aliases.iter().map(|(_, rust, _)| rust);
+        if members.chain(aliases).any(|rust| rust == "Unknown") {
+            "UnknownValue"
+        } else {
+            "Unknown"
+        }
+    }
 }
 
 /// A member of an enum.

@@ -141,11 +141,11 @@ impl Schema {
     pub fn layout_of_kind(&self, kind: &TypeDefKind) -> Layout {
         match kind {
             TypeDefKind::Alias(ty) => self.layout_of(ty),
-            TypeDefKind::Enum(_) => Layout {
+            TypeDefKind::Enum(body) => Layout {
                 min: 4,
                 max: Some(4),
                 inline_max: Some(4),
-                memory: 4,
+                memory: if body.open { 8 } else { 4 },
                 weight: 2,
                 ..Layout::default()
             },

@@ -22,6 +22,8 @@ struct Manifest {
     prelude: Vec<Prelude>,
     #[serde(default)]
     errata: Vec<String>,
+    #[serde(default)]
+    include: Vec<String>,
     owned_feature: Option<String>,
     #[serde(default)]
     lints: BTreeMap<String, LevelName>,
@@ -52,6 +54,8 @@ struct ModuleTable {
     stubs: Option<Spanned<Vec<StubName>>>,
     #[serde(default)]
     ddp: Vec<Spanned<String>>,
+    #[serde(default)]
+    open: Vec<Spanned<String>>,
     #[serde(default)]
     idempotent: Vec<Spanned<String>>,
     #[serde(default)]
@@ -114,6 +118,7 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     config.manifest = Some(name.into());
     config.prelude = manifest.prelude;
     config.owned_feature = manifest.owned_feature;
+    config.include_dirs = manifest.include.iter().map(beside).collect();
     config.errata = manifest.errata.iter().map(beside).collect();
     for (lint, level) in &manifest.lints {
         let range = text
@@ -153,6 +158,7 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
     module.shapes = table.shapes;
     module.strip = table.strip;
     module.ddp = table.ddp.into_iter().map(setting).collect();
+    module.open = table.open.into_iter().map(setting).collect();
     module.idempotent = table.idempotent.into_iter().map(setting).collect();
     let rules = table.reply_items.into_iter();
     module.reply_items = rules

@@ -686,3 +686,24 @@ fn a_pattern_in_a_comment_opens_none() {
         );
     }
 }
+
+/// Where a name is not defined, the report shows the includes from which it may come; not those of a
+/// branch that is not compiled, and not if a comment hides the definition.
+#[test]
+fn includes_that_may_define_a_name() {
+    let compilation = check(
+        "%#include \"types.h\"\n#ifdef NEVER\n#include \"never.h\"\n#endif\n# include <sizes.x>\n\
+         /* first\nconst HIDDEN = 3; /* second */\n\
+         struct user { hostaddr address; opaque id[ID_SIZE]; int more[HIDDEN]; };\n",
+    );
+    insta::assert_snapshot!(errors(&compilation));
+}
+
+/// Returns the report of the errors alone.
+fn errors(compilation: &Compilation) -> String {
+    let report = compilation.report(Style::Plain);
+    let errors = report
+        .split("\n\n")
+        .filter(|found| found.starts_with("error"));
+    errors.collect::<Vec<_>>().join("\n\n")
+}

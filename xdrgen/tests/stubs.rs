@@ -377,3 +377,30 @@ fn versions_of_a_program_in_modules_of_their_own() {
         assert_eq!(generated(&both, &file), generated(&alone, &file));
     }
 }
+
+#[test]
+fn wrong_open_enums() {
+    let report = report(
+        "open = [
+    \"kv_statu\",
+    \"get_args\",
+    \"KV_GET\",
+    \"kv_status\",
+    \"kv_status\",
+]",
+    );
+    insta::assert_snapshot!(report);
+}
+
+/// The variant for other values has a name that no member has, or the clash is reported.
+#[test]
+fn the_unknown_variant_clashes_with_no_member() {
+    let opened = |members: &str| {
+        let xdr = format!("enum e {{ {members} }};");
+        let module = Module::new("m").text("m.x", xdr).open("e");
+        Config::new().module(module).check()
+    };
+    assert!(!opened("E_UNKNOWN = 0, E_A = 1").has_errors());
+    let clash = opened("E_UNKNOWN = 0, E_UNKNOWN_VALUE = 1");
+    assert!(clash.report(Style::Plain).contains("name-clash"));
+}

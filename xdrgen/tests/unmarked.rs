@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::io::Write as _;
 use std::path::Path;
 
-use common::{RTREXT, SPEC, V2, XCHAREXT_02, XCHAREXT_03, spec};
+use common::{RTREXT, SPEC, V2, XCHAREXT_02, XCHAREXT_03, note_skipped, spec};
 use xdrgen_build::{Code, Config, Module};
 
 /// Returns what is reported for a draft alone: code and line.
@@ -129,15 +128,6 @@ fn no_line_of_an_rfc_is_lost() {
         let text = std::fs::read(&path).expect(&path);
         let tried = no_line_is_lost(name, &String::from_utf8_lossy(&text));
         assert!(tried > 200, "{name}: {tried}");
-    }
-}
-
-/// The summary of `.ci/run` counts these lines.
-fn note_skipped(note: &str) {
-    eprintln!("skipped: {note}");
-    if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
-        let notes = std::fs::OpenOptions::new().append(true).open(notes);
-        writeln!(notes.expect("the notes"), "{note}").expect("it is written");
     }
 }
 

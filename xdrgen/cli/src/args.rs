@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use xdrgen_build::{Code, Shapes};
 
 /// Extracts, checks and compiles XDR from IETF drafts (.txt) or from .x files.
 #[derive(Debug, Parser)]
 #[command(name = "xdrgen", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
+    /// Say on standard error which documents are read, and which files are written.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -57,8 +61,32 @@ pub(crate) enum Command {
     /// not (the error names the position) or if the schema has errors, and 2 if the arguments are
     /// invalid.
     Decode(DecodeArgs),
+    /// Say what has changed from one revision of a document to another.
+    ///
+    /// Each change is `compatible` (the messages are the same), `extending` (messages in the old form
+    /// are in the new one, too), or `breaking`. Types are matched by their names, and otherwise by
+    /// where they are used. The exit code is 0 if no change is breaking, 1 if one is, and 2 if the
+    /// arguments are invalid or a document has errors.
+    Diff(DiffArgs),
     /// List all lints and errors, with their default levels and meanings.
-    Lints,
+    Lints {
+        /// The output format.
+        #[arg(long, value_enum, default_value_t = ValueFormat::Human)]
+        format: ValueFormat,
+    },
+    /// Print completions for a shell.
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write manual pages: one for the command, and one for each subcommand.
+    #[command(hide = true)]
+    Man {
+        /// The folder for the pages. It is created if it does not exist.
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +104,7 @@ pub(crate) struct Input {
 #[derive(Debug, Args)]
 pub(crate) struct Settings {
     /// The manifest. The default, if no documents are named, is xdrgen.toml or spec/xdrgen.toml.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["errata", "prelude"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["errata", "include", "prelude"])]
     pub(crate) manifest: Option<PathBuf>,
     /// An errata file to apply. May be given several times.
     #[arg(long, value_name = "FILE")]
@@ -84,8 +112,11 @@ pub(crate) struct Settings {
     /// Ignore the manifest's errata: check the documents as published.
     #[arg(long, conflicts_with = "errata")]
     pub(crate) no_errata: bool,
-    /// Types that need no declaration: `ietf`, `c`, `rpc`, `none`, or a file of XDR. May be given
-    /// several times. [default: ietf, c and rpc]
+    /// A folder with files that documents include. May be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+    /// Types that need no declaration: `ietf`, `c`, `rpc`, `rpcb`, `none`, or a file of XDR. May be given
+    /// several times. [default: all but none]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) prelude: Vec<String>,
 }
@@ -101,6 +132,26 @@ pub(crate) struct Lints {
     /// Disable a lint.
     #[arg(long, value_name = "LINT")]
     pub(crate) allow: Vec<Code>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The old document, or a folder with a manifest.
+    pub(crate) old: PathBuf,
+    /// The new document, or a folder with a manifest.
+    pub(crate) new: PathBuf,
+    /// An errata file to apply to both. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) errata: Vec<PathBuf>,
+    /// A folder with files that documents include. May be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+    /// Types that need no declaration, as for `check`.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) prelude: Vec<String>,
+    /// The output format.
+    #[arg(long, value_enum, default_value_t = ValueFormat::Human)]
+    pub(crate) format: ValueFormat,
 }
 
 #[derive(Debug, Args)]
@@ -133,7 +184,7 @@ pub(crate) struct DecodeArgs {
     #[arg(long, value_name = "MODULE")]
     pub(crate) overlays: Vec<String>,
     /// List the types of the schema.
-    #[arg(long, conflicts_with_all = ["file", "ty", "hex", "prefix", "format", "overlays"])]
+    #[arg(long, conflicts_with_all = ["file", "ty", "hex", "prefix", "overlays"])]
     pub(crate) list: bool,
     /// A document that defines the types, or a folder with a manifest. May be given several times.
     #[arg(short, long, value_name = "PATH", conflicts_with = "manifest")]
@@ -144,9 +195,9 @@ pub(crate) struct DecodeArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ValueFormat {
-    /// A tree, one line for each leaf.
+    /// Text for people.
     Human,
-    /// One JSON object.
+    /// JSON, one object per line.
     Json,
 }
 

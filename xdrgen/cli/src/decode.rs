@@ -7,14 +7,15 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde_json::json;
 use xdrgen_build::Schema;
 use xdrgen_build::ir::{Type, TypeDefKind};
 use xdrgen_build::value::{self, Limits, Node};
 
 use crate::args::{DecodeArgs, Input, Lints, ReportFormat, ValueFormat};
-use crate::{Failure, input, print_to};
+use crate::{Failure, input, print_to, say_documents};
 
-pub(crate) fn run(arguments: DecodeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Failure> {
     let DecodeArgs {
         file,
         ty,
@@ -33,6 +34,9 @@ pub(crate) fn run(arguments: DecodeArgs) -> Result<ExitCode, Failure> {
         lints: Lints::default(),
     };
     let compilation = input::config(&input, None)?.check();
+    if verbose {
+        say_documents(&compilation);
+    }
     if compilation.has_errors() {
         print_to(
             &mut io::stderr().lock(),
@@ -43,7 +47,9 @@ pub(crate) fn run(arguments: DecodeArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     let schema = keep_overlays(compilation.schema().clone(), &overlays)?;
-    let Some(name) = ty else { return list(&schema) };
+    let Some(name) = ty else {
+        return list(&schema, format);
+    };
     let id = schema
         .find(&name)
         .map_err(|error| Failure::Usage(format!("{error}; --list lists all types")))?;
@@ -135,7 +141,7 @@ fn show(node: &Node<'_>, all: usize, format: ValueFormat) -> Result<ExitCode, Fa
 }
 
 /// Prints each type: its XDR name, its kind, and its Rust path.
-fn list(schema: &Schema) -> Result<ExitCode, Failure> {
+fn list(schema: &Schema, format: ValueFormat) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
     for module in &schema.modules {
         for id in &module.types {
@@ -156,7 +162,13 @@ fn list(schema: &Schema) -> Result<ExitCode, Failure> {
     let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
     let mut out = io::stdout().lock();
     for (name, kind, rust) in rows {
-        writeln!(out, "{name:width$}  {kind:7}  {rust}")?;
+        match format {
+            ValueFormat::Human => writeln!(out, "{name:width$}  {kind:7}  {rust}")?,
+            ValueFormat::Json => {
+                let line = json!({ "name": name, "kind": kind, "rust": rust });
+                writeln!(out, "{line}")?;
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -70,9 +70,11 @@ fn in_folder(input: &Input, folder: &Path) -> Result<PathBuf, Failure> {
             folder.display()
         )));
     }
-    if !input.settings.errata.is_empty() || !input.settings.prelude.is_empty() {
+    let settings = &input.settings;
+    if !settings.errata.is_empty() || !settings.include.is_empty() || !settings.prelude.is_empty() {
         return Err(Failure::Usage(
-            "--errata and --prelude need documents; a manifest has settings of its own".into(),
+            "--errata, --include and --prelude need documents; a manifest has settings of its own"
+                .into(),
         ));
     }
     Ok(path)
@@ -112,7 +114,7 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
             }
             None => {
                 return Err(Failure::Usage(format!(
-                    "`{name}` is not `ietf`, `c`, `rpc`, `none` or a file"
+                    "`{name}` is not `ietf`, `c`, `rpc`, `rpcb`, `none` or a file"
                 )));
             }
         }
@@ -120,6 +122,8 @@ fn documents(input: &Input, naming: Option<Naming>) -> Result<Config, Failure> {
     if !input.settings.prelude.is_empty() {
         config = config.prelude(&preludes);
     }
+    let folders = input.settings.include.iter();
+    config = folders.fold(config, |config, folder| config.include_dir(folder));
     config = input
         .settings
         .errata

@@ -3,21 +3,41 @@
 
 mod args;
 mod decode;
+mod diff;
 mod input;
+mod shell;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use serde_json::json;
 use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Style, report, useless_errata};
 
-use args::{Cli, Command, ReportFormat};
+use args::{Cli, Command, ReportFormat, ValueFormat};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return asked_or_wrong(&error),
+    };
+    exit_code(run(cli.command, cli.verbose))
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn asked_or_wrong(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(unwritten) if !error.use_stderr() => exit_code(Err(Failure::Output(unwritten))),
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+    }
+}
+
+/// Says on standard error why the command has failed, and returns its status.
+fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
+    match done {
         Ok(code) => code,
         Err(Failure::Usage(message)) => {
             eprintln!("error: {message}");
@@ -54,12 +74,15 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn run(command: Command) -> Result<ExitCode, Failure> {
+fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
     match command {
         Command::Extract { files } => extract(&files),
         Command::Check { input, format } => {
             let config = input::config(&input, None)?;
             let compilation = useless_errata(&config);
+            if verbose {
+                say_documents(&compilation);
+            }
             print(&compilation, format)?;
             if format == ReportFormat::Human && compilation.diagnostics().is_empty() {
                 writeln!(io::stdout(), "{}", clean(&config))?;
@@ -78,10 +101,13 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
                 module,
                 strip,
             };
-            generate(&input::config(&input, Some(naming))?, &output)
+            generate(&input::config(&input, Some(naming))?, &output, verbose)
         }
-        Command::Decode(arguments) => decode::run(arguments),
-        Command::Lints => lints(),
+        Command::Decode(arguments) => decode::run(arguments, verbose),
+        Command::Diff(arguments) => diff::run(arguments, verbose),
+        Command::Lints { format } => lints(format),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { dir } => shell::man(&dir),
     }
 }
 
@@ -104,8 +130,18 @@ fn extract(files: &[std::path::PathBuf]) -> Result<ExitCode, Failure> {
     })
 }
 
-fn generate(config: &Config, output: &std::path::Path) -> Result<ExitCode, Failure> {
+/// Says which documents were read.
+pub(crate) fn say_documents(compilation: &Compilation) {
+    for (_, document) in compilation.sources().documents() {
+        eprintln!("read {}: {} lines", document.name(), document.line_count());
+    }
+}
+
+fn generate(config: &Config, output: &std::path::Path, verbose: bool) -> Result<ExitCode, Failure> {
     let compilation = config.check();
+    if verbose {
+        say_documents(&compilation);
+    }
     print_to(
         &mut io::stderr().lock(),
         &compilation,
@@ -114,6 +150,11 @@ fn generate(config: &Config, output: &std::path::Path) -> Result<ExitCode, Failu
     )?;
     if !compilation.has_errors() {
         compilation.write(output).map_err(Failure::Report)?;
+        if verbose {
+            for file in compilation.generate().map_err(Failure::Report)? {
+                eprintln!("wrote {}", output.join(file.name).display());
+            }
+        }
     }
     Ok(status(&compilation))
 }
@@ -183,11 +224,18 @@ fn status(compilation: &Compilation) -> ExitCode {
     }
 }
 
-fn lints() -> Result<ExitCode, Failure> {
+fn lints(format: ValueFormat) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     for code in Code::ALL {
         let level = code.default_level().map_or("error", Level::name);
-        writeln!(out, "{:22} {level:6} {}", code.name(), code.explanation())?;
+        let (name, meaning) = (code.name(), code.explanation());
+        match format {
+            ValueFormat::Human => writeln!(out, "{name:22} {level:6} {meaning}")?,
+            ValueFormat::Json => {
+                let line = json!({ "name": name, "level": level, "meaning": meaning });
+                writeln!(out, "{line}")?;
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -535,3 +535,53 @@ fn a_prelude_is_not_counted() {
     let files = folder(&[("a.x", "struct a { netobj object; };\n")]);
     assert_eq!(exits(0, files.path(), &["check", "a.x"]).0, CLEAN_REPORT);
 }
+
+#[test]
+fn diff_exits_with_0_1_or_2() {
+    let files = folder(&[
+        (
+            "old.x",
+            "const MAX = 4;\nenum e { A = 1 };\nstruct s { opaque a<MAX>; };\n",
+        ),
+        (
+            "wider.x",
+            "const MAX = 4;\nenum e { A = 1, B = 2 };\nstruct s { opaque a<5>; };\n",
+        ),
+        ("broken.x", BROKEN),
+        (
+            "a/xdrgen.toml",
+            "[[module]]\npath = \"m\"\ndocuments = [\"../old.x\"]\n",
+        ),
+        (
+            "b/xdrgen.toml",
+            "[[module]]\npath = \"m\"\ndocuments = [\"../wider.x\"]\n",
+        ),
+    ]);
+    let folder = files.path();
+    let (out, err) = exits(0, folder, &["diff", "old.x", "old.x"]);
+    assert_eq!((out.as_str(), err.as_str()), ("no changes\n", ""));
+    let extended = "extending: enum `e`: the member `B` = 2 was added
+  old: old.x:2:6
+  new: wider.x:2:17
+extending: struct `s`: the field `a`: the type is `opaque<5>`, it was `opaque<4>`
+  old: old.x:3:19
+  new: wider.x:3:19
+0 breaking, 2 extending, 0 compatible
+";
+    assert_eq!(exits(0, folder, &["diff", "old.x", "wider.x"]).0, extended);
+    let (out, _) = exits(0, folder, &["diff", "a", "b"]);
+    assert!(
+        out.ends_with("0 breaking, 2 extending, 0 compatible\n"),
+        "{out}"
+    );
+    let (out, _) = exits(1, folder, &["diff", "wider.x", "old.x", "--format", "json"]);
+    let first = "{\"class\":\"breaking\",\"message\":\"enum `e`: the member `B`: it was removed\",\
+        \"old\":{\"file\":\"wider.x\",\"line\":2,\"column\":17},\
+        \"new\":{\"file\":\"old.x\",\"line\":2,\"column\":6}}";
+    assert_eq!(out.lines().next(), Some(first));
+    assert_eq!(out.lines().count(), 2);
+    let (out, err) = exits(2, folder, &["diff", "old.x", "broken.x"]);
+    assert!(out.is_empty() && err.contains("piont"), "{err}");
+    exits(2, folder, &["diff", "old.x", "missing.x"]);
+    exits(2, folder, &["diff", "old.x"]);
+}

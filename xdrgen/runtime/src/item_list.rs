@@ -52,6 +52,7 @@ pub struct ReceivedItem {
 /// assert_eq!(*d.item(u32::MAX)?, *b"hello");
 /// assert_eq!(d.u32()?, 9);
 /// assert!(list.is_used_up());
+/// assert_eq!(list.total_len(), 12 + 5);
 /// # Ok::<(), xdrgen_runtime::Error>(())
 /// ```
 #[derive(Debug)]
@@ -96,6 +97,13 @@ impl<'a> ItemList<'a> {
     #[must_use]
     pub fn stream(&self) -> &'a [u8] {
         self.stream
+    }
+
+    /// Returns the bytes of the stream and of the items that are not in it.
+    #[must_use]
+    pub fn total_len(&self) -> usize {
+        let items = self.items.iter().map(|item| item.bytes.len());
+        self.stream.len() + items.sum::<usize>()
     }
 
     /// Returns true if a field was found for every item. If a decode succeeds without that, the

@@ -50,6 +50,10 @@ fn parts(definition: &TypeDef, diagnostics: &mut Diagnostics) {
             body.members
                 .iter()
                 .for_each(|member| names.add(&member.rust, &member.name, member.span, diagnostics));
+            if body.open {
+                let what = "the variant for other values";
+                names.add(body.unknown(), what, definition.span, diagnostics);
+            }
         }
         TypeDefKind::Union(union) => {
             let mut names = Names::new("arms");

@@ -61,30 +61,35 @@ fn step(
         // `unwind` adds one.
         Expression::After(None) => Next::Number(Some(-1)),
         Expression::After(Some(previous)) => Next::Value(previous),
-        Expression::Name(name, span) => match symbols.lookup(inputs, source.module, name) {
-            Some(entry) => match entry.kind {
-                SymbolKind::Value(id) => Next::Value(id),
-                SymbolKind::Type(_) => {
-                    diagnostics.report(not_a_value(name, span, entry.span));
-                    Next::Number(None)
-                }
-            },
-            None => match builtin(name) {
-                Some(value) => Next::Number(Some(value)),
-                None => {
-                    diagnostics.report(undefined(symbols, inputs, source.module, name, span));
-                    Next::Number(None)
-                }
-            },
-        },
+        Expression::Name(name, span) | Expression::Sum(name, span, _) => {
+            match symbols.lookup(inputs, source.module, name) {
+                Some(entry) => match entry.kind {
+                    SymbolKind::Value(id) => Next::Value(id),
+                    SymbolKind::Type(_) => {
+                        diagnostics.report(not_a_value(name, span, entry.span));
+                        Next::Number(None)
+                    }
+                },
+                None => match builtin(name) {
+                    Some(value) => Next::Number(Some(value)),
+                    None => {
+                        diagnostics.report(undefined(symbols, inputs, source.module, name, span));
+                        Next::Number(None)
+                    }
+                },
+            }
+        }
     }
 }
 
 fn unwind(symbols: &mut SymbolTable<'_>, chain: &[ValueId], mut value: Option<i128>) {
     for id in chain.iter().rev() {
-        if matches!(symbols.values.source(*id).expression, Expression::After(_)) {
-            value = value.map(|value| value + 1);
-        }
+        let added = match symbols.values.source(*id).expression {
+            Expression::After(_) => 1,
+            Expression::Sum(_, _, number) => number,
+            Expression::Number(_) | Expression::Name(..) => 0,
+        };
+        value = value.and_then(|value| value.checked_add(added));
         symbols.values.set_state(*id, State::Known(value));
     }
 }
@@ -129,7 +134,7 @@ pub(crate) fn undefined(
         format!("no constant is named `{name}`"),
     )
     .label("not defined");
-    let diagnostic = symbols.note_hidden(module, name, diagnostic);
+    let diagnostic = symbols.note_elsewhere(inputs, module, name, diagnostic);
     match symbols.nearest(inputs, module, false, name) {
         Some(near) => diagnostic.fix(span, near, format!("a constant `{near}` exists")),
         None => diagnostic,

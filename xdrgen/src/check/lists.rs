@@ -1,12 +1,13 @@
 //! Turns linked lists into sequences, and marks recursive types.
 //!
 //! RFC 4506, section 4.19, writes a list as a struct whose last field is an optional of the struct
-//! itself. The struct becomes the element of a sequence, and references to it become
-//! [`Type::List`]. An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
+//! itself. Pointers to it become [`Type::List`] of an element: the struct without its last field. An optional in any other cycle becomes [`Type::Recursive`]. (Arms in a cycle are
 //! [`Type::Nested`] before, see `check::infinite`.)
 
+use std::collections::HashSet;
+
 use crate::check::graph;
-use crate::ir::{Field, Layout, Schema, Type, TypeDef, TypeDefKind, TypeId};
+use crate::ir::{Field, Layout, ModuleId, Schema, Type, TypeDef, TypeDefKind, TypeId};
 
 /// Rewrites all references to list nodes and to recursive types.
 pub(crate) fn find(schema: &mut Schema) {
@@ -14,8 +15,7 @@ pub(crate) fn find(schema: &mut Schema) {
         .map(|at| element(schema, at))
         .collect();
     keep_recursive_elements(schema, &mut elements);
-    let direct = directly_used(schema);
-    let mut elements = split_nodes(schema, elements, &direct);
+    let mut elements = split_nodes(schema, elements);
     name_elements(schema, &mut elements);
     rewrite_all(schema, |ty| as_list(ty, &elements));
     let whole = graph::edges(schema, |_| true);
@@ -127,90 +127,66 @@ fn named(at: usize) -> Type {
     Type::Named(TypeId(u32::try_from(at).unwrap_or(u32::MAX)))
 }
 
-/// Returns, for each type, whether it is referred to other than through an optional. A type to
-/// which no other definition refers counts as well: the code that uses it expects the struct as
-/// defined.
-fn directly_used(schema: &Schema) -> Vec<bool> {
-    let mut used = unreferenced(schema);
-    let mut visit = |ty: &Type| {
-        let mut ty = ty;
-        loop {
-            match ty {
-                Type::Optional(element) => match schema.resolve(element) {
-                    Type::Named(_) => break,
-                    other => ty = other,
-                },
-                Type::Fixed(element, _)
-                | Type::Array(element, _)
-                | Type::Nested(element)
-                | Type::List(element) => ty = element,
-                Type::Named(id) | Type::Recursive(id) => {
-                    used[id.0 as usize] = true;
-                    break;
-                }
-                _ => break,
-            }
+/// Splits each list node from its list. The struct keeps its name and its link; an element of
+/// several fields becomes a type of its own, and so does the list.
+///
+/// So the name of a struct stands for the same bytes whether or not the document uses it outside
+/// of the list.
+fn split_nodes(schema: &mut Schema, elements: Vec<Option<Type>>) -> Vec<Option<Type>> {
+    let mut taken = Taken::of(schema);
+    let split = |(at, element): (usize, Option<Type>)| {
+        let mut element = element?;
+        if element == named(at) {
+            element = Type::Named(add_element(schema, at));
         }
+        add_list(schema, at, &mut taken);
+        Some(element)
     };
-    for definition in &schema.types {
-        for_each_type(&definition.kind, &mut visit);
-    }
-    let procedures = schema
-        .modules
-        .iter()
-        .flat_map(|module| &module.programs)
-        .flat_map(|program| &program.versions);
-    for procedure in procedures.flat_map(|version| &version.procedures) {
-        procedure
-            .arguments
-            .iter()
-            .chain(&procedure.reply)
-            .for_each(&mut visit);
-    }
-    used
+    elements.into_iter().enumerate().map(split).collect()
 }
 
-/// Returns, for each type, whether no other definition refers to it.
-fn unreferenced(schema: &Schema) -> Vec<bool> {
-    let mut unreferenced_types = vec![true; schema.types.len()];
-    for (at, definition) in schema.types.iter().enumerate() {
-        for_each_type(&definition.kind, &mut |ty| {
-            if let Some(other) = referenced_type(ty).filter(|other| *other != at) {
-                unreferenced_types[other] = false;
-            }
-        });
-    }
-    unreferenced_types
+/// What documents name themselves.
+struct Taken {
+    /// The Rust names of the types of each module.
+    names: HashSet<(ModuleId, String)>,
+    /// The list nodes to which a typedef of a pointer refers.
+    nodes: HashSet<TypeId>,
 }
 
-/// Splits each list node into its element and its link. A node that is also used directly keeps its
-/// link, and its element becomes a separate type.
-fn split_nodes(
-    schema: &mut Schema,
-    elements: Vec<Option<Type>>,
-    direct: &[bool],
-) -> Vec<Option<Type>> {
-    let mut resolved = elements;
-    for at in 0..resolved.len() {
-        let Some(element) = resolved[at].clone() else {
-            continue;
+impl Taken {
+    fn of(schema: &Schema) -> Self {
+        let names = schema.types.iter().map(|ty| (ty.module, ty.rust.clone()));
+        let pointer = |ty: &TypeDef| match &ty.kind {
+            TypeDefKind::Alias(Type::Optional(target)) => match **target {
+                Type::Named(id) => Some(id),
+                _ => None,
+            },
+            _ => None,
         };
-        let own = named(at);
-        if element != own {
-            if !direct[at] {
-                // Only the link refers to the node's name, so the name becomes an alias of the
-                // list.
-                schema.types[at].kind = TypeDefKind::Alias(Type::Optional(Box::new(own)));
-            }
-            continue;
-        }
-        if direct[at] {
-            resolved[at] = Some(Type::Named(add_element(schema, at)));
-        } else if let TypeDefKind::Struct(fields) = &mut schema.types[at].kind {
-            fields.pop();
+        Self {
+            names: names.collect(),
+            nodes: schema.types.iter().filter_map(pointer).collect(),
         }
     }
-    resolved
+}
+
+/// Names the list of a node, unless a typedef of the document is its name, or the document uses the
+/// name for another type.
+fn add_list(schema: &mut Schema, at: usize, taken: &mut Taken) {
+    let node = &schema.types[at];
+    let rust = format!("{}Items", node.rust);
+    let id = TypeId(u32::try_from(at).unwrap_or(u32::MAX));
+    if taken.nodes.contains(&id) || !taken.names.insert((node.module, rust.clone())) {
+        return;
+    }
+    let list = TypeDef {
+        name: format!("*{}", node.name),
+        rust,
+        kind: TypeDefKind::Alias(Type::Optional(Box::new(named(at)))),
+        layout: Layout::default(),
+        ..node.clone()
+    };
+    add(schema, list);
 }
 
 /// Adds a copy of a node without its link.
@@ -231,9 +207,13 @@ fn add_element(schema: &mut Schema, at: usize) -> TypeId {
         layout: Layout::default(),
         ..node.clone()
     };
-    let module = item.module.0 as usize;
+    add(schema, item)
+}
+
+fn add(schema: &mut Schema, definition: TypeDef) -> TypeId {
+    let module = definition.module.0 as usize;
     let id = TypeId(u32::try_from(schema.types.len()).unwrap_or(u32::MAX));
-    schema.types.push(item);
+    schema.types.push(definition);
     schema.modules[module].types.push(id);
     id
 }
@@ -322,22 +302,6 @@ fn rewrite_type(ty: &mut Type, change: &mut impl FnMut(&mut Type)) {
     }
 }
 
-fn for_each_type(kind: &TypeDefKind, visit: &mut impl FnMut(&Type)) {
-    match kind {
-        TypeDefKind::Alias(ty) => visit(ty),
-        TypeDefKind::Enum(_) => {}
-        TypeDefKind::Struct(fields) => fields.iter().for_each(|field| visit(&field.ty)),
-        TypeDefKind::Union(union) => {
-            let contents = union
-                .arms
-                .iter()
-                .map(|arm| &arm.content)
-                .chain(&union.default);
-            contents.flatten().for_each(|(_, ty)| visit(ty));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::ir::TypeDefKind;
@@ -366,25 +330,25 @@ mod tests {
     #[test]
     fn an_element_that_contains_its_own_list_has_a_name() {
         let cases: [(&str, &[&str], usize); 6] = [
-            ("struct t { t *m; t *n; };", &["T", "TItem"], 0),
+            ("struct t { t *m; t *n; };", &["T", "TItem"], 1),
             // Through a typedef.
-            ("struct t { s *m; s *n; }; typedef t s;", &["T", "TItem"], 1),
+            ("struct t { s *m; s *n; }; typedef t s;", &["T", "TItem"], 2),
             (
                 "struct t { s m<>; s *n; }; typedef t s;",
                 &["T", "TItem"],
-                1,
+                2,
             ),
-            ("struct t { s m; t *n; }; typedef t *s;", &["T"], 1),
+            ("struct t { s m; t *n; }; typedef t *s;", &["T", "TItem"], 1),
             // Through another list.
             (
                 "struct a { b *x; a *n; }; struct b { a *y; b *n; };",
-                &["A", "B"],
-                0,
+                &["A", "B", "AItem", "BItem"],
+                2,
             ),
             (
                 "struct a { w x; a *n; }; struct b { a *y; b *n; }; typedef b *w;",
-                &["A", "B"],
-                1,
+                &["A", "B", "AItem", "BItem"],
+                2,
             ),
         ];
         for (xdr, structs, aliases) in cases {
@@ -399,13 +363,30 @@ mod tests {
         }
     }
 
+    /// A name that the document uses itself is not taken for the list.
+    #[test]
+    fn a_list_is_named_unless_the_document_names_it_or_uses_the_name() {
+        for (xdr, aliases) in [
+            ("struct n { int a; int b; n *next; };", 1),
+            ("struct n { int a; n *next; };", 1),
+            ("struct n { int a; n *next; }; typedef n *all;", 1),
+            (
+                "struct n { int a; n *next; }; struct n_items { int c; };",
+                0,
+            ),
+        ] {
+            assert_eq!(generated(xdr).1, aliases, "{xdr}");
+        }
+    }
+
     #[test]
     fn deeply_nested_lists_have_named_types_at_intervals() {
         let nodes = (0..600).map(|at| format!("struct a{at} {{ a{} *x; a{at} *n; }};", at + 1));
         let xdr: String = nodes
             .chain(["struct a600 { int x; a600 *n; };".into()])
             .collect();
-        let (structs, _) = generated(&xdr);
+        let (mut structs, _) = generated(&xdr);
+        structs.retain(|name| name.ends_with("Item"));
         assert!(
             (600 / 20..600 / 10).contains(&structs.len()),
             "{}",

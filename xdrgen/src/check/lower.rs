@@ -324,7 +324,8 @@ fn from_prelude(context: &mut Context<'_, '_>, module: usize, name: &ast::Ident)
         format!("no type is named `{}`", name.name),
     )
     .label("not defined");
-    diagnostic = context.symbols.note_hidden(module, &name.name, diagnostic);
+    let (symbols, inputs) = (context.symbols, context.inputs);
+    diagnostic = symbols.note_elsewhere(inputs, module, &name.name, diagnostic);
     if let Some(near) = context
         .symbols
         .nearest(context.inputs, module, true, &name.name)
@@ -368,6 +369,8 @@ pub(crate) fn value(
             Some(ResolvedName::Builtin(value)) => Some(value),
             None => None,
         },
+        // Only a macro is a sum, and it is a definition, whose value `evaluate` computes.
+        ast::ValueExprKind::Sum(..) => None,
     }
 }
 

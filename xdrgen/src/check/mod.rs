@@ -12,6 +12,7 @@ mod infinite;
 mod items;
 mod lists;
 mod lower;
+mod open;
 mod overlays;
 mod programs;
 pub(crate) mod prose;
@@ -51,6 +52,8 @@ pub(crate) struct ModuleInput {
     pub(crate) overlays: Vec<OverlayInput>,
     /// The fields and arms that are items.
     pub(crate) ddp: Vec<Entry>,
+    /// The enums whose unknown values are accepted.
+    pub(crate) open: Vec<Entry>,
     /// The stubs to emit for each version of a program.
     pub(crate) stubs: Stubs,
     /// The span of `stubs` in the manifest.
@@ -123,6 +126,7 @@ pub(crate) fn analyze(
         diagnostics,
     };
     let mut schema = lower::lower(&mut context);
+    open::lower(&mut context, &mut schema);
     unions::lower(&mut context, &mut schema);
     programs::lower(&mut context, &mut schema);
     // The steps below follow references between types. They do not terminate on a cycle without an

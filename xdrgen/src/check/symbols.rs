@@ -103,12 +103,35 @@ impl<'a> SymbolTable<'a> {
         }
     }
 
-    /// Adds the comment that may hide the definition of an undefined name.
-    pub(crate) fn note_hidden(&self, module: usize, name: &str, found: Diagnostic) -> Diagnostic {
-        match self.hidden.get(&(module, name)) {
-            Some(span) => found.note_at(*span, format!("this comment contains `{name}`")),
-            None => found,
+    /// Adds where an undefined name may be defined: in a comment that hides its definition, or in a
+    /// file that a document of the module includes.
+    pub(crate) fn note_elsewhere(
+        &self,
+        inputs: &[ModuleInput],
+        module: usize,
+        name: &str,
+        found: Diagnostic,
+    ) -> Diagnostic {
+        /// More includes than these say nothing.
+        const MAX_INCLUDES: usize = 3;
+        if let Some(span) = self.hidden.get(&(module, name)) {
+            return found.note_at(*span, format!("this comment contains `{name}`"));
         }
+        let specifications = inputs[module].specifications.iter();
+        let includes = specifications.flat_map(|(_, specification)| &specification.includes);
+        let mut noted = found;
+        let mut some = false;
+        for span in includes.take(MAX_INCLUDES) {
+            some = true;
+            noted = noted.note_at(*span, format!("`{name}` may come from this file"));
+        }
+        if some {
+            noted = noted.note(
+                "no XDR of that include is beside the document: `--include DIR`, or `include` in the \
+                 manifest, names other folders",
+            );
+        }
+        noted
     }
 
     /// Looks up a name in a module, and then in the modules that it uses.

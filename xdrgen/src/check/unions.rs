@@ -94,7 +94,7 @@ fn arm(context: &Context<'_, '_>, case: &ast::ValueExpr, value: u32, content: Co
 }
 
 /// Simplifies a default arm. For a bool it becomes an arm for the other value; if no value reaches
-/// it, it is dropped.
+/// it, it is dropped. Values without a member reach that of an open enum.
 fn reachable(
     schema: &Schema,
     discriminant: Option<Discriminant>,
@@ -127,7 +127,7 @@ fn reachable(
                     .iter()
                     .any(|arm| arm.value == member.value.cast_unsigned())
             });
-            left.then_some(content)
+            (left || body.open).then_some(content)
         }
         Discriminant::I32 | Discriminant::U32 => Some(content),
     }
@@ -284,7 +284,7 @@ impl Cases<'_, '_, '_> {
                     _ => None,
                 }
             }
-            ast::ValueExprKind::Number(_) => None,
+            ast::ValueExprKind::Number(_) | ast::ValueExprKind::Sum(..) => None,
         };
         let found = other.is_none()
             && body

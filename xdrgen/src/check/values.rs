@@ -13,6 +13,8 @@ pub(crate) struct ValueId(u32);
 pub(crate) enum Expression<'a> {
     Number(i128),
     Name(&'a str, Span),
+    /// The value of a name and a number.
+    Sum(&'a str, Span, i128),
     /// One more than the previous member; zero for the first.
     After(Option<ValueId>),
 }
@@ -22,6 +24,7 @@ impl<'a> Expression<'a> {
         match &value.kind {
             ast::ValueExprKind::Number(number) => Self::Number(*number),
             ast::ValueExprKind::Name(name) => Self::Name(name, value.span),
+            ast::ValueExprKind::Sum(name, number) => Self::Sum(name, value.span, *number),
         }
     }
 }

@@ -202,6 +202,10 @@ impl Emitter<'_> {
             Discriminant::I32 => quote!(let which = other.cast_signed();),
             Discriminant::U32 => quote!(let which = other;),
             Discriminant::Bool => quote!(let which = other != 0;),
+            Discriminant::Enum(id) if self.schema.is_open(id) => {
+                let ty = self.path(id);
+                quote!(let which = #ty::from_value(other.cast_signed());)
+            }
             Discriminant::Enum(id) => {
                 let ty = self.path(id);
                 quote! {
@@ -241,7 +245,7 @@ impl Emitter<'_> {
             Some(content) => {
                 let skip = skip(content);
                 match union.discriminant {
-                    Discriminant::Enum(id) => {
+                    Discriminant::Enum(id) if !self.schema.is_open(id) => {
                         let ty = self.path(id);
                         let invalid = quote!(decoder.error_before(xdr::ErrorKind::InvalidEnum, 4));
                         quote!(other => {

@@ -7,9 +7,10 @@ use nom::combinator::{map_opt, opt, recognize};
 use nom::sequence::pair;
 use nom::{IResult, Parser};
 
+use crate::ast;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::parse::number;
-use crate::parse::preprocessor::{Definition, Preprocessor};
+use crate::parse::preprocessor::{self, Definition, Preprocessor};
+use crate::parse::{macros, number};
 use crate::source::{Span, TextId};
 
 macro_rules! kinds {
@@ -80,6 +81,10 @@ pub(crate) struct LexOutput<'t> {
     pub(crate) license: Option<String>,
     /// The start of each comment that contains a `/*`, up to it.
     pub(crate) hidden: Vec<Span>,
+    /// The lines that include another file, `%#include` or `#include`.
+    pub(crate) includes: Vec<Span>,
+    /// The constants of `%#define`.
+    pub(crate) macros: Vec<ast::Definition>,
 }
 
 /// Splits `content`, which is the content of `text`, into tokens.
@@ -206,28 +211,47 @@ impl<'t> Lexer<'t> {
 
     fn directive(&mut self, sign: char, input: &'t str, rest: &'t str) -> &'t str {
         let span = self.span(input, rest);
+        let line = &input[..input.len() - rest.len()];
+        let is_active = self.preprocessor.is_active() || self.preprocessor.is_for_header();
+        if is_active && is_include(line) {
+            self.output.includes.push(span);
+        }
         if sign == '%' {
-            self.report(
-                Code::Passthrough,
-                span,
-                "a line for the output of rpcgen",
-                "ignored",
-            );
-            return rest;
+            let defines = preprocessor::definition(line)
+                .is_some_and(|definition| self.constant(definition, span));
+            let label = if defines {
+                "a constant, if the documents use it"
+            } else if is_include(line) {
+                "what the documents need is taken from the XDR of this file"
+            } else {
+                "ignored"
+            };
+            let message = "a line for the output of rpcgen";
+            self.report(Code::Passthrough, span, message, label);
+            return self.after_directive(rest);
         }
         self.report(
             Code::Preprocessor,
             span,
             "a line for the C preprocessor",
-            "conditions and constants are evaluated, the rest is ignored",
+            "conditions, constants and includes are evaluated, the rest is ignored",
         );
-        if let Some(definition) = self.preprocessor.line(&input[..input.len() - rest.len()]) {
-            self.define(definition, span);
+        if let Some(definition) = self.preprocessor.line(line) {
+            if definition.is_word() {
+                self.define(definition, span);
+            } else {
+                self.constant(definition, span);
+            }
         }
+        self.after_directive(rest)
+    }
+
+    /// Returns the input after a directive, without the lines that are not active.
+    fn after_directive(&self, rest: &'t str) -> &'t str {
         if self.preprocessor.is_active() {
             rest
         } else {
-            next_directive(rest)
+            next_directive(rest, self.preprocessor.is_for_header())
         }
     }
 
@@ -238,6 +262,24 @@ impl<'t> Lexer<'t> {
         self.push(TokenKind::Equal, "=", span);
         self.word(definition.value, span);
         self.push(TokenKind::Semicolon, ";", span);
+    }
+
+    /// Adds a macro as a constant. Returns false if it is none.
+    fn constant(&mut self, definition: Definition<'_>, span: Span) -> bool {
+        let Some(kind) = macros::value(definition.value) else {
+            return false;
+        };
+        let name = ast::Ident {
+            name: definition.name.to_owned(),
+            span,
+        };
+        let value = ast::ValueExpr { span, kind };
+        self.output.macros.push(ast::Definition {
+            name,
+            span,
+            kind: ast::DefinitionKind::Const { ty: None, value },
+        });
+        true
     }
 
     fn word(&mut self, word: &'t str, span: Span) {
@@ -388,11 +430,20 @@ fn directive(input: &str) -> IResult<&str, char> {
     Ok((&rest[length..], sign))
 }
 
-/// Returns the input from the next preprocessor line on.
-fn next_directive(mut rest: &str) -> &str {
+/// Returns true for `#include` and `%#include`.
+fn is_include(line: &str) -> bool {
+    let line = line.trim_start_matches('%').trim_start();
+    line.strip_prefix('#')
+        .is_some_and(|command| command.trim_start().starts_with("include"))
+}
+
+/// Returns the input from the next preprocessor line on. In what is `for_header`, a line for C is
+/// one, too.
+fn next_directive(mut rest: &str, for_header: bool) -> &str {
     while let Some(end) = rest.find('\n') {
         rest = &rest[end + 1..];
-        if rest.trim_start_matches(blank).starts_with('#') {
+        let line = rest.trim_start_matches(blank);
+        if line.starts_with('#') || for_header && line.starts_with('%') {
             return rest;
         }
     }

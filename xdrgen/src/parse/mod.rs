@@ -9,6 +9,7 @@ mod definition;
 mod enumeration;
 mod input;
 pub(crate) mod lexer;
+mod macros;
 mod number;
 mod preprocessor;
 mod program;
@@ -53,5 +54,7 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
         definitions,
         license: output.license,
         hidden: output.hidden,
+        includes: output.includes,
+        macros: output.macros,
     }
 }

@@ -2,7 +2,8 @@
 //! from `#define`.
 //!
 //! A macro is defined only by a `#define` in the same text. The macros that rpcgen defines
-//! (`RPC_HDR` and similar) select C code for one of its outputs; they are undefined here.
+//! (`RPC_HDR` and similar) select C code for one of its outputs; they are undefined here. Lines for
+//! its header are of use all the same: all other outputs include it.
 
 use std::collections::HashSet;
 
@@ -22,19 +23,68 @@ struct Branch {
     taken: bool,
     /// Whether the current branch is active.
     active: bool,
+    /// Whether the current branch is for the header that rpcgen makes, and inactive for that alone.
+    header: bool,
 }
 
-/// `#define NAME value`, where the value is one number or name.
+/// What rpcgen defines when it makes a header.
+const HEADER: &str = "RPC_HDR";
+
+/// `#define NAME value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Definition<'t> {
     pub(super) name: &'t str,
     pub(super) value: &'t str,
 }
 
+impl Definition<'_> {
+    /// Returns true if the value is one number or name.
+    pub(super) fn is_word(&self) -> bool {
+        let inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !self.value.is_empty() && self.value.chars().all(inner)
+    }
+}
+
+/// Returns the definition of a line that starts with `%#` or `# `, without evaluating conditions.
+pub(super) fn definition(line: &str) -> Option<Definition<'_>> {
+    let line = line.trim_start_matches('%').trim_start();
+    let line = line.strip_prefix('#')?.trim_start();
+    let argument = line.strip_prefix("define")?;
+    let argument = argument.strip_prefix(|c: char| c.is_whitespace())?;
+    let (definition, parameters) = split(without_comment(argument));
+    let is_constant = !parameters && !definition.name.is_empty();
+    is_constant.then_some(definition)
+}
+
+/// Splits the argument of `#define` into name and value, and returns whether the macro has
+/// parameters.
+fn split(argument: &str) -> (Definition<'_>, bool) {
+    let end = argument
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(argument.len());
+    let (name, value) = argument.split_at(end);
+    let value = Definition {
+        name,
+        value: value.trim(),
+    };
+    (value, argument[end..].starts_with('('))
+}
+
+/// Returns the name in `defined(name)`.
+fn macro_name(condition: &str) -> Option<&str> {
+    let name = condition.strip_prefix("defined")?;
+    Some(name.trim().trim_matches(['(', ')']).trim())
+}
+
 impl<'t> Preprocessor<'t> {
     /// Returns true if the lines that follow are active.
     pub(super) fn is_active(&self) -> bool {
         self.branches.last().is_none_or(|branch| branch.active)
+    }
+
+    /// Returns true if the lines that follow are for the header that rpcgen makes alone.
+    pub(super) fn is_for_header(&self) -> bool {
+        self.branches.last().is_some_and(|branch| branch.header)
     }
 
     /// Evaluates a directive, which starts at its `#`. Returns the constant that it defines.
@@ -45,9 +95,12 @@ impl<'t> Preprocessor<'t> {
             .unwrap_or(line.len());
         let (command, argument) = (&line[..end], without_comment(&line[end..]));
         match command {
-            "if" => self.open(self.evaluate(argument)),
-            "ifdef" => self.open(self.defined.contains(argument)),
-            "ifndef" => self.open(!self.defined.contains(argument)),
+            "if" => self.open(
+                self.evaluate(argument),
+                macro_name(argument) == Some(HEADER),
+            ),
+            "ifdef" => self.open(self.defined.contains(argument), argument == HEADER),
+            "ifndef" => self.open(!self.defined.contains(argument), false),
             "elif" => self.next_branch(self.evaluate(argument)),
             "else" => self.next_branch(true),
             "endif" => {
@@ -62,13 +115,14 @@ impl<'t> Preprocessor<'t> {
         None
     }
 
-    fn open(&mut self, condition: bool) {
+    fn open(&mut self, condition: bool, header: bool) {
         let parent_active = self.is_active();
         let active = parent_active && condition;
         self.branches.push(Branch {
             parent_active,
             taken: active,
             active,
+            header: header && parent_active && !active,
         });
     }
 
@@ -76,25 +130,16 @@ impl<'t> Preprocessor<'t> {
         if let Some(branch) = self.branches.last_mut() {
             branch.active = branch.parent_active && condition && !branch.taken;
             branch.taken |= branch.active;
+            branch.header = false;
         }
     }
 
     fn define(&mut self, argument: &'t str) -> Option<Definition<'t>> {
-        let end = argument
-            .find(|c: char| !c.is_alphanumeric() && c != '_')
-            .unwrap_or(argument.len());
-        let (name, value) = argument.split_at(end);
+        let (Definition { name, value }, parameters) = split(argument);
         self.defined.insert(name);
-        let value = value
-            .trim()
-            .trim_start_matches('(')
-            .trim_end_matches(')')
-            .trim();
-        let is_word = !value.is_empty()
-            && value
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        (is_word && !name.is_empty()).then_some(Definition { name, value })
+        let value = value.trim_start_matches('(').trim_end_matches(')').trim();
+        let is_constant = !parameters && !name.is_empty() && !value.is_empty();
+        is_constant.then_some(Definition { name, value })
     }
 
     /// Evaluates a condition. An undefined macro is zero, as in C; so is an unsupported expression.
@@ -103,10 +148,7 @@ impl<'t> Preprocessor<'t> {
             Some(rest) => (true, rest.trim()),
             None => (false, condition),
         };
-        let macro_name = condition
-            .strip_prefix("defined")
-            .map(|name| name.trim().trim_matches(['(', ')']).trim());
-        let holds = match macro_name {
+        let holds = match macro_name(condition) {
             Some(name) => self.defined.contains(name),
             None => condition
                 .trim_matches(['(', ')'])

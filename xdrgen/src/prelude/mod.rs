@@ -8,17 +8,19 @@ use crate::ir::Primitive;
 pub enum Prelude {
     /// `uint32`, `uint64`, `int32`, `int64`, which IETF drafts use.
     Ietf,
-    /// `int32_t`, `uint64_t`, `u_int`, `u_long` and similar types, which rpcgen takes from C. A
+    /// `int32_t`, `uint64_t`, `u_int`, `bool_t` and similar types, which rpcgen takes from C. A
     /// type of less than 32 bits is encoded in four bytes.
     C,
-    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `netobj`, which rpcgen takes from the headers of
+    /// `AUTH_SYS`, `RPCSEC_GSS`, `authsys_parms`, `des_block`, `netobj`, which rpcgen takes from the headers of
     /// ONC RPC. A definition that a document uses becomes part of its module.
     Rpc,
+    /// `netbuf`, which rpcgen takes from the headers of TI-RPC (RFC 1833).
+    Rpcb,
 }
 
 impl Prelude {
     /// All preludes, which are the default.
-    pub const ALL: &'static [Self] = &[Self::Ietf, Self::C, Self::Rpc];
+    pub const ALL: &'static [Self] = &[Self::Ietf, Self::C, Self::Rpc, Self::Rpcb];
 
     /// Returns the name that a manifest uses.
     #[must_use]
@@ -27,6 +29,7 @@ impl Prelude {
             Self::Ietf => "ietf",
             Self::C => "c",
             Self::Rpc => "rpc",
+            Self::Rpcb => "rpcb",
         }
     }
 
@@ -39,7 +42,8 @@ impl Prelude {
             (Self::Ietf, "uint32") => U32,
             (Self::Ietf, "int64") => I64,
             (Self::Ietf, "uint64") => U64,
-            (Self::C, "int8_t" | "int16_t" | "int32_t") => I32,
+            (Self::C, "bool_t") => Primitive::Bool,
+            (Self::C, "int8_t" | "int16_t" | "int32_t" | "enum_t") => I32,
             (
                 Self::C,
                 "uint8_t" | "uint16_t" | "uint32_t" | "u_char" | "u_short" | "u_int" | "uint"
@@ -59,6 +63,7 @@ impl Prelude {
     pub(crate) fn xdr(self) -> Option<&'static str> {
         match self {
             Self::Rpc => Some(include_str!("rpc.x")),
+            Self::Rpcb => Some(include_str!("rpcb.x")),
             Self::Ietf | Self::C => None,
         }
     }
@@ -71,7 +76,7 @@ impl Prelude {
             Self::C => &[
                 "int32_t", "uint32_t", "int64_t", "uint64_t", "u_int", "u_long",
             ],
-            Self::Rpc => &[],
+            Self::Rpc | Self::Rpcb => &[],
         }
     }
 }

@@ -544,9 +544,11 @@ fn add_reading<'s>(value: &mut Value<'s>, reading: Reading<'s>) {
 }
 
 fn member(body: &Enum, value: i32) -> Option<Value<'_>> {
-    let member = body.members.iter().find(|member| member.value == value)?;
-    Some(Value::Enum {
-        name: &member.name,
-        value,
-    })
+    let member = body.members.iter().find(|member| member.value == value);
+    let name = match member {
+        Some(member) => &member.name,
+        None if body.open => "unknown",
+        None => return None,
+    };
+    Some(Value::Enum { name, value })
 }

@@ -266,7 +266,7 @@ impl<'s> Encoder<'s> {
     }
 
     fn member(&mut self, body: &Enum, value: i32) -> Result<()> {
-        if !body.members.iter().any(|member| member.value == value) {
+        if !body.open && !body.members.iter().any(|member| member.value == value) {
             return Err(EncodeErrorKind::NotAMember(value));
         }
         self.word(value.cast_unsigned());

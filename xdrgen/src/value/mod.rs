@@ -65,7 +65,7 @@ pub struct Node<'s> {
     /// The length in bytes, with the padding of the value and its parts. The encoder ignores it.
     pub length: usize,
     /// The type in XDR syntax: `rpcrdma2_segment`, `unsigned int`, `opaque<64>`, `int *`. A linked
-    /// list has the type of the pointer to its head. The encoder ignores it.
+    /// list has the type of a pointer to its element. The encoder ignores it.
     pub ty: Cow<'s, str>,
     /// The value.
     pub value: Value<'s>,
@@ -104,7 +104,8 @@ pub enum Value<'s> {
     Bool(bool),
     /// A member of an enum (4.3).
     Enum {
-        /// The first name of the member. The encoder ignores it.
+        /// The first name of the member; `unknown` for a value of an open enum without a member.
+        /// The encoder ignores it.
         name: &'s str,
         /// The value of the member.
         value: i32,

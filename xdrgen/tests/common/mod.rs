@@ -1,6 +1,7 @@
 //! Helpers for the tests of this folder.
 #![allow(dead_code, reason = "each test uses a part of the helpers")]
 
+use std::io::Write as _;
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -129,5 +130,14 @@ impl Xorshift {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).expect("31 bits") % bound.max(1)
+    }
+}
+
+/// Notes that a test is skipped: the summary of `.ci/run` counts these lines.
+pub(crate) fn note_skipped(note: &str) {
+    eprintln!("skipped: {note}");
+    if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
+        let notes = std::fs::OpenOptions::new().append(true).open(notes);
+        writeln!(notes.expect("the notes"), "{note}").expect("it is written");
     }
 }

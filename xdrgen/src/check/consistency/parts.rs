@@ -165,7 +165,7 @@ impl Parts {
 fn integer(value: &ValueExpr) -> Option<i128> {
     match &value.kind {
         ValueExprKind::Number(number) => Some(*number),
-        ValueExprKind::Name(_) => None,
+        ValueExprKind::Name(_) | ValueExprKind::Sum(..) => None,
     }
 }
 
@@ -173,6 +173,7 @@ fn number(value: &ValueExpr) -> String {
     match &value.kind {
         ValueExprKind::Number(number) => number.to_string(),
         ValueExprKind::Name(name) => name.clone(),
+        ValueExprKind::Sum(name, number) => format!("{name}{number:+}"),
     }
 }
 

@@ -275,6 +275,35 @@ fn numbers_of(value: &Value<'_>) -> Vec<(usize, i32)> {
     nodes.iter().map(number).collect()
 }
 
+/// RFC 4506, section 4.19: a node is its fields and the pointer to the next one, wherever the
+/// document uses it.
+#[test]
+fn a_list_node_is_its_struct_and_the_list_has_a_name() {
+    let nodes = "struct node { int v; node *next; }; struct pair { int a; int b; pair *next; };";
+    let uses = [
+        "struct h { node *head; pair *pairs; };",
+        "struct h { node *head; node one; pair *pairs; pair two; };",
+        "typedef node *nodes; typedef pair *pairs;",
+    ];
+    for uses in uses {
+        let schema = schema(&format!("{nodes} {uses}"));
+        let Value::Struct(fields) = value(&schema, "node", &words(&[7, 1, 8, 0])) else {
+            panic!("{uses}")
+        };
+        assert_eq!((fields[0].0, &fields[0].1.value), ("v", &Value::I32(7)));
+        assert_eq!(numbers_of(&fields[1].1.value), [(8, 8)], "{uses}");
+        assert_rejected(&schema, "node", &words(&[7]), UnexpectedEnd, 4, "next");
+        let Value::Struct(fields) = value(&schema, "pair", &words(&[7, 8, 0])) else {
+            panic!("{uses}")
+        };
+        assert_eq!(fields.len(), 3, "{uses}");
+    }
+    let schema = schema(&format!("{nodes} {}", uses[0]));
+    let list = value(&schema, "*node", &words(&[1, 7, 1, 8, 0]));
+    assert_eq!(numbers_of(&list), [(4, 7), (12, 8)]);
+    assert_eq!(schema.find("m::NodeItems"), schema.find("*node"));
+}
+
 #[test]
 fn sequences() {
     let schema = schema(

@@ -1,0 +1,493 @@
+//! The comparison: a list of pairs that are still to be compared, so that no depth of types is a
+//! depth of calls.
+
+use std::collections::{HashMap, HashSet};
+
+use super::matching::{Matching, ids, keyword, name, named, parts};
+use super::wire::{Form, Wire, definition, describe, wire};
+use super::{Change, Class};
+use crate::ir::{Constant, OverlayDef, Procedure, Program, Schema, TypeDefKind, TypeId, Version};
+use crate::source::Span;
+
+/// Where a pair of types is: in what, and the places.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) subject: String,
+    pub(super) old: Option<Span>,
+    pub(super) new: Option<Span>,
+}
+
+/// A comparison of two schemas.
+pub(super) struct Comparison<'s> {
+    pub(super) old: &'s Schema,
+    pub(super) new: &'s Schema,
+    matching: Matching,
+    /// Pairs that are to be compared, the last one first.
+    todo: Vec<(Site, Form<'s>, Form<'s>)>,
+    /// Definitions that were compared with each other.
+    seen: HashSet<(TypeId, TypeId)>,
+    /// The worst class of what was found between definitions that are not one.
+    classes: HashMap<(TypeId, TypeId), Class>,
+    /// What was reported.
+    reported: HashSet<(String, Option<Span>, Option<Span>)>,
+    /// Whether nothing is reported but the worst class: see [`Self::class_of`].
+    is_trial: bool,
+    changes: Vec<Change>,
+}
+
+impl<'s> Comparison<'s> {
+    pub(super) fn new(old: &'s Schema, new: &'s Schema) -> Self {
+        Self {
+            old,
+            new,
+            matching: Matching::by_names(old, new),
+            todo: Vec::new(),
+            seen: HashSet::new(),
+            classes: HashMap::new(),
+            reported: HashSet::new(),
+            is_trial: false,
+            changes: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Vec<Change> {
+        self.constants();
+        self.programs();
+        self.overlays();
+        self.drain();
+        for old in ids(self.old) {
+            self.definition(old);
+            self.drain();
+        }
+        self.unmatched();
+        self.changes
+    }
+
+    pub(super) fn report(&mut self, class: Class, site: &Site, what: &str) {
+        let change = Change {
+            class,
+            message: format!("{}: {what}", site.subject),
+            old: site.old,
+            new: site.new,
+        };
+        // A node and its list have one place.
+        let key = (change.message.clone(), change.old, change.new);
+        if self.is_trial || self.reported.insert(key) {
+            self.changes.push(change);
+        }
+    }
+
+    /// Adds a pair of types that is to be compared.
+    pub(super) fn push(&mut self, site: Site, old: Form<'s>, new: Form<'s>) {
+        self.todo.push((site, old, new));
+    }
+
+    /// Returns the worst class of what lies between two types that are not taken for one.
+    pub(super) fn class_of(&mut self, site: &Site, old: Form<'s>, new: Form<'s>) -> Class {
+        let pair = match (wire(self.old, old), wire(self.new, new)) {
+            (Wire::Definition(a), Wire::Definition(b)) => Some((a, b)),
+            _ => None,
+        };
+        if let Some(class) = pair.and_then(|pair| self.classes.get(&pair)) {
+            return *class;
+        }
+        let changes = std::mem::take(&mut self.changes);
+        let todo = std::mem::take(&mut self.todo);
+        let seen = std::mem::take(&mut self.seen);
+        let was_trial = std::mem::replace(&mut self.is_trial, true);
+        self.push(site.clone(), old, new);
+        self.drain();
+        self.is_trial = was_trial;
+        (self.todo, self.seen) = (todo, seen);
+        let found = std::mem::replace(&mut self.changes, changes);
+        let worst = found.iter().map(|change| change.class).max();
+        let class = worst.unwrap_or(Class::Compatible);
+        if let Some(pair) = pair {
+            self.classes.insert(pair, class);
+        }
+        class
+    }
+
+    fn drain(&mut self) {
+        while let Some((site, old, new)) = self.todo.pop() {
+            self.forms(&site, old, new);
+        }
+    }
+
+    /// Compares a type with its partner.
+    fn definition(&mut self, old: TypeId) {
+        let Some(new) = self.matching.new_of(old) else {
+            return;
+        };
+        let (before, changes) = (&self.old.ty(old).origin.xdr, self.changes.len());
+        let site = self.site_of(old, new);
+        match (content(self.old, old), content(self.new, new)) {
+            (Form::Definition(_), Form::Definition(_)) => self.definitions(old, new),
+            (before, after) => self.forms(&site, before, after),
+        }
+        self.drain();
+        let after = &self.new.ty(new).origin.xdr;
+        let is_same_text = before.split_whitespace().eq(after.split_whitespace());
+        if !is_same_text && changes == self.changes.len() {
+            let text = "the text has changed, the messages have not";
+            self.report(Class::Compatible, &site, text);
+        }
+    }
+
+    fn site_of(&self, old: TypeId, new: TypeId) -> Site {
+        Site {
+            subject: named(self.old, old),
+            old: Some(self.old.ty(old).span),
+            new: Some(self.new.ty(new).span),
+        }
+    }
+
+    /// Compares two types at a site.
+    fn forms(&mut self, site: &Site, old: Form<'s>, new: Form<'s>) {
+        if let (Some(a), Some(b)) = (definition(old), definition(new)) {
+            if self.matching.new_of(a) == Some(b) {
+                // They are compared where they are defined.
+                return;
+            }
+            if self.renamed(a, b) {
+                return;
+            }
+        }
+        let (a, b) = (wire(self.old, old), wire(self.new, new));
+        match (a, b) {
+            (Wire::Definition(a), Wire::Definition(b)) => {
+                if self.matching.new_of(a) == Some(b) || self.renamed(a, b) {
+                    return;
+                }
+                if self.is_trial {
+                    return self.definitions(a, b);
+                }
+                let class = self.class_of(site, old, new);
+                self.replaced(class, site, old, new);
+            }
+            (Wire::Word(a), Wire::Word(b)) => {
+                let class = match (a.are_in(b), b.are_in(a)) {
+                    (true, true) => Class::Compatible,
+                    (true, false) => Class::Extending,
+                    (false, _) => Class::Breaking,
+                };
+                if class > Class::Compatible {
+                    self.replaced(class, site, old, new);
+                }
+            }
+            (Wire::Primitive(a), Wire::Primitive(b)) if a == b => {}
+            (Wire::FixedOpaque(a), Wire::FixedOpaque(b)) if a == b => {}
+            (Wire::Opaque(a), Wire::Opaque(b)) => self.bounds(site, (a, b), (old, new)),
+            (Wire::Fixed(element, a), Wire::Fixed(other, b)) if a == b => {
+                self.push(site.clone(), element, other);
+            }
+            (Wire::Array(element, a), Wire::Array(other, b)) => {
+                self.bounds(site, (a, b), (old, new));
+                self.push(site.clone(), element, other);
+            }
+            (Wire::List(element), Wire::List(other)) => self.push(site.clone(), element, other),
+            _ => self.replaced(Class::Breaking, site, old, new),
+        }
+    }
+
+    fn replaced(&mut self, class: Class, site: &Site, old: Form<'_>, new: Form<'_>) {
+        let (old, new) = (describe(self.old, old), describe(self.new, new));
+        let what = if old == new {
+            format!("the type `{old}` has changed")
+        } else {
+            format!("the type is `{new}`, it was `{old}`")
+        };
+        self.report(class, site, &what);
+    }
+
+    fn bounds(
+        &mut self,
+        site: &Site,
+        (old, new): (Option<u32>, Option<u32>),
+        (before, after): (Form<'_>, Form<'_>),
+    ) {
+        let [old, new] = [old, new].map(|bound| bound.unwrap_or(u32::MAX));
+        match old.cmp(&new) {
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Less => self.replaced(Class::Extending, site, before, after),
+            std::cmp::Ordering::Greater => self.replaced(Class::Breaking, site, before, after),
+        }
+    }
+
+    /// Takes two definitions for one that was renamed, if neither name is in the other schema, and
+    /// they are of one kind.
+    fn renamed(&mut self, old: TypeId, new: TypeId) -> bool {
+        let is_one_kind = keyword(self.old, old) == keyword(self.new, new);
+        if self.is_trial || !is_one_kind || !self.matching.add(old, new) {
+            return false;
+        }
+        let site = self.site_of(old, new);
+        let what = format!("it was renamed to `{}`", name(self.new, new));
+        self.report(Class::Compatible, &site, &what);
+        match (content(self.old, old), content(self.new, new)) {
+            (Form::Type(before), Form::Type(after)) => {
+                self.push(site, Form::Type(before), Form::Type(after));
+            }
+            _ => self.definitions(old, new),
+        }
+        true
+    }
+
+    /// Compares two definitions that are not aliases, once.
+    fn definitions(&mut self, old: TypeId, new: TypeId) {
+        if !self.seen.insert((old, new)) {
+            return;
+        }
+        let site = self.site_of(old, new);
+        match (&self.old.ty(old).kind, &self.new.ty(new).kind) {
+            (TypeDefKind::Struct(a), TypeDefKind::Struct(b)) => self.structs(&site, a, b),
+            (TypeDefKind::Enum(a), TypeDefKind::Enum(b)) => self.enums(&site, a, b),
+            (TypeDefKind::Union(a), TypeDefKind::Union(b)) => self.unions(&site, a, b),
+            _ => {
+                let keyword = keyword(self.new, new);
+                let what = format!("it is a {keyword} now");
+                self.report(Class::Breaking, &site, &what);
+            }
+        }
+    }
+
+    fn constants(&mut self) {
+        fn all(schema: &Schema) -> impl Iterator<Item = &Constant> {
+            schema.modules.iter().flat_map(|module| &module.constants)
+        }
+        let by_name =
+            |schema: &'s Schema| all(schema).map(|constant| (constant.name.as_str(), constant));
+        let (before, after): (HashMap<_, _>, HashMap<_, _>) =
+            (by_name(self.old).collect(), by_name(self.new).collect());
+        for old in all(self.old) {
+            let new = after.get(old.name.as_str());
+            let site = Site {
+                subject: format!("const `{}`", old.name),
+                old: Some(old.span),
+                new: new.map(|new| new.span),
+            };
+            match new {
+                Some(new) if new.value != old.value => {
+                    let what = format!("the value is {}, it was {}", new.value, old.value);
+                    self.report(Class::Breaking, &site, &what);
+                }
+                Some(_) => {}
+                // Where it is used as a bound, the type says whether that has changed.
+                None => self.report(Class::Compatible, &site, "it was removed"),
+            }
+        }
+        for new in all(self.new).filter(|new| !before.contains_key(new.name.as_str())) {
+            let site = Site {
+                subject: format!("const `{}`", new.name),
+                old: None,
+                new: Some(new.span),
+            };
+            let what = format!("it was added, with the value {}", new.value);
+            self.report(Class::Compatible, &site, &what);
+        }
+    }
+
+    fn programs(&mut self) {
+        let by_numbers = |schema: &'s Schema| -> HashMap<(u32, u32), &'s Version> {
+            let all = versions(schema);
+            all.map(|(program, version)| ((program.number, version.number), version))
+                .collect()
+        };
+        let (before, after) = (by_numbers(self.old), by_numbers(self.new));
+        for (program, version) in versions(self.old) {
+            let subject = format!("program `{}`, version `{}`", program.name, version.name);
+            match after.get(&(program.number, version.number)) {
+                Some(new) => self.procedures(&subject, version, new),
+                None => {
+                    let site = Site {
+                        subject,
+                        old: version.procedures.first().map(|procedure| procedure.span),
+                        new: None,
+                    };
+                    self.report(Class::Breaking, &site, "it was removed");
+                }
+            }
+        }
+        for (program, version) in versions(self.new) {
+            if !before.contains_key(&(program.number, version.number)) {
+                let site = Site {
+                    subject: format!("program `{}`, version `{}`", program.name, version.name),
+                    old: None,
+                    new: version.procedures.first().map(|procedure| procedure.span),
+                };
+                self.report(Class::Extending, &site, "it was added");
+            }
+        }
+    }
+
+    fn procedures(&mut self, subject: &str, old: &'s Version, new: &'s Version) {
+        let of = |name: &str, old: Option<Span>, new: Option<Span>| Site {
+            subject: format!("{subject}: procedure `{name}`"),
+            old,
+            new,
+        };
+        let by_number = |version: &'s Version| -> HashMap<u32, &'s Procedure> {
+            let all = version.procedures.iter();
+            all.map(|procedure| (procedure.number, procedure)).collect()
+        };
+        let (old_ones, new_ones) = (by_number(old), by_number(new));
+        for before in &old.procedures {
+            let after = new_ones.get(&before.number).copied();
+            let site = of(
+                &before.name,
+                Some(before.span),
+                after.map(|after| after.span),
+            );
+            match after {
+                Some(after) => self.procedure(&site, before, after),
+                None => self.report(Class::Breaking, &site, "it was removed"),
+            }
+        }
+        let is_added = |after: &&Procedure| !old_ones.contains_key(&after.number);
+        for after in new.procedures.iter().filter(is_added) {
+            let site = of(&after.name, None, Some(after.span));
+            self.report(Class::Extending, &site, "it was added");
+        }
+    }
+
+    fn procedure(&mut self, site: &Site, old: &'s Procedure, new: &'s Procedure) {
+        if old.name != new.name {
+            let what = format!("it was renamed to `{}`", new.name);
+            self.report(Class::Compatible, site, &what);
+        }
+        let of = |what: &str| Site {
+            subject: format!("{}, {what}", site.subject),
+            ..site.clone()
+        };
+        if old.arguments.len() == new.arguments.len() {
+            for (a, b) in old.arguments.iter().zip(&new.arguments) {
+                self.push(of("argument"), Form::Type(a), Form::Type(b));
+            }
+        } else {
+            let (before, after) = (old.arguments.len(), new.arguments.len());
+            let what = format!("it has {after} arguments, it had {before}");
+            self.report(Class::Breaking, site, &what);
+        }
+        match (&old.reply, &new.reply) {
+            (Some(a), Some(b)) => self.push(of("results"), Form::Type(a), Form::Type(b)),
+            (None, None) => {}
+            _ => self.report(Class::Breaking, site, "the results are void in one of both"),
+        }
+    }
+
+    fn overlays(&mut self) {
+        fn all(schema: &Schema) -> impl Iterator<Item = &OverlayDef> {
+            schema.modules.iter().flat_map(|module| &module.overlays)
+        }
+        for old in all(self.old) {
+            let carrier = self.matching.new_of(old.carrier);
+            let is_same = |new: &&OverlayDef| carrier == Some(new.carrier) && old.data == new.data;
+            let Some(new) = all(self.new).find(is_same) else {
+                continue;
+            };
+            let of = |constant: &str| Site {
+                subject: format!("overlay `{}`, code `{constant}`", old.rust),
+                old: Some(self.old.ty(old.carrier).span),
+                new: Some(self.new.ty(new.carrier).span),
+            };
+            for case in &old.cases {
+                let site = of(&case.constant);
+                match new.cases.iter().find(|other| other.code == case.code) {
+                    Some(other) => self.push(site, Form::Type(&case.ty), Form::Type(&other.ty)),
+                    None => self.report(Class::Breaking, &site, "it was removed"),
+                }
+            }
+            let has = |code: u32| old.cases.iter().any(|case| case.code == code);
+            for case in new.cases.iter().filter(|case| !has(case.code)) {
+                // Who does not know the code has the content as bytes, before and after.
+                self.report(Class::Compatible, &of(&case.constant), "it was added");
+            }
+        }
+    }
+
+    /// Reports types that have no partner. What is part of another type is told where that is.
+    fn unmatched(&mut self) {
+        let (old_parts, new_parts) = (parts(self.old), parts(self.new));
+        self.renamed_roots(&old_parts, &new_parts);
+        let of = |class, message, old, new| Change {
+            class,
+            message,
+            old,
+            new,
+        };
+        for old in ids(self.old).filter(|id| self.matching.new_of(*id).is_none()) {
+            let class = match old_parts.contains(&old) {
+                true => Class::Compatible,
+                false => Class::Breaking,
+            };
+            let message = format!("{}: it was removed", named(self.old, old));
+            let change = of(class, message, Some(self.old.ty(old).span), None);
+            self.changes.push(change);
+        }
+        for new in ids(self.new).filter(|id| self.matching.old_of(*id).is_none()) {
+            let class = match new_parts.contains(&new) {
+                true => Class::Compatible,
+                false => Class::Extending,
+            };
+            let message = format!("{}: it was added", named(self.new, new));
+            let change = of(class, message, None, Some(self.new.ty(new).span));
+            self.changes.push(change);
+        }
+    }
+
+    /// Takes types that are part of no other, and have no partner, for one where the messages are
+    /// the same.
+    fn renamed_roots(&mut self, old_parts: &HashSet<TypeId>, new_parts: &HashSet<TypeId>) {
+        let shape = |schema: &Schema, id| {
+            let layout = &schema.ty(id).layout;
+            (keyword(schema, id), layout.min, layout.max)
+        };
+        let mut candidates = HashMap::<_, Vec<TypeId>>::new();
+        let is_left = |id: &TypeId| self.matching.old_of(*id).is_none() && !new_parts.contains(id);
+        for id in ids(self.new).filter(is_left) {
+            candidates.entry(shape(self.new, id)).or_default().push(id);
+        }
+        for old in ids(self.old).filter(|id| !old_parts.contains(id)) {
+            if self.matching.new_of(old).is_some() {
+                continue;
+            }
+            let alike = candidates.get(&shape(self.old, old));
+            let site = Site {
+                subject: String::new(),
+                old: None,
+                new: None,
+            };
+            let same = alike.into_iter().flatten().take(CANDIDATES).find(|new| {
+                let forms = (Form::Definition(old), Form::Definition(**new));
+                self.matching.old_of(**new).is_none()
+                    && self.class_of(&site, forms.0, forms.1) == Class::Compatible
+            });
+            if let Some(new) = same {
+                self.renamed(old, *new);
+                self.drain();
+            }
+        }
+    }
+}
+
+/// Returns the versions of all programs.
+fn versions(schema: &Schema) -> impl Iterator<Item = (&Program, &Version)> {
+    let programs = schema.modules.iter().flat_map(|module| &module.programs);
+    programs.flat_map(|program| {
+        program
+            .versions
+            .iter()
+            .map(move |version| (program, version))
+    })
+}
+
+/// The types of one size that are compared with one that has no partner.
+const CANDIDATES: usize = 16;
+
+/// Returns what a typedef stands for, or the definition itself.
+fn content(schema: &Schema, id: TypeId) -> Form<'_> {
+    match &schema.ty(id).kind {
+        TypeDefKind::Alias(target) => Form::Type(target),
+        _ => Form::Definition(id),
+    }
+}

@@ -1,0 +1,277 @@
+//! The comparison of structs, of enums and of unions.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Class;
+use super::compare::{Comparison, Site};
+use super::wire::{Form, Wire, Words, wire};
+use crate::ir::{Arm, Content, Discriminant, Enum, Field, Schema, Union};
+use crate::source::Span;
+
+impl<'s> Comparison<'s> {
+    pub(super) fn structs(&mut self, site: &Site, old: &'s [Field], new: &'s [Field]) {
+        let before: HashSet<&str> = old.iter().map(|field| field.name.as_str()).collect();
+        let after: HashSet<&str> = new.iter().map(|field| field.name.as_str()).collect();
+        if old.len() != new.len() {
+            return self.fields_by_name(site, (old, &before), (new, &after));
+        }
+        for (a, b) in old.iter().zip(new) {
+            let at = field_site(site, &a.name, Some(a.span), Some(b.span));
+            if a.name != b.name {
+                if after.contains(a.name.as_str()) || before.contains(b.name.as_str()) {
+                    let what = format!("the field `{}` is in its place", b.name);
+                    self.report(Class::Breaking, &at, &what);
+                    continue;
+                }
+                let what = format!("it was renamed to `{}`", b.name);
+                self.report(Class::Compatible, &at, &what);
+            }
+            self.push(at, Form::Type(&a.ty), Form::Type(&b.ty));
+        }
+    }
+
+    /// Compares structs of which one has more fields.
+    fn fields_by_name(
+        &mut self,
+        site: &Site,
+        (old, before): (&'s [Field], &HashSet<&str>),
+        (new, after): (&'s [Field], &HashSet<&str>),
+    ) {
+        for field in old
+            .iter()
+            .filter(|field| !after.contains(field.name.as_str()))
+        {
+            let at = field_site(site, &field.name, Some(field.span), None);
+            self.report(Class::Breaking, &at, "the field was removed");
+        }
+        for field in new
+            .iter()
+            .filter(|field| !before.contains(field.name.as_str()))
+        {
+            let at = field_site(site, &field.name, None, Some(field.span));
+            self.report(Class::Breaking, &at, "the field was added");
+        }
+        let by_name: HashMap<&str, &Field> = new
+            .iter()
+            .map(|field| (field.name.as_str(), field))
+            .collect();
+        for a in old {
+            if let Some(b) = by_name.get(a.name.as_str()) {
+                let at = field_site(site, &a.name, Some(a.span), Some(b.span));
+                self.push(at, Form::Type(&a.ty), Form::Type(&b.ty));
+            }
+        }
+    }
+
+    pub(super) fn enums(&mut self, site: &Site, old: &Enum, new: &Enum) {
+        let (before, after) = (by_value(old), by_value(new));
+        let (old_values, new_values) = (by_name(old), by_name(new));
+        for (name, value, span) in members(old) {
+            let at = |new: Option<Span>| Site {
+                subject: format!("{}: the member `{name}`", site.subject),
+                old: span.or(site.old),
+                new: new.or(site.new),
+            };
+            match (new_values.get(name), after.get(&value)) {
+                (Some((now, span)), _) if *now != value => {
+                    let what = format!("the value is {now}, it was {value}");
+                    self.report(Class::Breaking, &at(*span), &what);
+                }
+                (Some(_), _) => {}
+                (None, Some((now, span))) if !old_values.contains_key(now) => {
+                    let what = format!("it was renamed to `{now}`");
+                    self.report(Class::Compatible, &at(*span), &what);
+                }
+                // Another name of a value that stays.
+                (None, Some(_)) => {
+                    self.report(Class::Compatible, &at(None), "it was removed");
+                }
+                (None, None) => {
+                    let class = if new.open {
+                        Class::Compatible
+                    } else {
+                        Class::Breaking
+                    };
+                    self.report(class, &at(None), "it was removed");
+                }
+            }
+        }
+        for (name, value, span) in members(new).filter(|(name, ..)| !old_values.contains_key(name))
+        {
+            let at = Site {
+                subject: site.subject.clone(),
+                old: site.old,
+                new: span.or(site.new),
+            };
+            let class = match before.get(&value) {
+                Some((was, _)) if !new_values.contains_key(was) => continue,
+                Some(_) => Class::Compatible,
+                None if old.open => Class::Compatible,
+                None => Class::Extending,
+            };
+            let what = format!("the member `{name}` = {value} was added");
+            self.report(class, &at, &what);
+        }
+        match (old.open, new.open) {
+            (true, false) => self.report(Class::Breaking, site, "it is not open any more"),
+            (false, true) => self.report(Class::Extending, site, "it is open now"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn unions(&mut self, site: &Site, old: &'s Union, new: &'s Union) {
+        self.discriminants(site, old, new);
+        let arms = |body: &'s Union| -> HashMap<u32, &'s Arm> {
+            body.arms.iter().map(|arm| (arm.value, arm)).collect()
+        };
+        let (before, after) = (arms(old), arms(new));
+        for arm in &old.arms {
+            let other = after.get(&arm.value);
+            let at = arm_site(site, arm, Some(arm.span), other.map(|other| other.span));
+            match (other, &new.default) {
+                (Some(other), _) => self.contents(at, &arm.content, &other.content),
+                (None, Some(default)) => {
+                    let class = self.between(&at, &arm.content, default);
+                    let class = class.max(Class::Compatible);
+                    self.report(class, &at, "it falls under `default` now");
+                }
+                (None, None) => self.report(Class::Breaking, &at, "it was removed"),
+            }
+        }
+        for arm in new
+            .arms
+            .iter()
+            .filter(|arm| !before.contains_key(&arm.value))
+        {
+            let at = arm_site(site, arm, None, Some(arm.span));
+            let was_value = words(self.old, old.discriminant).contains(arm.value.cast_signed());
+            let class = match &old.default {
+                Some(default) if was_value => self.between(&at, default, &arm.content),
+                _ => Class::Extending,
+            };
+            self.report(class, &at, "it was added");
+        }
+        let at = Site {
+            subject: format!("{}: the arm `default`", site.subject),
+            ..site.clone()
+        };
+        match (&old.default, &new.default) {
+            (Some(a), Some(b)) => self.contents(at, a, b),
+            (Some(_), None) => self.report(Class::Breaking, &at, "it was removed"),
+            (None, Some(_)) => self.report(Class::Extending, &at, "it was added"),
+            (None, None) => {}
+        }
+    }
+
+    fn discriminants(&mut self, site: &Site, old: &Union, new: &Union) {
+        let site = Site {
+            subject: format!("{}: the discriminant `{}`", site.subject, old.name),
+            ..site.clone()
+        };
+        if old.name != new.name {
+            let what = format!("it was renamed to `{}`", new.name);
+            self.report(Class::Compatible, &site, &what);
+        }
+        match (old.discriminant, new.discriminant) {
+            (Discriminant::Enum(a), Discriminant::Enum(b)) => {
+                self.push(site, Form::Definition(a), Form::Definition(b));
+            }
+            // Arms say which values there are.
+            _ if old.default.is_none() && new.default.is_none() => {}
+            (a, b) => {
+                let (a, b) = (words(self.old, a), words(self.new, b));
+                match (a.are_in(b), b.are_in(a)) {
+                    (true, true) => {}
+                    (true, false) => {
+                        self.report(Class::Extending, &site, "its type has more values");
+                    }
+                    (false, _) => {
+                        self.report(Class::Breaking, &site, "its type has other values");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares the contents of two arms.
+    fn contents(&mut self, site: Site, old: &'s Content, new: &'s Content) {
+        match (old, new) {
+            (Some((name, a)), Some((other, b))) => {
+                if name != other {
+                    let what = format!("its field `{name}` was renamed to `{other}`");
+                    self.report(Class::Compatible, &site, &what);
+                }
+                self.push(site, Form::Type(a), Form::Type(b));
+            }
+            (None, None) => {}
+            (None, Some((name, _))) => {
+                let what = format!("it has the field `{name}`, it was void");
+                self.report(Class::Breaking, &site, &what);
+            }
+            (Some((name, _)), None) => {
+                let what = format!("it is void, it had the field `{name}`");
+                self.report(Class::Breaking, &site, &what);
+            }
+        }
+    }
+
+    /// Returns the class of a change from one arm's content to another's.
+    fn between(&mut self, site: &Site, old: &'s Content, new: &'s Content) -> Class {
+        match (old, new) {
+            (None, None) => Class::Compatible,
+            (Some((_, a)), Some((_, b))) => self.class_of(site, Form::Type(a), Form::Type(b)),
+            _ => Class::Breaking,
+        }
+    }
+}
+
+fn field_site(site: &Site, name: &str, old: Option<Span>, new: Option<Span>) -> Site {
+    Site {
+        subject: format!("{}: the field `{name}`", site.subject),
+        old: old.or(site.old),
+        new: new.or(site.new),
+    }
+}
+
+fn arm_site(site: &Site, arm: &Arm, old: Option<Span>, new: Option<Span>) -> Site {
+    Site {
+        subject: format!("{}: the arm `{}`", site.subject, arm.case),
+        old: old.or(site.old),
+        new: new.or(site.new),
+    }
+}
+
+/// Returns the members with their names, values and spans, those that repeat a value as well.
+fn members(body: &Enum) -> impl Iterator<Item = (&str, i32, Option<Span>)> {
+    let own = body.members.iter();
+    let own = own.map(|member| (member.name.as_str(), member.value, Some(member.span)));
+    let aliases = body.aliases.iter().filter_map(|(name, _, index)| {
+        let member = body.members.get(*index)?;
+        Some((name.as_str(), member.value, None))
+    });
+    own.chain(aliases)
+}
+
+fn by_name(body: &Enum) -> HashMap<&str, (i32, Option<Span>)> {
+    members(body)
+        .map(|(name, value, span)| (name, (value, span)))
+        .collect()
+}
+
+fn by_value(body: &Enum) -> HashMap<i32, (&str, Option<Span>)> {
+    let own = body.members.iter();
+    own.map(|member| (member.value, (member.name.as_str(), Some(member.span))))
+        .collect()
+}
+
+fn words(schema: &Schema, discriminant: Discriminant) -> Words<'_> {
+    match discriminant {
+        Discriminant::I32 => Words::Signed,
+        Discriminant::U32 => Words::Unsigned,
+        Discriminant::Bool => Words::Bool,
+        Discriminant::Enum(id) => match wire(schema, Form::Definition(id)) {
+            Wire::Word(words) => words,
+            _ => Words::Unsigned,
+        },
+    }
+}

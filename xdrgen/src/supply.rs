@@ -1,0 +1,194 @@
+//! Supplies definitions that the documents of a module use and do not contain: constants of
+//! `%#define`, files of `%#include`, and the preludes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::ast::{Definition, DefinitionKind, Scope, Specification, visit_references};
+use crate::check::ModuleInput;
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::parse;
+use crate::source::{SourceMap, Span, TextId, TextKind};
+
+/// Definitions of one text, which a module takes if it needs them.
+struct Source {
+    text: TextId,
+    license: Option<String>,
+    definitions: Vec<Definition>,
+}
+
+/// What a module uses and does not have.
+pub(crate) struct Needs {
+    /// The names that the module has.
+    visible: HashSet<String>,
+    /// The other names, with their first use.
+    missing: BTreeMap<String, Span>,
+}
+
+impl Needs {
+    /// Returns what a module needs, after it has the constants of its own `%#define` lines.
+    pub(crate) fn after_macros(input: &mut ModuleInput, before: &[ModuleInput]) -> Self {
+        let mut needs = Self::of(input, before);
+        let own = input.specifications.iter_mut();
+        let own = own.map(|(text, specification)| Source {
+            text: *text,
+            license: None,
+            definitions: std::mem::take(&mut specification.macros),
+        });
+        let own = own.collect();
+        needs.take(input, own);
+        needs
+    }
+
+    /// Returns true if the module needs nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Adds what the module needs of the files that its documents include.
+    pub(crate) fn take_included(
+        &mut self,
+        input: &mut ModuleInput,
+        included: Vec<(TextId, Specification)>,
+    ) {
+        let sources = included.into_iter().map(|(text, specification)| Source {
+            text,
+            license: specification.license,
+            definitions: [specification.definitions, specification.macros].concat(),
+        });
+        self.take(input, sources.collect());
+    }
+
+    /// Adds what the module needs of the preludes.
+    pub(crate) fn take_preludes(
+        &mut self,
+        sources: &mut SourceMap,
+        input: &mut ModuleInput,
+        diagnostics: &mut Diagnostics,
+    ) {
+        for prelude in input.prelude.clone() {
+            let Some(xdr) = prelude.xdr() else { continue };
+            let document = sources.add_document(format!("prelude-{}.x", prelude.name()), xdr);
+            let text = sources.add_document_text(document, TextKind::Xdr);
+            let source = Source {
+                text,
+                license: None,
+                definitions: parse::parse(sources, text, diagnostics).definitions,
+            };
+            for (name, used) in self.take(input, vec![source]) {
+                let message = format!("no document declares `{name}`; the prelude supplies it");
+                diagnostics.report(Diagnostic::new(Code::PreludeType, used, message));
+            }
+        }
+    }
+
+    fn of(input: &ModuleInput, before: &[ModuleInput]) -> Self {
+        let used = input.uses.iter().flat_map(|at| &before[*at].specifications);
+        let names = used
+            .chain(&input.specifications)
+            .flat_map(|(_, specification)| specification.names(Scope::Global));
+        let mut needs = Self {
+            visible: names.collect(),
+            missing: BTreeMap::new(),
+        };
+        let specifications = input.specifications.iter();
+        for definition in specifications.flat_map(|(_, specification)| &specification.definitions) {
+            needs.refer(input, definition, &mut Vec::new());
+        }
+        needs
+    }
+
+    /// Adds the names that a definition uses, and those of them that are new to `names`.
+    fn refer(&mut self, input: &ModuleInput, definition: &Definition, names: &mut Vec<String>) {
+        visit_references(definition, &mut |name, span| {
+            let supplied = self.visible.contains(name)
+                || self.missing.contains_key(name)
+                || input.prelude(name).is_some()
+                || matches!(name, "TRUE" | "FALSE");
+            if !supplied {
+                self.missing.insert(name.to_owned(), span);
+                names.push(name.to_owned());
+            }
+        });
+    }
+
+    /// Moves the definitions that are needed to the module, with those that they need. Returns their
+    /// names, with a use of each.
+    fn take(&mut self, input: &mut ModuleInput, sources: Vec<Source>) -> Vec<(String, Span)> {
+        let by_name = by_name(&sources);
+        let mut taken: HashSet<(usize, usize)> = HashSet::new();
+        let mut found = Vec::new();
+        let mut names: Vec<String> = self.missing.keys().cloned().collect();
+        while let Some(name) = names.pop() {
+            for (source, at) in by_name.get(&name).into_iter().flatten() {
+                if !taken.insert((*source, *at)) {
+                    continue;
+                }
+                let definition = &sources[*source].definitions[*at];
+                found.push((definition.name.name.clone(), self.missing[&name]));
+                self.visible.extend(definition.names(Scope::Global));
+                self.refer(input, definition, &mut names);
+            }
+        }
+        self.missing.retain(|name, _| !self.visible.contains(name));
+        for (number, source) in sources.into_iter().enumerate() {
+            let needed = source.definitions.into_iter().enumerate();
+            let needed = needed.filter(|(at, _)| taken.contains(&(number, *at)));
+            let needed: Vec<Definition> = needed.map(|(_, definition)| definition).collect();
+            add(input, source.text, source.license, needed);
+        }
+        found
+    }
+}
+
+/// Returns the definitions of each name. Of equal constants there is one: two files may define a
+/// macro for C.
+fn by_name(sources: &[Source]) -> HashMap<String, Vec<(usize, usize)>> {
+    let mut by_name: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
+    for (number, source) in sources.iter().enumerate() {
+        for (at, definition) in source.definitions.iter().enumerate() {
+            for name in definition.names(Scope::Global) {
+                let before = by_name.entry(name).or_default();
+                let repeated = before.last().is_some_and(|(source, at)| {
+                    is_same_constant(&sources[*source].definitions[*at], definition)
+                });
+                if !repeated {
+                    before.push((number, at));
+                }
+            }
+        }
+    }
+    by_name
+}
+
+fn is_same_constant(one: &Definition, other: &Definition) -> bool {
+    match (&one.kind, &other.kind) {
+        (DefinitionKind::Const { value: one, .. }, DefinitionKind::Const { value: other, .. }) => {
+            one.kind == other.kind
+        }
+        _ => false,
+    }
+}
+
+/// Adds definitions of a text to a module.
+fn add(
+    input: &mut ModuleInput,
+    text: TextId,
+    license: Option<String>,
+    definitions: Vec<Definition>,
+) {
+    if definitions.is_empty() {
+        return;
+    }
+    let mut specifications = input.specifications.iter_mut();
+    match specifications.find(|(other, _)| *other == text) {
+        Some((_, specification)) => specification.definitions.extend(definitions),
+        None => input.specifications.push((
+            text,
+            Specification {
+                definitions,
+                license,
+                ..Specification::default()
+            },
+        )),
+    }
+}

@@ -1,0 +1,286 @@
+//! Tests what documents take from elsewhere: constants of `#define`, and files that they include.
+
+mod common;
+
+use common::{Folder, check};
+use xdrgen_build::{Code, Compilation, Config, Module, Style};
+
+/// Returns the constants of the only module, with their values.
+fn constants(compilation: &Compilation) -> Vec<(String, i128)> {
+    assert!(
+        !compilation.has_errors(),
+        "{}",
+        compilation.report(Style::Plain)
+    );
+    let modules = &compilation.schema().modules;
+    let constants = modules.iter().flat_map(|module| &module.constants);
+    constants
+        .map(|constant| (constant.name.clone(), constant.value))
+        .collect()
+}
+
+/// Returns the codes of the errors.
+fn errors(compilation: &Compilation) -> Vec<Code> {
+    let found = compilation.diagnostics().iter();
+    found
+        .filter(|found| found.is_error())
+        .map(|found| found.code)
+        .collect()
+}
+
+/// A `%#define` is for rpcgen's C. Here it is a constant where a document uses its name and no
+/// document defines it.
+#[test]
+fn a_define_for_c_is_a_constant_where_it_is_used() {
+    let compilation = check(
+        "%#define GUARD_H\n%#define NAME_MAX 0x10 /* characters */\n%#define PATH_MAX NAME_MAX+1\n\
+         %# define FLAG (1 << 3)\n%#define UNUSED no_constant\n%#define CALL(a) a\n\
+         %#define TAKEN 7\nconst TAKEN = 8;\n\
+         struct user { string name<NAME_MAX>; opaque path[PATH_MAX]; int more[FLAG]; };\n",
+    );
+    let found = constants(&compilation);
+    let expected = [
+        ("TAKEN", 8),
+        ("NAME_MAX", 16),
+        ("PATH_MAX", 17),
+        ("FLAG", 8),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (name, value) in expected {
+        assert!(found.contains(&(name.to_owned(), value)), "{found:?}");
+    }
+}
+
+/// So is the number of a program; a `#define` may be a sum too.
+#[test]
+fn a_define_is_the_number_of_a_program() {
+    let compilation = check(
+        "%#define BASE 0x20000000\n#define NUMBER (BASE + 5)\n\
+         program P { version V { void NULLPROC(void) = 0; } = 1; } = NUMBER;\n",
+    );
+    assert!(
+        !compilation.has_errors(),
+        "{}",
+        compilation.report(Style::Plain)
+    );
+    let number = compilation.schema().modules[0].programs[0].number;
+    assert_eq!(number, 0x2000_0005);
+}
+
+/// Two values of one name are an error, for which of them C takes depends on lines that are not
+/// evaluated. Equal ones are not.
+#[test]
+fn defines_that_contradict_each_other() {
+    let with = |second: &str| {
+        check(&format!(
+            "%#ifdef A\n%#define N 4\n%#else\n%#define N {second}\n%#endif\ntypedef int a[N];\n"
+        ))
+    };
+    assert_eq!(errors(&with("8")), [Code::DuplicateDefinition]);
+    assert_eq!(constants(&with("4")), [("N".to_owned(), 4)]);
+}
+
+/// A value that is no constant is reported where it is used; a chain has any length, and no circle.
+#[test]
+fn defines_without_a_value() {
+    assert_eq!(
+        errors(&check("%#define N other\ntypedef int a[N];\n")),
+        [Code::UndefinedConstant]
+    );
+    assert_eq!(
+        errors(&check("%#define N M+1\n%#define M N\ntypedef int a[N];\n")),
+        [Code::RecursiveConstant]
+    );
+    let chain: String = (0..20_000)
+        .map(|at| format!("%#define N{at} N{}+1\n", at + 1))
+        .collect();
+    let compilation = check(&format!("{chain}%#define N20000 1\ntypedef int a[N0];\n"));
+    let found = constants(&compilation);
+    assert!(found.contains(&("N0".to_owned(), 20_001)));
+}
+
+/// Compiles `a.x` of a folder.
+fn compile(folder: &Folder) -> Compilation {
+    let module = Module::new("a").document(folder.path("a.x"));
+    Config::new().module(module).check()
+}
+
+/// Returns the names of all types and constants of a module.
+fn names(compilation: &Compilation, module: usize) -> Vec<String> {
+    assert!(
+        !compilation.has_errors(),
+        "{}",
+        compilation.report(Style::Plain)
+    );
+    let schema = compilation.schema();
+    let module = &schema.modules[module];
+    let types = module.types.iter().map(|id| schema.ty(*id).name.clone());
+    let constants = module.constants.iter().map(|one| one.name.clone());
+    let mut names: Vec<String> = types.chain(constants).collect();
+    names.sort();
+    names
+}
+
+/// `%#include "b.h"` means the header that rpcgen makes of `b.x`: of its definitions, a module has
+/// those that it uses, with what they use.
+#[test]
+fn an_include_for_c_supplies_what_is_used() {
+    let b = "%#define SIZE 4\nstruct far { near n[SIZE]; };\nenum kind { ONE = 1, TWO = 2 };\n\
+             struct unused { int a; };\n%#include \"sub/c.h\"\n\
+             program P { version V { void NULLPROC(void) = 0; } = 1; } = 7;\n";
+    let folder = Folder::new()
+        .with(
+            "a.x",
+            "%#include \"b.h\"\n%#include <sys/none.h>\nstruct user { far f; opaque id[TWO]; };\n",
+        )
+        .with("b.x", b)
+        .with("c.x", "struct near { int a; };\nstruct other { int a; };\n");
+    let compilation = compile(&folder);
+    assert_eq!(
+        names(&compilation, 0),
+        ["SIZE", "far", "kind", "near", "user"]
+    );
+    assert!(compilation.schema().modules[0].programs.is_empty());
+}
+
+/// What `#include` names is part of the document, as it is for rpcgen.
+#[test]
+fn an_include_for_rpcgen_is_part_of_the_document() {
+    let folder = Folder::new()
+        .with("a.x", "#include \"b.x\"\nstruct user { near n; };\n")
+        .with(
+            "b.x",
+            "struct near { int a; };\nstruct unused { int a; };\n",
+        );
+    assert_eq!(names(&compile(&folder), 0), ["near", "unused", "user"]);
+}
+
+/// Files may include each other, themselves, and one file twice.
+#[test]
+fn circles_and_repetitions_of_includes() {
+    for sign in ["", "%"] {
+        let all =
+            format!("{sign}#include \"a.x\"\n{sign}#include \"./b.h\"\n{sign}#include \"b.x\"\n");
+        let folder = Folder::new()
+            .with("a.x", format!("{all}struct user {{ near n; }};\n"))
+            .with("b.x", format!("{all}struct near {{ int a; }};\n"));
+        assert_eq!(names(&compile(&folder), 0), ["near", "user"]);
+    }
+}
+
+/// A chain of includes has a bound.
+#[test]
+fn a_long_chain_of_includes() {
+    let chain = |length: usize| {
+        let folder = Folder::new().with("a.x", "#include \"c0.x\"\nstruct user { last l; };\n");
+        let folder = (0..length).fold(folder, |folder, at| {
+            folder.with(&format!("c{at}.x"), format!("#include \"c{}.x\"\n", at + 1))
+        });
+        compile(&folder.with(&format!("c{length}.x"), "typedef int last;\n"))
+    };
+    assert_eq!(names(&chain(31), 0), ["last", "user"]);
+    let long = chain(40);
+    assert!(errors(&long).contains(&Code::Unreadable));
+    let report = long.report(Style::Plain);
+    assert!(report.contains("32"), "{report}");
+}
+
+/// Other folders are searched after the document's own; a manifest names them too.
+#[test]
+fn folders_of_includes() {
+    let other = Folder::new()
+        .with("b.x", "typedef int near;\n")
+        .with("c.x", "typedef int far;\n");
+    let folder = Folder::new()
+        .with(
+            "a.x",
+            "%#include <b.h>\n%#include <c.h>\nstruct user { near n; far f; };\n",
+        )
+        .with("b.x", "typedef hyper near;\n");
+    let module = || Module::new("a").document(folder.path("a.x"));
+    let without = Config::new().module(module()).check();
+    insta::assert_snapshot!(folder.relative(&without.report(Style::Plain)));
+    let with = Config::new()
+        .include_dir(other.path(""))
+        .module(module())
+        .check();
+    assert_eq!(names(&with, 0), ["far", "near", "user"]);
+    let near = with.schema().find("near").expect("a type");
+    assert_eq!(with.schema().ty(near).layout.max, Some(8));
+
+    let manifest = format!(
+        "include = [{:?}]\n[[module]]\npath = \"a\"\ndocuments = [\"a.x\"]\n",
+        other.path("")
+    );
+    let folder = folder.with("xdrgen.toml", manifest);
+    let config = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
+    assert_eq!(names(&config.check(), 0), ["far", "near", "user"]);
+}
+
+/// A module that uses another has the types of that one, and no second ones.
+#[test]
+fn an_include_of_a_module_in_use() {
+    for sign in ["", "%"] {
+        let folder = Folder::new()
+            .with(
+                "a.x",
+                format!("{sign}#include \"b.x\"\nstruct user {{ near n; }};\n"),
+            )
+            .with("b.x", "struct near { int a; };\n");
+        let b = Module::new("b").document(folder.path("b.x"));
+        let a = Module::new("a").document(folder.path("a.x")).uses("b");
+        let compilation = Config::new().module(b).module(a).check();
+        assert_eq!(names(&compilation, 1), ["user"]);
+    }
+}
+
+/// A document's own definitions come first, and a branch that is not compiled includes nothing.
+#[test]
+fn includes_that_are_not_needed() {
+    let folder = Folder::new()
+        .with(
+            "a.x",
+            "%#include \"b.h\"\n#ifdef NEVER\n#include \"never.x\"\n#endif\ntypedef int near;\n",
+        )
+        .with("b.x", "typedef hyper near;\nthis is no XDR\n")
+        .with("never.x", "typedef hyper near;\n");
+    assert_eq!(names(&compile(&folder), 0), ["near"]);
+}
+
+/// A defect of an included file is reported there.
+#[test]
+fn a_defect_of_an_included_file() {
+    let folder = Folder::new()
+        .with("a.x", "%#include \"b.h\"\nstruct user { near n; };\n")
+        .with("b.x", "struct near { lost a; };\n");
+    let report = folder.relative(&compile(&folder).report(Style::Plain));
+    assert!(report.contains("b.x:1:15"), "{report}");
+}
+
+/// The preludes have what rpcgen takes from C headers: RFC 1833 for `netbuf`, RFC 1057, section 9,
+/// for what AUTH_UNIX and AUTH_DES use.
+#[test]
+fn preludes_of_c_headers() {
+    let compilation = check(
+        "struct user { netbuf a; des_block b; authunix_parms c; string d<MAXNETNAMELEN>; bool_t e;\n\
+         enum_t f; };\n",
+    );
+    let found = names(&compilation, 0);
+    let expected = [
+        "MAXNETNAMELEN",
+        "authsys_parms",
+        "authunix_parms",
+        "des_block",
+        "netbuf",
+        "user",
+    ];
+    assert_eq!(found, expected);
+    let schema = compilation.schema();
+    let size = |name: &str| {
+        let layout = schema.ty(schema.find(name).expect(name)).layout;
+        (layout.min, layout.max)
+    };
+    assert_eq!(size("netbuf"), (8, None));
+    assert_eq!(size("des_block"), (8, Some(8)));
+    assert_eq!(size("authunix_parms"), size("authsys_parms"));
+}
