@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::{both, one};
 use xdrgen_fixtures::{
-    borrowed_only, every_type, items, kinds, mini, one_shape, owned_items, owned_only, rpc, wire,
+    borrowed_only, every_type, items, kinds, mini, one_shape, opened, owned_items, owned_only, rpc,
+    wire,
 };
 
 fuzz_target!(|bytes: &[u8]| {

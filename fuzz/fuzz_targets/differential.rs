@@ -14,7 +14,8 @@ use rpcrdma_proto::{v1, v2};
 use xdrgen_build::Schema;
 use xdrgen_build::ir::Type;
 use xdrgen_fixtures::{
-    borrowed_only, every_type, items, kinds, mini, one_shape, owned_items, owned_only, rpc, wire,
+    borrowed_only, every_type, items, kinds, mini, one_shape, opened, owned_items, owned_only, rpc,
+    wire,
 };
 use xdrgen_runtime::{Decode, Encode, Owned};
 

@@ -23,21 +23,36 @@ pub trait Placement {
         access: StagAccess,
     ) -> Result<(), StagError>;
 
-    /// Returns the length in bytes of the receive for the Send `msn`, which is 1 for the first;
-    /// `None` if there is no receive.
-    fn receive_len(&mut self, msn: u32) -> Option<u64>;
+    /// Returns the room in the receive for the Send `msn`, which is 1 for the first.
+    fn receive_room(&mut self, msn: u32) -> ReceiveRoom;
 
     /// Returns true if the peer may invalidate the STag.
     fn may_invalidate(&mut self, stag: u32) -> bool;
 }
 
+/// The room for a Send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiveRoom {
+    /// A receive of this many bytes.
+    Bytes(u64),
+    /// There is no receive: the connection ends with a Terminate.
+    Missing,
+    /// There is no receive yet: the stream waits for one.
+    Later,
+}
+
 /// Where payload goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FpduDestination {
-    /// Memory with an STag.
+    /// Memory with an STag, which the peer writes.
     Tagged {
         /// The STag.
         stag: u32,
+        /// The tagged offset in bytes.
+        offset: u64,
+    },
+    /// The sink of the oldest RDMA Read of ours.
+    Sink {
         /// The tagged offset in bytes.
         offset: u64,
     },
@@ -92,6 +107,8 @@ pub enum FpduProgress {
     },
     /// Handle the event.
     Event(IwarpEvent),
+    /// Call `advance` again when there is a receive ([`ReceiveRoom::Later`]).
+    Stalled,
 }
 
 /// The memory that an RDMA Read of ours fills.
@@ -103,6 +120,19 @@ pub struct ReadSink {
     pub offset: u64,
     /// The length in bytes.
     pub len: u32,
+}
+
+/// Why a segment has no target.
+enum NoTarget {
+    Broken(TerminateCode),
+    /// It waits for a receive.
+    Later,
+}
+
+impl From<TerminateCode> for NoTarget {
+    fn from(code: TerminateCode) -> Self {
+        Self::Broken(code)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -200,8 +230,8 @@ impl FpduReceiver {
             match self.state {
                 State::Ended => return Ok((input.len(), FpduProgress::NeedInput)),
                 State::Header => {
-                    if !self.take_header(&mut rest, placement) {
-                        return Ok((taken(rest), FpduProgress::NeedInput));
+                    if let Some(progress) = self.take_header(&mut rest, placement) {
+                        return Ok((taken(rest), progress));
                     }
                 }
                 State::Payload {
@@ -244,7 +274,7 @@ impl FpduReceiver {
         let bytes = &bytes[..bytes.len().min(*left)];
         *left -= bytes.len();
         match destination {
-            FpduDestination::Tagged { offset, .. } => {
+            FpduDestination::Tagged { offset, .. } | FpduDestination::Sink { offset } => {
                 *offset = offset.wrapping_add(bytes.len() as u64);
             }
             FpduDestination::Receive { offset, .. } => {
@@ -269,40 +299,54 @@ impl FpduReceiver {
         }
     }
 
-    fn take_header(&mut self, rest: &mut &[u8], placement: &mut impl Placement) -> bool {
+    /// Takes the header, and decides where its payload goes. Returns what to do if it cannot.
+    fn take_header(
+        &mut self,
+        rest: &mut &[u8],
+        placement: &mut impl Placement,
+    ) -> Option<FpduProgress> {
         while self.have < self.head_len() {
             let needed = self.head_len();
             let n = take(rest, &mut self.head[self.have..needed]);
             if n == 0 {
-                return false;
+                return Some(FpduProgress::NeedInput);
             }
             self.have += n;
         }
+        let left = self.ulpdu_len() + 2 - self.have;
+        let body = match self.target(left, placement) {
+            Ok(body) => body,
+            Err(NoTarget::Broken(code)) => Body::Discard(code),
+            Err(NoTarget::Later) => return Some(FpduProgress::Stalled),
+        };
         if self.with_crc {
             self.sum = crc(0, &self.head[..self.have]);
         }
         self.inner_len = 0;
-        let left = self.ulpdu_len() + 2 - self.have;
-        let body = self.target(left, placement).unwrap_or_else(Body::Discard);
         self.state = State::Payload { body, left };
         self.have = 0;
-        true
+        None
     }
 
     /// Decides where the payload of the segment goes.
-    fn target(&self, len: usize, placement: &mut impl Placement) -> Result<Body, TerminateCode> {
+    fn target(&self, len: usize, placement: &mut impl Placement) -> Result<Body, NoTarget> {
         if self.ulpdu_len() == 0 {
             return Ok(Body::Empty);
         }
         if self.ulpdu_len() < header_len(self.head[2]) {
-            return Err(TerminateCode::DDP_LOCAL_CATASTROPHIC);
+            return Err(TerminateCode::DDP_LOCAL_CATASTROPHIC.into());
         }
         let header = Header::parse(&self.head[2..]);
         let queue = self.check_control(&header)?;
         match header.address {
             Address::Tagged { stag, offset } => {
                 self.check_tagged(&header, stag, offset, len, placement)?;
-                Ok(Body::Place(FpduDestination::Tagged { stag, offset }))
+                let response = header.opcode == Some(RdmapOpcode::ReadResponse);
+                Ok(Body::Place(if response {
+                    FpduDestination::Sink { offset }
+                } else {
+                    FpduDestination::Tagged { stag, offset }
+                }))
             }
             Address::Untagged { msn, mo, .. } => {
                 self.check_untagged(&header, queue, msn, mo, len, placement)
@@ -376,32 +420,36 @@ impl FpduReceiver {
         mo: u32,
         len: usize,
         placement: &mut impl Placement,
-    ) -> Result<Body, TerminateCode> {
+    ) -> Result<Body, NoTarget> {
         if msn != self.msn[queue] {
-            return Err(TerminateCode::DDP_MSN);
+            return Err(TerminateCode::DDP_MSN.into());
         }
         let (done, opcode) = match (queue, self.partial) {
             (0, Some((done, opcode))) => (done, Some(opcode)),
             _ => (0, header.opcode),
         };
         if mo != done {
-            return Err(TerminateCode::DDP_MO);
+            return Err(TerminateCode::DDP_MO.into());
         }
         if opcode != header.opcode {
-            return Err(TerminateCode::RDMAP_OPCODE);
+            return Err(TerminateCode::RDMAP_OPCODE.into());
         }
         let room = match queue {
-            0 => placement.receive_len(msn),
-            1 if self.inbound_reads >= self.ird => None,
-            1 => Some(READ_REQUEST_LEN as u64),
-            _ => Some(INNER_LEN as u64),
+            0 => placement.receive_room(msn),
+            1 if self.inbound_reads >= self.ird => ReceiveRoom::Missing,
+            1 => ReceiveRoom::Bytes(READ_REQUEST_LEN as u64),
+            _ => ReceiveRoom::Bytes(INNER_LEN as u64),
         };
-        let room = room.ok_or(TerminateCode::DDP_NO_BUFFER)?;
-        if u64::from(mo) + len as u64 > room.min(u64::from(u32::MAX)) {
-            return Err(TerminateCode::DDP_TOO_LONG);
+        let room = match room {
+            ReceiveRoom::Bytes(room) => room.min(u64::from(u32::MAX)),
+            ReceiveRoom::Missing => return Err(TerminateCode::DDP_NO_BUFFER.into()),
+            ReceiveRoom::Later => return Err(NoTarget::Later),
+        };
+        if u64::from(mo) + len as u64 > room {
+            return Err(TerminateCode::DDP_TOO_LONG.into());
         }
         if queue == 1 && (len != READ_REQUEST_LEN || !header.last) {
-            return Err(TerminateCode::RDMAP_UNSPECIFIED);
+            return Err(TerminateCode::RDMAP_UNSPECIFIED.into());
         }
         Ok(match queue {
             0 => Body::Place(FpduDestination::Receive { msn, offset: mo }),

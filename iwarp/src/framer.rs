@@ -151,9 +151,12 @@ pub struct Framer {
     start: u64,
     sum: u32,
     msn: [u32; 3],
-    /// The bytes of all queued headers.
-    headers: VecDeque<u8>,
+    /// The bytes of all queued headers, of which the first `headers_sent` are sent.
+    headers: Vec<u8>,
+    headers_sent: usize,
     queue: VecDeque<Queued>,
+    /// Bytes sent since the first FPDU.
+    sent: u64,
 }
 
 impl Framer {
@@ -170,8 +173,10 @@ impl Framer {
             start: 0,
             sum: 0,
             msn: [1; 3],
-            headers: VecDeque::new(),
+            headers: Vec::new(),
+            headers_sent: 0,
             queue: VecDeque::new(),
+            sent: 0,
         }
     }
 
@@ -183,6 +188,62 @@ impl Framer {
     /// Allows a responder to send: the peer's first FPDU has arrived.
     pub fn release(&mut self) {
         self.held = false;
+    }
+
+    /// Returns the position in the stream of the next FPDU, in bytes: what is queued now is sent
+    /// once [`Self::bytes_sent`] has reached it.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns how many bytes of the stream are sent.
+    pub const fn bytes_sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Queues a message that fits into one FPDU, with a copy of its payload. Returns false if it
+    /// does not fit; nothing is queued then.
+    pub fn push_copied(&mut self, kind: OutgoingKind, payload: &[&[u8]]) -> bool {
+        let len: usize = payload.iter().map(|part| part.len()).sum();
+        let message = OutgoingMessage::new(0, kind, u32::try_from(len).unwrap_or(u32::MAX));
+        let address = message.address(self.msn[0]);
+        let (header, header_len) = Header::encode(message.opcode(), true, address);
+        if header_len + len > self.mulpdu {
+            return false;
+        }
+        if self.markers {
+            self.begin(message.opcode(), true, address, len);
+            payload.iter().for_each(|part| self.put(part, None));
+            self.end(header_len + len);
+        } else {
+            self.put_whole(&header[..header_len], payload, len);
+        }
+        if matches!(kind, OutgoingKind::Send { .. }) {
+            self.msn[0] = self.msn[0].wrapping_add(1);
+        }
+        true
+    }
+
+    /// Adds a whole FPDU without markers: one pass for its CRC.
+    fn put_whole(&mut self, header: &[u8], payload: &[&[u8]], payload_len: usize) {
+        let from = self.headers.len();
+        let ulpdu = header.len() + payload_len;
+        let ulpdu_len = u16::try_from(ulpdu).unwrap_or(u16::MAX);
+        self.headers.extend_from_slice(&ulpdu_len.to_be_bytes());
+        self.headers.extend_from_slice(header);
+        for part in payload {
+            self.headers.extend_from_slice(part);
+        }
+        self.headers.extend_from_slice(&[0; 3][..padding(ulpdu)]);
+        let sum = if self.with_crc {
+            crc(0, &self.headers[from..])
+        } else {
+            0
+        };
+        self.headers.extend_from_slice(&sum.to_le_bytes());
+        let len = self.headers.len() - from;
+        self.position += len as u64;
+        self.queue_header(len);
     }
 
     /// Queues the next FPDU of `message`, whose bytes are all of `payload`. Returns true if it was
@@ -221,6 +282,18 @@ impl Framer {
         Ok(last)
     }
 
+    /// Queues an FPDU without a ULPDU: the Send that says that an initiator is ready to receive
+    /// (RFC 6581, section 9.2).
+    pub fn push_empty(&mut self) {
+        if self.markers {
+            self.begin_fpdu();
+            self.put(&[0; 2], None);
+            self.end(0);
+        } else {
+            self.put_whole(&[], &[], 0);
+        }
+    }
+
     /// Queues an RDMA Read Request.
     pub fn push_read_request(&mut self, request: &ReadRequestHeader) {
         self.push_control(RdmapOpcode::ReadRequest, 1, &request.encode());
@@ -233,33 +306,27 @@ impl Framer {
 
     /// Returns the pieces in the order in which they go out.
     pub fn pieces(&self) -> impl Iterator<Item = FramerPiece<'_>> {
-        let (mut front, mut back) = self.headers.as_slices();
+        let mut headers = &self.headers[self.headers_sent..];
         let shown = if self.held { 0 } else { self.queue.len() };
         self.queue
             .iter()
             .take(shown)
-            .flat_map(move |queued| match *queued {
+            .map(move |queued| match *queued {
                 Queued::Payload {
                     request,
                     offset,
                     len,
-                } => [
-                    Some(FramerPiece::Payload {
-                        request,
-                        offset,
-                        len,
-                    }),
-                    None,
-                ],
+                } => FramerPiece::Payload {
+                    request,
+                    offset,
+                    len,
+                },
                 Queued::Header(len) => {
-                    let (first, rest) = front.split_at(len.min(front.len()));
-                    let (second, after) = back.split_at(len - first.len());
-                    (front, back) = (rest, after);
-                    [first, second]
-                        .map(|part| (!part.is_empty()).then_some(FramerPiece::Header(part)))
+                    let (bytes, rest) = headers.split_at(len.min(headers.len()));
+                    headers = rest;
+                    FramerPiece::Header(bytes)
                 }
             })
-            .flatten()
     }
 
     /// Removes the first `len` bytes of the pieces: they are sent.
@@ -269,9 +336,10 @@ impl Framer {
             let n = len.min(*left);
             *left -= n;
             len -= n;
+            self.sent += n as u64;
             let empty = *left == 0;
             match first {
-                Queued::Header(_) => drop(self.headers.drain(..n)),
+                Queued::Header(_) => self.headers_sent += n,
                 Queued::Payload { offset, .. } => {
                     *offset += u32::try_from(n).unwrap_or(u32::MAX);
                 }
@@ -280,6 +348,17 @@ impl Framer {
                 self.queue.pop_front();
             }
         }
+        // Moving what is left costs at most as much as what was sent.
+        if self.headers_sent * 2 >= self.headers.len() {
+            self.headers.drain(..self.headers_sent);
+            self.headers_sent = 0;
+        }
+    }
+
+    /// Returns true if a queued piece refers to payload of the caller.
+    pub fn has_payload(&self) -> bool {
+        let is_payload = |queued: &Queued| matches!(queued, Queued::Payload { .. });
+        self.queue.iter().any(is_payload)
     }
 
     fn push_control(&mut self, opcode: RdmapOpcode, queue: u32, body: &[u8]) {
@@ -298,14 +377,18 @@ impl Framer {
 
     fn begin(&mut self, opcode: RdmapOpcode, last: bool, address: Address, payload: usize) {
         let (header, len) = Header::encode(opcode, last, address);
+        self.begin_fpdu();
+        let ulpdu = u16::try_from(len + payload).unwrap_or(u16::MAX);
+        self.put(&ulpdu.to_be_bytes(), None);
+        self.put(&header[..len], None);
+    }
+
+    fn begin_fpdu(&mut self) {
         // A marker right before the FPDU belongs to it, with a pointer of 0.
         self.sum = 0;
         self.start = self.position;
         self.put_marker();
         self.start = self.position;
-        let ulpdu = u16::try_from(len + payload).unwrap_or(u16::MAX);
-        self.put(&ulpdu.to_be_bytes(), None);
-        self.put(&header[..len], None);
     }
 
     fn end(&mut self, ulpdu: usize) {
@@ -371,10 +454,14 @@ impl Framer {
     }
 
     fn push_header(&mut self, bytes: &[u8]) {
-        self.headers.extend(bytes);
+        self.headers.extend_from_slice(bytes);
+        self.queue_header(bytes.len());
+    }
+
+    fn queue_header(&mut self, bytes: usize) {
         match self.queue.back_mut() {
-            Some(Queued::Header(len)) => *len += bytes.len(),
-            _ => self.queue.push_back(Queued::Header(bytes.len())),
+            Some(Queued::Header(len)) => *len += bytes,
+            _ => self.queue.push_back(Queued::Header(bytes)),
         }
     }
 

@@ -6,10 +6,11 @@ mod framer;
 mod mpa;
 mod segment;
 mod stag;
+mod stream;
 mod terminate;
 
 pub use fpdu_receiver::{
-    FpduDestination, FpduProgress, FpduReceiver, IwarpEvent, Placement, ReadSink,
+    FpduDestination, FpduProgress, FpduReceiver, IwarpEvent, Placement, ReadSink, ReceiveRoom,
 };
 pub use framer::{Framer, FramerPiece, OutgoingKind, OutgoingMessage, PayloadTooShort, mulpdu};
 pub use mpa::{
@@ -18,6 +19,7 @@ pub use mpa::{
 };
 pub use segment::{RdmapOpcode, ReadRequestHeader};
 pub use stag::{StagAccess, StagError, StagRegion, StagTable};
+pub use stream::IwarpStream;
 pub use terminate::{Terminate, TerminateCode};
 
 /// Extends a CRC32c by `bytes`.

@@ -293,6 +293,13 @@ impl MpaInitiator {
         Ok((taken, Some(established)))
     }
 
+    /// Returns how many bytes of the reply are certainly missing: a caller that reads no more leaves
+    /// what follows the reply to the stream.
+    pub fn missing(&self) -> usize {
+        let needed = self.reader.needed().unwrap_or(FRAME_LEN);
+        needed.saturating_sub(self.reader.0.len())
+    }
+
     /// Returns the private data of a rejection.
     pub fn rejection(&self) -> &[u8] {
         &self.rejection

@@ -295,6 +295,7 @@ fn a_read_response_stays_in_its_sink() {
         let mut setup = Setup::new();
         let stag = setup.writable;
         let mut receiver = FpduReceiver::new(true, 1);
+        setup.memory.sink = stag;
         receiver.read_posted(ReadSink {
             stag,
             offset: 0,

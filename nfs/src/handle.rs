@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use oncrpc::xdr::OpaqueBuf;
+use oncrpc::xdr::{Opaque, OpaqueBuf};
 
 use crate::nfs3::{FHSIZE, Fattr3, NfsFh3, Nfsstat3, owned};
 
@@ -56,6 +56,13 @@ impl FileHandle {
         self.bytes.get(..self.len.into()).unwrap_or_default()
     }
 
+    /// Returns the handle as it is in the arguments of a call.
+    pub(crate) fn as_args(&self) -> NfsFh3<'_> {
+        NfsFh3 {
+            data: Opaque::new(self.as_bytes()).unwrap_or_default(),
+        }
+    }
+
     /// Returns the handle as it is in messages.
     pub(crate) fn to_wire(self) -> owned::NfsFh3 {
         owned::NfsFh3 {
@@ -71,6 +78,13 @@ impl From<NfsFh3<'_>> for FileHandle {
             len: 0,
             bytes: [0; MAX],
         })
+    }
+}
+
+impl From<&OpaqueBuf<FHSIZE>> for FileHandle {
+    fn from(handle: &OpaqueBuf<FHSIZE>) -> Self {
+        let data = handle.as_borrowed();
+        Self::from(NfsFh3 { data })
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! - [`nfs3`] and [`mount3`] contain the types, and clients and the traits of services for any
 //!   transport of `oncrpc`.
+//! - A [`client::Client`] reads, writes and lists the files of a server: this one's, Linux's, or any
+//!   other.
 //! - A [`FileSystem`] is what a server offers. [`MemoryFileSystem`] is one in memory, and with the
 //!   feature `host` on Linux `HostFileSystem` is a directory of the host.
 //! - An [`Export`] says how it is offered. [`router`] makes the services of an export, for
@@ -11,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 mod caller;
+pub mod client;
 mod directory;
 mod export;
 mod file_system;
@@ -78,3 +81,8 @@ pub fn router<F: FileSystem>(export: impl Into<Arc<Export<F>>>) -> NfsRouter<F> 
         .add_service(nfs_v3::serve(NfsService::new(export.clone())))
         .add_service(mount_v3::serve(MountService::new(export)))
 }
+
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "tokio", feature = "host", target_os = "linux"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

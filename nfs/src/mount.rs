@@ -141,7 +141,7 @@ impl<F: FileSystem> mount_v3::Service for MountService<F> {
 
     async fn dump(&self, _: &Context) -> Result<DumpResults<'_>, RpcError> {
         let mounts = self.mounts().clone();
-        let bodies = mounts.into_iter().map(|(host, path)| owned::Mountbody {
+        let bodies = mounts.into_iter().map(|(host, path)| owned::MountbodyItem {
             hostname: TextBuf::new(host).unwrap_or_default(),
             directory: TextBuf::from_bytes(path).unwrap_or_default(),
         });
@@ -163,7 +163,7 @@ impl<F: FileSystem> mount_v3::Service for MountService<F> {
 
     async fn export(&self, _: &Context) -> Result<ExportResults<'_>, RpcError> {
         // An empty list of groups stands for everybody.
-        let export = owned::Exportnode {
+        let export = owned::ExportnodeItem {
             dir: TextBuf::new(self.export.path.clone()).unwrap_or_default(),
             groups: ListBuf::new(),
         };

@@ -8,20 +8,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tracing::Span;
 use xdrgen_runtime::{Encode as _, Error};
 
 use crate::auth::Credentials;
+use crate::client_security::ClientSecurity;
 use crate::error::{CallError, CallErrorKind, Execution};
 use crate::message::ReceivedMessage;
+use crate::metering::{self, CallOutcome, End, Timer};
 use crate::procedure::{Method, ProcedureId, ReplyLimits};
 use crate::reply::{PendingCall, Reply};
 use crate::request::{Request, Resend};
+use crate::span;
 use crate::transport::{AsyncTransport, LocalTransport, Transport};
 
 /// What a client's calls have in common.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
     credentials: Option<Arc<Credentials>>,
+    security: Option<Arc<dyn ClientSecurity>>,
     timeout: Option<Duration>,
     resend: Resend,
     wait_for_connection: bool,
@@ -32,6 +37,7 @@ impl CallOptions {
     /// wait for a connection.
     pub const DEFAULT: Self = Self {
         credentials: None,
+        security: None,
         timeout: None,
         resend: Resend::IfIdempotent,
         wait_for_connection: true,
@@ -42,6 +48,16 @@ impl CallOptions {
     pub fn credentials(self, credentials: impl Into<Credentials>) -> Self {
         Self {
             credentials: Some(Arc::new(credentials.into())),
+            ..self
+        }
+    }
+
+    /// Sets what protects calls, and says who calls. It is in place of credentials, and needs a
+    /// transport that carries protected calls: TCP.
+    #[must_use]
+    pub fn security(self, security: Arc<dyn ClientSecurity>) -> Self {
+        Self {
+            security: Some(security),
             ..self
         }
     }
@@ -96,12 +112,14 @@ impl<'t, T: Transport, P: Method> Call<'t, T, P> {
         let request = Request {
             procedure: ProcedureId::of::<P>(),
             credentials: options.credentials.clone(),
+            security: options.security.as_ref().map(|security| security.begin()),
             body,
             limits: P::reply_limits(args),
             timeout: options.timeout,
             is_idempotent: P::IDEMPOTENT,
             resend: options.resend,
             wait_for_connection: options.wait_for_connection,
+            span: None,
         };
         Self {
             transport,
@@ -136,6 +154,15 @@ impl<'t, T: Transport, P: Method> Call<'t, T, P> {
         self
     }
 
+    /// Sends the call to another program than that of its procedure: a NULL call, which every
+    /// program answers, also to one of which there is no schema. An error in the reply names the
+    /// procedure's own program.
+    pub fn program(mut self, program: u32, version: u32) -> Self {
+        let procedure = &mut self.request.procedure;
+        (procedure.program, procedure.version, procedure.name) = (program, version, "");
+        self
+    }
+
     /// Sets how large the reply may be, where the schema has no bound.
     pub fn reply_limits(mut self, limits: ReplyLimits) -> Self {
         self.request.limits = limits;
@@ -143,8 +170,13 @@ impl<'t, T: Transport, P: Method> Call<'t, T, P> {
     }
 
     /// Returns the request; or its error, if the arguments can't be encoded.
-    fn into_request(self) -> Result<Request, CallError> {
+    fn into_request(mut self) -> Result<Request, CallError> {
         let Some(error) = self.error else {
+            metering::count_bytes(End::Client, || 0, || self.request.body.len());
+            if span::may_be_on() {
+                let procedure = &self.request.procedure;
+                self.request.span = span::of_call(procedure, || self.transport.peer());
+            }
             return Ok(self.request);
         };
         let (peer, kind) = (self.transport.peer(), CallErrorKind::Encode(error));
@@ -156,13 +188,18 @@ impl<T: AsyncTransport, P: Method> Call<'_, T, P> {
     /// Begins the call, and returns a future of the reply, which is not decoded.
     pub fn reply(self) -> ReplyFuture<T::Call, P> {
         let (transport, peer) = (self.transport, self.transport.peer());
-        let state = match self.into_request() {
-            Ok(request) => State::InFlight(transport.call(request)),
-            Err(error) => State::Failed(Some(error)),
+        let (state, span) = match self.into_request() {
+            Ok(request) => {
+                let span = request.span.clone();
+                (State::InFlight(transport.call(request)), span)
+            }
+            Err(error) => (State::Failed(Some(error)), None),
         };
         ReplyFuture {
             state,
             peer,
+            span,
+            timer: Timer::start(End::Client),
             procedure: PhantomData,
         }
     }
@@ -219,6 +256,8 @@ where
 pub struct ReplyFuture<F, P> {
     state: State<F>,
     peer: Arc<str>,
+    span: Option<Box<Span>>,
+    timer: Timer,
     procedure: PhantomData<fn() -> P>,
 }
 
@@ -236,14 +275,24 @@ where
     type Output = Result<Reply<P>, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let message = match &mut self.state {
-            State::InFlight(call) => ready!(Pin::new(call).poll(cx))?,
+        let ended = match &mut self.state {
+            State::InFlight(call) => ready!(Pin::new(call).poll(cx)),
             State::Failed(error) => match error.take() {
-                Some(error) => return Poll::Ready(Err(error)),
+                Some(error) => Err(error),
                 // Polled after its end.
                 None => return Poll::Pending,
             },
         };
-        Poll::Ready(Ok(Reply::new(message, self.peer.clone())))
+        self.timer.stop(End::Client, &ProcedureId::of::<P>());
+        let span = self.span.take();
+        Poll::Ready(match ended {
+            Ok(message) => Ok(Reply::new(message, self.peer.clone(), span)),
+            Err(error) => {
+                span::record_status(&span, error.kind());
+                let outcome = || CallOutcome::from(error.kind());
+                metering::count(End::Client, &ProcedureId::of::<P>(), outcome);
+                Err(error)
+            }
+        })
     }
 }

@@ -67,6 +67,12 @@ impl CallerChannel {
         self.channel.clone()
     }
 
+    /// Returns true if a handler has taken the caller: before that, nobody has a channel to it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.state.load(Ordering::Acquire) != NOT_TAKEN
+    }
+
     /// Returns true if a handler has said since the last time that the client is ready: the
     /// transport notes it.
     pub fn begin_readiness(&self) -> bool {

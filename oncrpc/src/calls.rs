@@ -57,6 +57,11 @@ impl Calls {
         self.calls.is_empty()
     }
 
+    /// Returns how many calls wait for a place.
+    pub(crate) fn waiting(&self) -> usize {
+        self.calls.len() - self.in_flight.len()
+    }
+
     /// Adds a call, which waits for a place.
     pub(crate) fn submit(&mut self, submission: Submission) {
         let id = submission.id();

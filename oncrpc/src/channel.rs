@@ -367,7 +367,10 @@ impl Submission {
 
     /// Ends the call with its reply.
     pub fn succeed(self, reply: ReceivedMessage) {
-        self.slot.complete(Ok(reply));
+        match self.request().open(reply) {
+            Ok(reply) => self.slot.complete(Ok(reply)),
+            Err(kind) => self.fail(kind, Execution::Unknown),
+        }
     }
 
     /// Ends the call with an error.

@@ -83,6 +83,8 @@ pub enum CallErrorKind {
     Transport(Arc<dyn StdError + Send + Sync>),
     /// A server can't call its client.
     Backward(BackwardError),
+    /// The call can't be protected, or the reply is not what its verifier says.
+    Security(Arc<dyn StdError + Send + Sync>),
     /// A layer between the client and its channel failed: of tower, say.
     Middleware(Arc<dyn StdError + Send + Sync>),
 }
@@ -221,6 +223,7 @@ impl fmt::Display for CallErrorKind {
             }
             Self::Transport(error) => write!(f, "the transport failed: {error}"),
             Self::Backward(error) => write!(f, "can't call the client: {error}"),
+            Self::Security(error) => write!(f, "protection of the call failed: {error}"),
             Self::Middleware(error) => error.fmt(f),
         }
     }
@@ -257,6 +260,7 @@ impl StdError for CallError {
             CallErrorKind::Connect(error)
             | CallErrorKind::ConnectionLost(error)
             | CallErrorKind::Transport(error)
+            | CallErrorKind::Security(error)
             | CallErrorKind::Middleware(error) => Some(&**error),
             CallErrorKind::Backward(error) => Some(error),
             _ => None,

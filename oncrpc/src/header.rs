@@ -130,16 +130,8 @@ impl From<RejectedReply> for ReplyStatus {
     }
 }
 
-/// Appends the header of a call.
-///
-/// # Errors
-/// Returns `TooLong` if the credentials exceed their bounds.
-pub(crate) fn encode_call(
-    xid: u32,
-    procedure: &ProcedureId,
-    credentials: &Credentials,
-    out: &mut Vec<u8>,
-) -> Result<(), Error> {
+/// Appends the header of a call, up to its credential.
+pub(crate) fn encode_call(xid: u32, procedure: &ProcedureId, out: &mut Vec<u8>) {
     let ProcedureId {
         program,
         version,
@@ -150,8 +142,6 @@ pub(crate) fn encode_call(
     for word in [xid, call, RPC_VERSION, program, version, number] {
         out.extend_from_slice(&word.to_be_bytes());
     }
-    credentials.encode(out)?;
-    Credentials::None.encode(out)
 }
 
 /// Reads the header of a reply. The decoder is at the results then.

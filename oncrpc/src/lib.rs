@@ -15,6 +15,7 @@ mod caller;
 #[cfg(feature = "tokio")]
 mod calls;
 mod channel;
+mod client_security;
 #[cfg(feature = "tokio")]
 mod control;
 mod error;
@@ -25,6 +26,7 @@ mod limits;
 #[cfg(feature = "tokio")]
 mod loopback;
 mod message;
+mod metering;
 #[cfg(feature = "tokio")]
 mod permit;
 mod procedure;
@@ -33,7 +35,9 @@ mod reply;
 mod reply_cache;
 mod request;
 mod router;
+mod server_security;
 mod service;
+mod span;
 #[cfg(feature = "tokio")]
 pub mod tcp;
 #[cfg(feature = "tower")]
@@ -44,6 +48,7 @@ pub use auth::{AuthSys, Credentials, OtherCredentials};
 pub use call::{Call, CallOptions, ReplyFuture, ResultsFuture};
 pub use caller::CallerChannel;
 pub use channel::{CallId, Channel, ChannelCall, ChannelEvent, Submission, Submissions};
+pub use client_security::{CallSecurity, ClientSecurity, SecurityError};
 #[cfg(feature = "tokio")]
 pub use control::{ConnectRequest, RejectReason, ServerControl, ServerStats};
 pub use error::{BackwardError, CallError, CallErrorKind, Execution, Progress};
@@ -53,6 +58,8 @@ pub use limits::{Limit, ServerLimits};
 #[cfg(feature = "tokio")]
 pub use loopback::{loopback, loopback_with_services};
 pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage};
+#[cfg(feature = "metrics")]
+pub use metering::count_failed_call;
 #[cfg(feature = "tokio")]
 pub use permit::{CallPermit, ConnectionPermit};
 pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};
@@ -60,6 +67,7 @@ pub use reply::{PendingCall, Reply};
 pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};
 pub use request::{Request, Resend};
 pub use router::{LocalPrograms, Offered, Programs, Router};
+pub use server_security::{Acceptance, ProtectedCall, ReplySecurity, ServerSecurity, Verifier};
 pub use service::{
     ConnectionStatus, Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer,
     ReplyWriter, RpcError,

@@ -186,6 +186,23 @@ impl Limit {
         Self::HandlerTime,
         Self::TransferTime,
     ];
+
+    /// Returns the label of the limit in metrics: the name of its setting.
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "max_connections",
+            Self::ConnectionsPerPeer => "max_connections_per_peer",
+            Self::Calls => "max_calls",
+            Self::CallsPerPeer => "max_calls_per_peer",
+            Self::CallsPerConnection => "max_calls_per_connection",
+            Self::Bytes => "max_bytes",
+            Self::BytesPerPeer => "max_bytes_per_peer",
+            Self::BytesPerConnection => "max_bytes_per_connection",
+            Self::HandlerTime => "handler_time",
+            Self::TransferTime => "transfer_time",
+        }
+    }
 }
 
 impl fmt::Display for Limit {

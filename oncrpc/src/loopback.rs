@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
+use tracing::Span;
 use xdrgen_runtime::{Matching, ReceivedItem};
 
 use crate::caller::CallerChannel;
@@ -17,6 +18,7 @@ use crate::error::{BackwardError, CallErrorKind, Progress};
 use crate::message::{Body, OutgoingReply, ReceivedMessage};
 use crate::router::{Programs, Router};
 use crate::service::{HandlerDeadline, Peer};
+use crate::span::within;
 
 /// Calls that are served at once. Others wait.
 const MAX_CALLS: usize = 128;
@@ -64,16 +66,13 @@ async fn run<P: Programs>(router: Router<P>, mut submissions: Submissions, peer:
     let mut serving = FuturesUnordered::new();
     let mut drains = false;
     loop {
-        while let Some((xid, message)) = next(&mut calls) {
+        while let Some((xid, message, span)) = next(&mut calls) {
             let (router, peer) = (&router, &peer);
             let deadline = HandlerDeadline::none();
             serving.push(async move {
-                (
-                    xid,
-                    router
-                        .serve(&message, peer, deadline, OutgoingReply::default())
-                        .await,
-                )
+                let reply = router.serve(&message, peer, deadline, OutgoingReply::default());
+                // The handler is in the trace of its caller.
+                (xid, within(span, reply).await)
             });
         }
         if drains && calls.is_empty() {
@@ -105,18 +104,20 @@ pub(crate) async fn wait(deadline: Option<Instant>) {
     }
 }
 
-/// Returns the message of the next call.
-fn next(calls: &mut Calls) -> Option<(u32, ReceivedMessage)> {
+/// Returns the message of the next call, and its span.
+fn next(calls: &mut Calls) -> Option<(u32, ReceivedMessage, Option<Box<Span>>)> {
     loop {
         let (xid, request) = calls.next()?;
         let mut header = Vec::new();
-        match request.encode_header(xid, &mut header) {
-            Ok(()) => {
-                let message = received(header, &request.body);
+        match request.encode(xid, &mut header) {
+            Ok(body) => {
+                request.record_sent(xid, header.len());
+                let span = request.span.clone();
+                let message = received(header, &body);
                 calls.set_sent(xid);
-                return Some((xid, message));
+                return Some((xid, message, span));
             }
-            Err(error) => calls.fail(xid, CallErrorKind::Encode(error)),
+            Err(kind) => calls.fail(xid, kind),
         }
     }
 }

@@ -52,6 +52,15 @@ impl Body {
         }
     }
 
+    /// Creates a body from its XDR, without items beside it.
+    #[must_use]
+    pub fn from_xdr(stream: Vec<u8>) -> Self {
+        Self {
+            stream,
+            ..Self::new()
+        }
+    }
+
     /// Returns the XDR without the items.
     #[must_use]
     pub fn stream(&self) -> &[u8] {
@@ -300,6 +309,20 @@ impl ReceivedMessage {
         }
     }
 
+    /// Returns the message with another stream, in which what was at `before` is at `now`: the
+    /// items behind it move with it.
+    pub(crate) fn with_stream(&self, stream: SharedBytes, now: usize, before: usize) -> Self {
+        let mut message = Self {
+            stream,
+            ..self.clone()
+        };
+        for item in &mut message.items {
+            let at = (item.position as usize).saturating_sub(before);
+            item.position = u32::try_from(at + now).unwrap_or(u32::MAX);
+        }
+        message
+    }
+
     /// Returns the stream.
     #[must_use]
     pub fn stream(&self) -> &[u8] {
@@ -315,7 +338,8 @@ impl ReceivedMessage {
     /// Returns the length of the whole message in bytes, items included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.pieces().map(<[u8]>::len).sum()
+        let items = self.items.iter().map(|item| item.bytes.len());
+        self.stream.len() + items.sum::<usize>()
     }
 
     /// Returns true if the message has no bytes.
@@ -375,6 +399,11 @@ impl OutgoingReply {
     pub fn clear(&mut self) {
         self.header.clear();
         self.body.clear();
+    }
+
+    /// Returns the length of the whole message in bytes, items included.
+    pub(crate) fn len(&self) -> usize {
+        self.header.len() + self.body.len()
     }
 
     /// Returns a copy whose items share no buffer with others.

@@ -4,26 +4,35 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use tracing::Span;
 use xdrgen_runtime::{Decode, Decoder, ItemList, Limits};
 
 use crate::error::{CallError, CallErrorKind, Execution};
 use crate::header::{ReplyStatus, decode_reply};
 use crate::message::ReceivedMessage;
+use crate::metering::{self, CallOutcome, End};
 use crate::procedure::{Method, ProcedureId};
+use crate::span::record_status;
 
 /// The reply to a call, which is not decoded yet.
 #[derive(Debug)]
 pub struct Reply<P> {
     message: ReceivedMessage,
     peer: Arc<str>,
+    span: Option<Box<Span>>,
     procedure: PhantomData<fn() -> P>,
 }
 
 impl<P: Method> Reply<P> {
-    pub(crate) const fn new(message: ReceivedMessage, peer: Arc<str>) -> Self {
+    pub(crate) const fn new(
+        message: ReceivedMessage,
+        peer: Arc<str>,
+        span: Option<Box<Span>>,
+    ) -> Self {
         Self {
             message,
             peer,
+            span,
             procedure: PhantomData,
         }
     }
@@ -34,7 +43,12 @@ impl<P: Method> Reply<P> {
     /// Returns the status of the reply if it is no success, and `Decode` if the reply is not what
     /// the schema says.
     pub fn read<R>(&self, f: impl FnOnce(P::Reply<'_>) -> R) -> Result<R, CallError> {
-        read_reply::<P, R>(&self.message.item_list(), &self.peer, f)
+        let read = read_reply::<P, R>(&self.message.item_list(), &self.peer, f);
+        match &read {
+            Ok(_) => record_status(&self.span, &ReplyStatus::Success),
+            Err(error) => record_status(&self.span, error.kind()),
+        }
+        read
     }
 }
 
@@ -44,8 +58,12 @@ fn read_reply<P: Method, R>(
     peer: &Arc<str>,
     f: impl FnOnce(P::Reply<'_>) -> R,
 ) -> Result<R, CallError> {
-    let failed =
-        |kind, execution| CallError::new(ProcedureId::of::<P>(), peer.clone(), kind, execution);
+    let procedure = ProcedureId::of::<P>();
+    metering::count_bytes(End::Client, || items.total_len(), || 0);
+    let failed = |kind: CallErrorKind, execution| {
+        metering::count(End::Client, &procedure, || CallOutcome::from(&kind));
+        CallError::new(procedure, peer.clone(), kind, execution)
+    };
     let undecodable = |error| failed(CallErrorKind::Decode(error, None), Execution::Unknown);
     let limits = Limits::DEFAULT;
     let mut d = Decoder::with_items(items, &limits).map_err(undecodable)?;
@@ -59,7 +77,11 @@ fn read_reply<P: Method, R>(
     }
     let results = d.remaining();
     let decoded = P::Reply::decode(&mut d).and_then(|value| d.finish().map(|()| value));
-    decoded.map(f).map_err(|error| {
+    let counted = |value| {
+        metering::count(End::Client, &procedure, || CallOutcome::Success);
+        f(value)
+    };
+    decoded.map(counted).map_err(|error| {
         let found = P::Reply::explain(results, &limits);
         let path = found.map(|found| found.path().to_string());
         let path = path.filter(|path| !path.is_empty());

@@ -6,15 +6,19 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
+use tracing::{Span, debug_span};
 use xdrgen_runtime::{Decoder, Limits};
 
 use crate::header::{CallHeader, Refusal, ReplyStatus, decode_call};
 use crate::message::{OutgoingReply, ReceivedMessage};
+use crate::metering::{self, CallOutcome, End, Timer};
 use crate::procedure::ProcedureId;
 use crate::reply_cache::{Lookup, Outcome, ReplyCache};
+use crate::server_security::{self, Opened, ServerSecurity};
 use crate::service::{
     Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer, ReplyWriter, RpcError,
 };
+use crate::span::{self, record_status};
 
 /// The programs that are offered at one address.
 ///
@@ -29,6 +33,7 @@ use crate::service::{
 pub struct Router<P = ()> {
     programs: P,
     cache: ReplyCache,
+    security: Vec<Arc<dyn ServerSecurity>>,
 }
 
 impl Router {
@@ -38,6 +43,7 @@ impl Router {
         Self {
             programs: (),
             cache: ReplyCache::default(),
+            security: Vec::new(),
         }
     }
 }
@@ -56,7 +62,18 @@ impl<P> Router<P> {
         Router {
             programs: (service, self.programs),
             cache: self.cache,
+            security: self.security,
         }
+    }
+
+    /// Adds a security flavor, which checks the calls whose credentials are of it. A handler gets the
+    /// credentials of other flavors as they are ([`Credentials::Other`]).
+    ///
+    /// [`Credentials::Other`]: crate::Credentials::Other
+    #[must_use]
+    pub fn security(mut self, flavor: impl ServerSecurity) -> Self {
+        self.security.push(Arc::new(flavor));
+        self
     }
 
     /// Sets how replies are kept: by a [`ReplyCacheConfig`](crate::ReplyCacheConfig), or in a cache
@@ -233,19 +250,31 @@ fn log(cx: &Context, error: &RpcError) {
         RpcError::System(_) | RpcError::DeadlineExceeded => {
             tracing::warn!(%peer, %procedure, xid, %error, "handler failed");
         }
-        _ => tracing::debug!(%peer, %procedure, xid, %error, "call refused"),
+        _ => tracing::info!(%peer, %procedure, xid, %error, "call refused"),
     }
 }
 
 /// Returns the reply to a call from what its handler has returned, or from its panic.
 fn finish(
     cx: &Context,
+    span: &Option<Box<Span>>,
     served: std::thread::Result<Result<(), RpcError>>,
     reply: ReplyWriter,
 ) -> Option<OutgoingReply> {
     let status = match served {
-        Ok(Ok(())) => return Some(reply_of(cx.xid, ReplyStatus::Success, reply.0)),
+        Ok(Ok(())) => {
+            record_status(span, &ReplyStatus::Success);
+            metering::count(End::Server, &cx.procedure, || CallOutcome::Success);
+            return Some(reply_of(cx.xid, ReplyStatus::Success, reply.0));
+        }
         Ok(Err(error)) => {
+            record_status(span, &error);
+            let outcome = || {
+                error
+                    .status()
+                    .map_or(CallOutcome::NoReply, |status| (&status).into())
+            };
+            metering::count(End::Server, &cx.procedure, outcome);
             log(cx, &error);
             error.status()?
         }
@@ -253,6 +282,8 @@ fn finish(
             let text = panic.downcast_ref::<&str>().copied();
             let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
             let (peer, procedure, xid) = (&cx.peer, &cx.procedure, cx.xid);
+            record_status(span, &"the handler panicked");
+            metering::count(End::Server, &cx.procedure, || CallOutcome::SystemError);
             tracing::error!(%peer, %procedure, xid, panic = text, "handler panicked");
             ReplyStatus::SystemError
         }
@@ -260,14 +291,52 @@ fn finish(
     Some(refusal(cx.xid, status))
 }
 
+/// Logs and records why a call is answered before a handler sees it.
+#[cold]
+fn log_early(peer: &Peer, header: &CallHeader, status: ReplyStatus) {
+    let CallHeader {
+        xid,
+        program,
+        version,
+        number,
+        ..
+    } = header;
+    let procedure = number;
+    tracing::info!(%peer, program, version, procedure, xid, %status, "call refused");
+}
+
+/// Returns the span of a call that is served: its handler is within it.
+#[cold]
+fn span_of(
+    peer: &Peer,
+    header: &CallHeader,
+    name: &str,
+    message: &ReceivedMessage,
+) -> Option<Box<Span>> {
+    let span = debug_span!(
+        "serve",
+        %peer,
+        program = header.program,
+        version = header.version,
+        procedure = header.number,
+        name,
+        xid = header.xid,
+        bytes = message.len(),
+        status = tracing::field::Empty,
+    );
+    (!span.is_disabled()).then(|| Box::new(span))
+}
+
 /// Returns what a handler returns, its panic, or that its time has passed before.
 // Polled where they are: combinators would take the futures by value, and copy them (3 % of a call's
 // time).
 async fn until<T>(
+    span: &Option<Box<Span>>,
     mut handler: Pin<&mut impl Future<Output = Result<T, RpcError>>>,
     mut passed: Pin<&mut impl Future<Output = ()>>,
 ) -> std::thread::Result<Result<T, RpcError>> {
     poll_fn(|cx| {
+        let _entered = span.as_ref().map(|span| span.enter());
         // What a handler shares with others is behind locks, which a panic poisons.
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
         match polled {
@@ -284,7 +353,7 @@ async fn until<T>(
 
 /// Defines how a message is served.
 macro_rules! serve {
-    ($(#[$doc:meta])* $name:ident, $programs:ident, [$($send:ident)?]) => {
+    ($(#[$doc:meta])* $name:ident, $plain:ident, $programs:ident, [$($send:ident)?]) => {
         impl<P: $programs> Router<P> {
             $(#[$doc])*
             ///
@@ -297,9 +366,31 @@ macro_rules! serve {
                 message: &ReceivedMessage,
                 peer: &Arc<Peer>,
                 deadline: HandlerDeadline<F>,
+                memory: OutgoingReply,
+            ) -> Option<OutgoingReply> {
+                if !self.security.is_empty() {
+                    match server_security::open(&self.security, message, peer) {
+                        Opened::Plain => {}
+                        Opened::Answered(reply) => return reply,
+                        Opened::Protected(plain, replies) => {
+                            let reply = Box::pin(self.$plain(&plain, peer, deadline, memory));
+                            return Some(server_security::seal(&*replies, reply.await?, peer));
+                        }
+                    }
+                }
+                self.$plain(message, peer, deadline, memory).await
+            }
+
+            /// Serves a message that nothing protects.
+            async fn $plain<F: Future<Output = ()> $(+ $send)?>(
+                &self,
+                message: &ReceivedMessage,
+                peer: &Arc<Peer>,
+                deadline: HandlerDeadline<F>,
                 mut memory: OutgoingReply,
             ) -> Option<OutgoingReply> {
                 memory.clear();
+                let mut timer = Timer::start(End::Server);
                 let (items, whole) = (message.item_list(), OnceLock::new());
                 let mut decoder = Decoder::with_items(&items, &Limits::DEFAULT).ok()?;
                 let header = match decode_call(message.stream(), &mut decoder) {
@@ -309,10 +400,21 @@ macro_rules! serve {
                         return Some(refusal(xid, status));
                     }
                 };
+                metering::count_bytes(End::Server, || message.len(), || 0);
                 let CallHeader { program, version, number, .. } = header;
                 let offered = self.programs.offered(program, version, number);
+                let name = offered.and_then(|offered| offered.procedure).unwrap_or_default();
+                let span = if span::may_be_on() { span_of(peer, &header, name, message) } else { None };
+                let procedure = ProcedureId { program, version, number, name };
                 if let Some(status) = answer_early(&header, offered) {
-                    return Some(reply_of(header.xid, status, memory));
+                    metering::count(End::Server, &procedure, || CallOutcome::from(&status));
+                    record_status(&span, &status);
+                    if status != ReplyStatus::Success {
+                        log_early(peer, &header, status);
+                    }
+                    let reply = reply_of(header.xid, status, memory);
+                    metering::count_bytes(End::Server, || 0, || reply.len());
+                    return Some(reply);
                 }
                 let cached = self.look_up(offered, peer, &header, message);
                 let execution = match cached {
@@ -327,8 +429,6 @@ macro_rules! serve {
                         return answer_again(header.xid, outcome);
                     }
                 };
-                let name = offered.and_then(|offered| offered.procedure).unwrap_or_default();
-                let procedure = ProcedureId { program, version, number, name };
                 let cx = Context {
                     peer: peer.clone(),
                     xid: header.xid,
@@ -340,9 +440,11 @@ macro_rules! serve {
                 let mut reply = ReplyWriter(memory);
                 let served = {
                     let handler = pin!(self.programs.dispatch(&cx, call, &mut reply));
-                    until(handler, pin!(deadline.passed)).await
+                    until(&span, handler, pin!(deadline.passed)).await
                 };
-                let reply = finish(&cx, served, reply)?;
+                timer.stop(End::Server, &procedure);
+                let reply = finish(&cx, &span, served, reply)?;
+                metering::count_bytes(End::Server, || 0, || reply.len());
                 if let Some(execution) = execution {
                     execution.finish(&reply);
                 }
@@ -353,9 +455,9 @@ macro_rules! serve {
 }
 serve! {
     /// Serves a message. The future can be sent to other threads.
-    serve, Programs, [Send]
+    serve, serve_plain, Programs, [Send]
 }
 serve! {
     /// Serves a message on this thread.
-    serve_local, LocalPrograms, []
+    serve_local, serve_plain_local, LocalPrograms, []
 }

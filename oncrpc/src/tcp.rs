@@ -3,13 +3,18 @@
 //! [`connect`] returns a [`Channel`](crate::Channel) to a server. [`Server`] offers a
 //! [`Router`](crate::Router).
 
+mod backward;
 mod client;
 mod connection;
+mod handlers;
 mod outbox;
 mod record;
+mod sending;
 mod server;
 
-pub use client::{ClientConfig, channel, connect, connect_with};
+pub use client::{
+    ClientConfig, channel, channel_with_services, connect, connect_with, connect_with_services,
+};
 pub use server::{Server, ServerConfig};
 
 use std::future::{Future, poll_fn};

@@ -1,5 +1,5 @@
-//! Send-based data placement (rtrext-02, sections 6.2 and 7): receive buffers made of segments, and
-//! how a message is laid into them so that its bulk data land where they are wanted.
+//! Send-based data placement (rtrext-02, sections 6.2 and 7): receive buffers that consist of
+//! segments, and the layout of a message in them that puts bulk data into target segments.
 
 mod layout;
 
@@ -10,27 +10,27 @@ use crate::xdr::Array;
 
 pub use layout::{Layout, PlacedData, Transmission};
 
-/// A receive buffer, by whatever number the transport gives it.
+/// A receive buffer, identified by a number that the transport chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BufferId(pub u64);
 
-/// Segments of one receive buffer that are told apart: a structure of more is taken as one plain
-/// segment.
+/// The maximum number of segments of a receive buffer. A peer's structure with more segments counts
+/// as one plain segment.
 pub const MAX_BUFFER_SEGMENTS: usize = 16;
 
 /// A segment of a receive buffer (rtrext-02, section 7.2).
 // spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BufferSegment {
-    /// Bytes.
+    /// The length in bytes.
     pub length: u32,
-    /// Its address is a multiple of this many bytes; zero or one where nothing is promised.
+    /// The alignment of its address in bytes; 0 or 1 for none.
     pub align: u32,
     /// Whether bulk data may be placed into it.
     pub target: bool,
 }
 
-/// How each receive buffer of one end is made: segments, one after the other.
+/// The structure of each receive buffer of one end: a sequence of segments.
 ///
 /// ```
 /// use rpcrdma_proto::placement::{BufferSegment, BufferStructure};
@@ -44,7 +44,7 @@ pub struct BufferSegment {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferStructure {
-    /// Those beyond the count are [`NONE`].
+    /// Entries beyond the count are [`NONE`].
     segments: [BufferSegment; MAX_BUFFER_SEGMENTS],
     count: u8,
     length: u32,
@@ -57,15 +57,14 @@ const NONE: BufferSegment = BufferSegment {
     target: false,
 };
 
-/// Why segments make no receive buffer.
+/// Describes why segments are not a valid structure of a receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StructureError {
-    /// There are none, or more than [`MAX_BUFFER_SEGMENTS`].
+    /// There is no segment, or there are more than [`MAX_BUFFER_SEGMENTS`].
     Count,
-    /// One has no bytes, a number of them that is no multiple of four, or all together have more
-    /// than 32 bits tell.
+    /// The length of a segment is 0 or not a multiple of 4, or the total length exceeds 32 bits.
     Length,
-    /// A structure whose length is not the sum of its groups' (decision D21).
+    /// The structure's length is not the sum of its groups' lengths (decision D21).
     Sum,
 }
 
@@ -87,8 +86,8 @@ impl core::fmt::Display for StructureError {
 impl core::error::Error for StructureError {}
 
 impl BufferStructure {
-    /// Creates a buffer of one segment, in which nothing can be placed: the assumption about a peer
-    /// that announced only a size.
+    /// Creates a structure of one segment that is no target: the default for a peer that announced
+    /// only a size.
     // spec: rtr-8.1-i, rtr-8.3-d
     #[must_use]
     pub const fn plain(length: u32) -> Self {
@@ -101,10 +100,10 @@ impl BufferStructure {
         }
     }
 
-    /// Creates a buffer of these segments.
+    /// Creates a structure of these segments.
     ///
     /// # Errors
-    /// They make none.
+    /// They are not a valid structure.
     // spec: rtr-7.2-d
     pub fn new(segments: &[BufferSegment]) -> Result<Self, StructureError> {
         let mut all = [NONE; MAX_BUFFER_SEGMENTS];
@@ -131,11 +130,11 @@ impl BufferStructure {
         }
     }
 
-    /// Reads the structure that a peer has announced. If it has too many or unusual segments, only
-    /// the length is used.
+    /// Converts the structure that a peer has announced. If it has too many or unusual segments, only
+    /// its length is used.
     ///
     /// # Errors
-    /// Its length is not the sum of its groups', or more than 32 bits tell.
+    /// Its length is not the sum of its groups' lengths, or exceeds 32 bits.
     // spec: rtr-7.2-j, rtr-7.2-l
     pub fn from_xdr(buf: &Buf<'_>) -> Result<Self, StructureError> {
         let groups = || buf.groups.iter();
@@ -158,8 +157,8 @@ impl BufferStructure {
         Ok(Self::new(&segments).unwrap_or_else(|_| Self::plain(buf.length)))
     }
 
-    /// Hands the structure to `f` as it is told: equal segments that follow each other are one
-    /// group.
+    /// Passes the structure to `f` in the form of the draft, in which consecutive equal segments are
+    /// one group.
     // spec: rtr-3.3-a, rtr-7.2-m
     pub fn with_xdr<R>(&self, f: impl FnOnce(Buf<'_>) -> R) -> R {
         let mut groups = ArrayVec::<Group, MAX_BUFFER_SEGMENTS>::new();
@@ -192,7 +191,7 @@ impl BufferStructure {
         self.segments.get(..self.count.into()).unwrap_or_default()
     }
 
-    /// Returns the segments into which data may be placed, as ranges of the buffer.
+    /// Returns the ranges of the target segments in the buffer.
     // spec: rtr-7.2-k
     pub fn targets(&self) -> impl Iterator<Item = core::ops::Range<u32>> + Clone + use<'_> {
         let mut end = 0;
@@ -215,7 +214,7 @@ impl BufferStructure {
             .fold(0, |count, segment| count + u32::from(segment.target))
     }
 
-    /// Returns the transmission and the range of a target, which is counted from the first
+    /// Returns the transmission and the range of a target. Targets are numbered from the first
     /// transmission of the group.
     // spec: rtr-6.2-g, rtr-6.2-h, rtr-6.2-i
     #[must_use]

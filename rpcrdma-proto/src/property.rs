@@ -1,12 +1,12 @@
-//! Transport properties (xcharext-03): what is known of a peer's, and what becomes of a request to
-//! change them.
+//! Transport properties (xcharext-03): the values that a peer has announced, and the answers to
+//! requests to change them.
 //!
-//! And transport characteristics (xcharext-02), the form before: [`PropertySupport`] says which of
-//! the two. Both have the same codes and types; ROPT_INITXCH and ROPT_REQXCH have the bytes of
-//! ROPT_CONNPROP and ROPT_REQPROP, and are read as those.
+//! The module also handles transport characteristics (xcharext-02), the earlier form:
+//! [`PropertySupport`] selects one of the two. Both use the same codes and types. ROPT_INITXCH and
+//! ROPT_REQXCH have the encoding of ROPT_CONNPROP and ROPT_REQPROP, and are decoded as those.
 //!
-//! The three basic properties are here, and the four of rtrext-02 for who uses that. A property of
-//! another extension is passed over, as one that nobody knows must be: whoever knows it reads it
+//! It knows the three basic properties, and with rtrext-02 that extension's four. Properties of
+//! other extensions are ignored, as the draft requires of unknown ones; an extension can read them
 //! from the same sets.
 
 mod capability;
@@ -42,11 +42,11 @@ pub enum BasicProperty {
 }
 
 impl BasicProperty {
-    /// Reads a propval of xcharext-03, where no bytes are the default. Returns `None` if the
-    /// property is no basic one.
+    /// Decodes a propval of xcharext-03, in which an empty value stands for the default. Returns
+    /// `None` if the property is not a basic one.
     ///
     /// # Errors
-    /// The value is no XDR of the property's type: too short, too long, or no value of it.
+    /// The value does not decode as the property's type: it is too short, too long, or out of range.
     // spec: xc3-2.1-c, xc3-2.1-d, xc3-2.1-e, xc3-2.1-f, xc3-2.1-h, xc3-2.1-i, xc3-2.1-j, xc3-3-e
     // spec: xc3-3-f, xc3-3-g
     // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g
@@ -82,14 +82,14 @@ impl BasicProperty {
 pub struct PropertyValues {
     /// The minimum size of its receive buffers in bytes.
     pub receive_buffer_size: u32,
-    /// Whether it takes Send With Invalidate as a requester.
+    /// Whether it accepts Send With Invalidate as a requester.
     pub remote_invalidation: bool,
-    /// How it takes requests of the backward direction.
+    /// Its support of backward-direction requests.
     pub backward_support: Bkreqsup,
 }
 
 impl PropertyValues {
-    /// The values of a peer that has announced nothing (xcharext-03, table 1).
+    /// The default values, which apply until a peer announces others (xcharext-03, table 1).
     // spec: xc3-3-d, xc3-3-e, xc3-3-f, xc3-3-g, xc2-3-a, xc2-3-b, xc2-3-c, xc2-3-d
     pub const DEFAULT: Self = Self {
         receive_buffer_size: 4096,
@@ -113,7 +113,7 @@ impl PropertyValues {
         }
     }
 
-    /// Takes over a value.
+    /// Applies a value.
     pub const fn set(&mut self, value: BasicProperty) {
         match value {
             BasicProperty::ReceiveBufferSize(size) => self.receive_buffer_size = size,
@@ -147,7 +147,7 @@ pub fn in_subset(subset: &Propvalsubset<'_>, position: usize) -> bool {
         .is_some_and(|word| word >> (position % 32) & 1 == 1)
 }
 
-/// What is known of a peer's properties.
+/// The properties that a peer has announced.
 ///
 /// ```
 /// use rpcrdma_proto::property::{PeerProperties, PropertyValues};
@@ -162,21 +162,22 @@ pub fn in_subset(subset: &Propvalsubset<'_>, position: usize) -> bool {
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PeerProperties {
-    /// What is known here.
+    /// The properties that this end knows.
     support: PropertySupport,
     values: PropertyValues,
     capabilities: RtrCapabilities,
-    /// What it has told of its receive buffers, from which both of the above have theirs.
+    /// The announced size and structure of its receive buffers, from which the two fields above are
+    /// derived.
     size: Option<u32>,
     structure: Option<BufferStructure>,
     /// Whether it has announced its properties.
     announced: bool,
-    /// Properties that it named, and those of them which may change: a bit for each that may be
-    /// known.
+    /// The properties that it announced, and those of them that may change: one bit for each known
+    /// property.
     named: u8,
     may_change: u8,
-    /// Values that were told and must not be: of properties that do not change, and a second
-    /// CONNPROP.
+    /// The number of values that the peer was not allowed to send: changes of fixed properties, and
+    /// those of a second CONNPROP.
     ignored: u32,
 }
 
@@ -196,13 +197,13 @@ impl PeerProperties {
         }
     }
 
-    /// Returns the properties that are known here.
+    /// Returns the properties that this end knows.
     #[must_use]
     pub const fn support(&self) -> PropertySupport {
         self.support
     }
 
-    /// Returns the values that apply.
+    /// Returns the current values.
     #[must_use]
     pub const fn values(&self) -> &PropertyValues {
         &self.values
@@ -220,20 +221,19 @@ impl PeerProperties {
         self.ignored
     }
 
-    /// Returns whether a request to change this property may be sent: the peer has named it, and
-    /// not as fixed (decision D18).
+    /// Returns whether a request to change this property may be sent: the peer has announced it as
+    /// changeable (decision D18).
     // spec: xc3-4.1-d, xc3-4.1-h, xc3-4.1-i, xc2-4.1-d, xc2-3-e
     #[must_use]
     pub fn may_change(&self, code: Propid) -> bool {
         bit(code) & self.may_change != 0
     }
 
-    /// Handles a CONNPROP or INITXCH. A second one is ignored. The first value of a property
-    /// counts.
+    /// Handles a CONNPROP or INITXCH. A second one is ignored. If a property occurs twice, its first
+    /// value applies.
     ///
     /// # Errors
-    /// A value is malformed; then nothing is taken over (decision D15 says what becomes of the
-    /// message).
+    /// A value is malformed; then no value is applied (decision D15 covers the message itself).
     // spec: xc3-2.1-k, xc3-2.1-l, xc3-2.1-m, xc3-2.1-r, xc3-4.1-d, xc3-4.1-h, xc3-4.1-j, xc3-4.1-k
     // spec: xc2-2.1-h, xc2-2.1-i, xc2-2.1-j, xc2-4.1-d, xc2-4.1-h, xc2-4.1-i
     pub fn connected(&mut self, connprop: &Connprop<'_>) -> xdr::Result<()> {
@@ -264,11 +264,11 @@ impl PeerProperties {
         Ok(())
     }
 
-    /// Handles an UPDPROP, or an UPDXCH with its one value. Properties that the peer called fixed,
-    /// or did not name, do not change.
+    /// Handles an UPDPROP, or an UPDXCH with its single value. Properties that the peer announced as
+    /// fixed, or not at all, do not change.
     ///
     /// # Errors
-    /// A value is malformed; then nothing is taken over.
+    /// A value is malformed; then no value is applied.
     // spec: xc3-4.4-a, xc3-4.4-c, xc3-2.1-k, xc2-2.1-h, xc2-4.4-a, xc2-4.4-f
     pub fn on_updprop(&mut self, updprop: &Updprop<'_>) -> xdr::Result<()> {
         let mut next = self.clone();
@@ -289,7 +289,7 @@ impl PeerProperties {
         self.store(KnownProperty::Basic(value));
     }
 
-    /// Returns the values of a set that are known here, in order; `None` for each other property.
+    /// Returns the values of a set in order, with `None` for each unknown property.
     fn known<'a>(
         &self,
         set: &Propvalset<'a>,
@@ -310,8 +310,8 @@ impl PeerProperties {
         self.reconcile_buffer_size();
     }
 
-    /// Reconciles size and structure of the receive buffers: if they differ, the smaller length
-    /// counts, and the structure does not.
+    /// Reconciles the size and the structure of the receive buffers: if their lengths differ, the
+    /// smaller length applies and the structure is ignored.
     // spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d, rtr-8.3-e
     fn reconcile_buffer_size(&mut self) {
         let of_structure = self.structure.map(|structure| structure.length());

@@ -119,7 +119,11 @@ impl Joined {
         for (name, now, then) in [
             ("dropped", counters.dropped, before.0.dropped),
             ("unexpected", counters.unexpected, before.0.unexpected),
-            ("twice", counters.duplicate_xid, before.0.duplicate_xid),
+            (
+                "duplicate_xid",
+                counters.duplicate_xid,
+                before.0.duplicate_xid,
+            ),
         ] {
             if now > then {
                 found.push(format!("`{name}`"));

@@ -61,6 +61,8 @@ pub(crate) mod exposure;
 mod keepalive;
 mod listener;
 mod message;
+#[cfg(feature = "metrics")]
+mod publish;
 mod receive_pool;
 mod spin;
 mod turn;
@@ -166,6 +168,8 @@ pub struct Driver<D: Device> {
     wakeup: Arc<Wakeup>,
     clock: Clock,
     spin: Spin,
+    /// The counters of connections that were forgotten.
+    past: ConnectionCounters,
 }
 
 #[derive(Debug)]
@@ -263,6 +267,7 @@ impl<D: Device> Driver<D> {
             wakeup: Wakeup::new()?,
             clock: Clock::new(),
             spin: Spin::new(spin::DEFAULT_SPIN),
+            past: ConnectionCounters::default(),
         })
     }
 
@@ -357,7 +362,7 @@ impl<D: Device> Driver<D> {
             remote_invalidation,
             ..config
         })?;
-        self.insert(session, Origin::Client(server))
+        self.insert(session, Origin::Client(server), server)
             .ok_or(DriverError::TooManyConnections)
     }
 
@@ -430,6 +435,19 @@ impl<D: Device> Driver<D> {
     #[must_use]
     pub fn counters(&self, id: ConnectionId) -> Option<ConnectionCounters> {
         self.get(id).map(|connection| connection.counters)
+    }
+
+    /// Returns what the transport of all connections has done, also of those that are gone.
+    #[must_use]
+    pub fn total_counters(&self) -> ConnectionCounters {
+        let present = self.connections().map(|connection| connection.counters);
+        present.fold(self.past, |sum, one| sum + one)
+    }
+
+    /// Returns the connections that there are.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection<D>> {
+        let slots = self.connections.iter();
+        slots.filter_map(|slot| slot.connection.as_deref())
     }
 
     /// Begins a call: `write` writes the RPC message, whose XID the engine sets and this returns.
@@ -538,16 +556,23 @@ impl<D: Device> Driver<D> {
     /// Removes a connection whose session has ended. A session that has not ended is cut off.
     pub fn forget(&mut self, id: ConnectionId) {
         let Some(slot) = self.slot(id) else { return };
-        slot.connection = None;
+        let past = slot.connection.take().map(|connection| connection.counters);
         slot.generation = slot.generation.wrapping_add(1);
         if let Some(number) = slot.qpn.take() {
             self.by_qpn.remove(&number);
         }
         self.free.push(id.0 & 0xffff);
+        self.past = self.past + past.unwrap_or_default();
     }
 
-    fn insert(&mut self, session: Session, origin: Origin) -> Option<ConnectionId> {
+    fn insert(
+        &mut self,
+        session: Session,
+        origin: Origin,
+        peer: SocketAddr,
+    ) -> Option<ConnectionId> {
         let connection = Some(Box::new(Connection::new(
+            peer,
             session,
             SEND_QUEUE_DEPTH as usize,
             self.uses_windows(),

@@ -14,8 +14,11 @@
 
 pub mod access;
 pub mod any;
+mod common;
 #[cfg(feature = "ibverbs")]
 pub mod ibverbs;
+#[cfg(feature = "iwarp")]
+pub mod iwarp;
 pub mod software;
 
 use std::fmt;
@@ -456,7 +459,8 @@ pub trait CompletionQueue {
     /// Fails if the system fails.
     fn arm(&self) -> Result<()>;
 
-    /// Consumes the event that made the descriptor readable.
+    /// Consumes the event that made the descriptor readable. A device may wake once more than the
+    /// queue was armed.
     ///
     /// # Errors
     /// Fails if the system fails.
@@ -695,6 +699,8 @@ mod tests {
     fn objects_of_devices_are_for_any_thread() {
         any_thread::<software::SoftwareDevice>();
         any_thread::<any::AnyDevice>();
+        #[cfg(feature = "iwarp")]
+        any_thread::<iwarp::IwarpDevice>();
         #[cfg(feature = "ibverbs")]
         any_thread::<ibverbs::IbvDevice>();
     }

@@ -18,13 +18,16 @@ jobs=(
     "bench 180"
     "load $((180 + 2 * load_seconds))"
     "nfs 60"
+    "nfs_client 120"
     "mount 480"
     "mount_dir 480"
     "linux 120"
+    "iwarp 240"
+    "iwarp_mount 300"
 )
 
 # The test programs that the jobs run, beside the command `rpcrdma`.
-test_programs=(conformance transport groups operations load linux)
+test_programs=(conformance transport groups operations load linux linux_nfsd rping_peer)
 
 # Builds the test programs and the command into the folder $1, under their names.
 build() {
@@ -46,8 +49,8 @@ build() {
 
 # Builds, in the profile `ci`, and prints where the programs are.
 built() {
-    (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-cli \
-        --features rpcrdma-cli/ibverbs,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
+    (cd "$here/../.." && cargo build -q --profile ci -p rpcrdma-verbs -p rpcrdma-transport-tests -p rpcrdma-nfs -p rpcrdma-cli \
+        --features rpcrdma-cli/ibverbs,rpcrdma-nfs/ibverbs,rpcrdma-verbs/tokio,rpcrdma-transport-tests/ibverbs --bin=rpcrdma "$@" --message-format=json-render-diagnostics) | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # Runs the suite in one set-up; adds to passed and failed.
@@ -56,6 +59,9 @@ suite() {
     prepare "$1"
     for name in "${jobs[@]}"; do
         [[ $name != mount* || " $mount_setups " == *" $1 "* ]] || continue
+        [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
+        # With Linux's iWARP as the peer.
+        [[ $name != iwarp* || $1 == siw* ]] || continue
         chosen+=("$name")
         limit=$((limit + ${name##* } + 30))
     done

@@ -4,7 +4,7 @@
 
 use rpcrdma_iwarp::{
     FpduDestination, FpduProgress, FpduReceiver, Framer, FramerPiece, IwarpEvent, OutgoingMessage,
-    Placement, StagAccess, StagError, StagRegion, StagTable, Terminate,
+    Placement, ReceiveRoom, StagAccess, StagError, StagRegion, StagTable, Terminate,
 };
 
 /// The STags, receives and memory of one end.
@@ -13,6 +13,8 @@ pub(crate) struct Memory {
     pub(crate) table: StagTable,
     pub(crate) receives: Vec<Vec<u8>>,
     pub(crate) regions: std::collections::HashMap<u32, Vec<u8>>,
+    /// The STag of the memory that RDMA Reads fill.
+    pub(crate) sink: u32,
 }
 
 impl Memory {
@@ -36,6 +38,10 @@ impl Memory {
                 self.regions.get_mut(&stag).unwrap(),
                 usize::try_from(offset).unwrap(),
             ),
+            FpduDestination::Sink { offset } => (
+                self.regions.get_mut(&self.sink).unwrap(),
+                usize::try_from(offset).unwrap(),
+            ),
             FpduDestination::Receive { msn, offset } => {
                 (&mut self.receives[msn as usize - 1], offset as usize)
             }
@@ -55,10 +61,11 @@ impl Placement for Memory {
         self.table.check(1, stag, offset, len, access)
     }
 
-    fn receive_len(&mut self, msn: u32) -> Option<u64> {
-        self.receives
-            .get(msn as usize - 1)
-            .map(|receive| receive.len() as u64)
+    fn receive_room(&mut self, msn: u32) -> ReceiveRoom {
+        match self.receives.get(msn as usize - 1) {
+            Some(receive) => ReceiveRoom::Bytes(receive.len() as u64),
+            None => ReceiveRoom::Missing,
+        }
     }
 
     fn may_invalidate(&mut self, stag: u32) -> bool {
@@ -82,6 +89,7 @@ pub(crate) fn feed(
                 return Ok(events);
             }
             FpduProgress::Event(event) => events.push(event),
+            FpduProgress::Stalled => panic!("receives are there or not"),
             FpduProgress::Place { destination, len } => {
                 if input.is_empty() {
                     return Ok(events);

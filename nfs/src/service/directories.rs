@@ -17,18 +17,18 @@ use crate::wcc::post_op;
 /// The most bytes of the results, whatever the caller has room for.
 const MAX: u32 = 1 << 20;
 
-fn entry(entry: DirEntry) -> owned::Entry3 {
-    owned::Entry3 {
+fn entry(entry: DirEntry) -> owned::Entry3Item {
+    owned::Entry3Item {
         fileid: entry.fileid,
         name: TextBuf::from_bytes(entry.name).unwrap_or_default(),
         cookie: entry.cookie,
     }
 }
 
-fn entry_plus(entry: DirEntry) -> owned::Entryplus3 {
+fn entry_plus(entry: DirEntry) -> owned::Entryplus3Item {
     let attributes = entry.object.map(|object| object.attributes);
     let handle = entry.object.map(|object| object.handle.to_wire());
-    owned::Entryplus3 {
+    owned::Entryplus3Item {
         fileid: entry.fileid,
         name: TextBuf::from_bytes(entry.name).unwrap_or_default(),
         cookie: entry.cookie,

@@ -15,14 +15,18 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::handlers::{Handlers, Served};
 use super::outbox::Outbox;
+use super::sending::{is, push_calls, take_reply};
 use super::{KEEPALIVE, MAX_RECORD, poll_once, record, set_options};
 use crate::calls::Calls;
 use crate::channel::{Channel, ChannelEvent, Submission, Submissions};
-use crate::error::{CallErrorKind, Execution, Progress};
+use crate::error::{BackwardError, CallErrorKind, Execution, Progress};
 use crate::loopback::wait;
-use crate::message::{ReceivedMessage, word};
+use crate::message::OutgoingReply;
 use crate::protocol::MsgType;
+use crate::router::{Programs, Router};
+use crate::service::{HandlerDeadline, Peer};
 
 /// Settings of a client's connection.
 ///
@@ -36,18 +40,20 @@ use crate::protocol::MsgType;
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     max_calls: usize,
+    max_served: usize,
     max_record: usize,
     connect_timeout: Duration,
     keepalive: Option<Duration>,
 }
 
 impl ClientConfig {
-    /// Returns the default settings: 128 calls in flight, replies of up to 4 MiB, 10 seconds to
-    /// connect, and a keep-alive after 60 quiet seconds.
+    /// Returns the default settings: 128 calls in flight, 64 backward calls served at once,
+    /// messages of up to 4 MiB, 10 seconds to connect, and a keep-alive after 60 quiet seconds.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             max_calls: 128,
+            max_served: 64,
             max_record: MAX_RECORD,
             connect_timeout: Duration::from_secs(10),
             keepalive: Some(KEEPALIVE),
@@ -60,7 +66,15 @@ impl ClientConfig {
         Self { max_calls, ..self }
     }
 
-    /// Sets how long, in bytes, a reply may be.
+    /// Sets how many calls of the server may be served at once, or wait for their replies to be
+    /// sent. One more ends the connection.
+    #[must_use]
+    pub const fn max_served(self, max_served: usize) -> Self {
+        Self { max_served, ..self }
+    }
+
+    /// Sets how long, in bytes, a reply may be, and a call of the server. A longer one ends the
+    /// connection.
     #[must_use]
     pub const fn max_record(self, max_record: usize) -> Self {
         Self { max_record, ..self }
@@ -105,7 +119,35 @@ pub async fn connect(server: &str) -> io::Result<Channel> {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_with(server: &str, config: ClientConfig) -> io::Result<Channel> {
-    let (channel, mut runner) = new(server, config);
+    connect_with_services(server, config, Router::new()).await
+}
+
+/// Connects as [`connect_with`] does, and carries services that the server may call over the same
+/// connection ([`Context::caller`](crate::Context::caller)). A server that calls a client without
+/// them is answered by PROG_UNAVAIL.
+///
+/// The server can call while there is a connection. It is made again for the next call, not before.
+/// A handler goes on when the connection is lost, and has no time limit.
+///
+/// ```no_run
+/// # use oncrpc::{tcp, Dispatch, Router};
+/// # async fn subscribe(reader: impl Dispatch) -> std::io::Result<()> {
+/// let services = Router::new().add_service(reader);
+/// let config = tcp::ClientConfig::new();
+/// let channel = tcp::connect_with_services("news-1:20049", config, services).await?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with_services<P: Programs>(
+    server: &str,
+    config: ClientConfig,
+    services: Router<P>,
+) -> io::Result<Channel> {
+    let (channel, mut runner) = new(server, config, services);
     let dialed = timeout(runner.config.connect_timeout, runner.dial());
     let stream = dialed
         .await
@@ -120,14 +162,25 @@ pub fn channel(
     server: &str,
     config: ClientConfig,
 ) -> (Channel, impl Future<Output = ()> + Send + use<>) {
-    let (channel, runner) = new(server, config);
+    channel_with_services(server, config, Router::new())
+}
+
+/// Returns what [`channel`] does, of a client that carries services as
+/// [`connect_with_services`] says.
+pub fn channel_with_services<P: Programs>(
+    server: &str,
+    config: ClientConfig,
+    services: Router<P>,
+) -> (Channel, impl Future<Output = ()> + Send + use<P>) {
+    let (channel, runner) = new(server, config, services);
     (channel, runner.run(None))
 }
 
-fn new(server: &str, config: ClientConfig) -> (Channel, Runner) {
+fn new<P>(server: &str, config: ClientConfig, services: Router<P>) -> (Channel, Runner<P>) {
     let (channel, submissions) = Channel::new(server);
     let runner = Runner {
         server: server.into(),
+        services: Arc::new(services),
         calls: Calls::new(config.max_calls),
         config,
         submissions,
@@ -149,11 +202,11 @@ const PORT_ATTEMPTS: u32 = 5;
 const SUBMISSIONS: usize = 256;
 /// Bytes of replies that are read before calls are sent.
 const READ_MOST: usize = 64 << 10;
-/// Bytes that are to be sent, beyond which no further call begins.
-const MAX_OUTBOX: usize = 4 << 20;
 
-struct Runner {
+struct Runner<P> {
     server: Arc<str>,
+    /// What the server may call.
+    services: Arc<Router<P>>,
     config: ClientConfig,
     submissions: Submissions,
     calls: Calls,
@@ -183,7 +236,7 @@ impl std::error::Error for Lost {}
 /// The runner is to end.
 struct End;
 
-impl Runner {
+impl<P: Programs> Runner<P> {
     async fn run(mut self, first: Option<TcpStream>) {
         let mut stream = first;
         loop {
@@ -278,6 +331,7 @@ impl Runner {
 
     /// Notes from where there is a connection.
     fn connected(&mut self, stream: TcpStream, local: SocketAddr) -> TcpStream {
+        tracing::info!(server = %self.server, %local, "connected");
         self.outage = None;
         let before = self.local.replace(local);
         if before.is_some_and(|before| before != local) {
@@ -355,16 +409,17 @@ impl Runner {
         writer: &mut OwnedWriteHalf,
     ) -> io::Result<End> {
         let max = self.config.max_record;
+        let mut handlers = self.handlers(&reader)?;
         let mut outbox = Outbox::default();
         let mut reading = pin!(record::read_next(record::buffered(reader), max, ()));
-        // Bytes of replies since calls were sent.
+        // Bytes of records since calls were sent.
         let mut read = 0;
         loop {
             if self.take_submissions().await.is_err() {
                 return Ok(End);
             }
-            self.fill(&mut outbox);
-            if self.drains && self.calls.is_empty() && outbox.is_empty() {
+            push_calls(&mut self.calls, &mut outbox);
+            if self.is_done() && handlers.is_empty() && outbox.is_empty() {
                 // What was sent is answered.
                 writer.shutdown().await?;
                 return Ok(End);
@@ -378,11 +433,18 @@ impl Runner {
             // Replies that have come are taken before calls go in one system call.
             tokio::select! {
                 biased;
+                served = handlers.next(), if !handlers.is_empty() => {
+                    self.reply(served, &mut outbox);
+                }
                 (reader, record) = &mut reading => {
                     let closed = || io::Error::new(io::ErrorKind::ConnectionReset, "closed by the server");
                     let record = record?.ok_or_else(closed)?;
                     read += record.len();
-                    self.answer(record);
+                    if is(&record, MsgType::Call) {
+                        self.serve(record, &mut handlers, &mut outbox).await?;
+                    } else {
+                        self.answer(record);
+                    }
                     reading.set(record::read_next(reader, max, ()));
                 }
                 written = outbox.write(writer), if !outbox.is_empty() => {
@@ -395,6 +457,56 @@ impl Runner {
                 }
                 () = wait(deadline) => self.calls.expire(Instant::now(), || Progress::Queued),
             }
+        }
+    }
+
+    /// Returns true if no more calls come, and those that came have ended.
+    fn is_done(&self) -> bool {
+        self.drains && self.calls.is_empty()
+    }
+
+    /// Returns the handlers of a connection.
+    fn handlers(&self, reader: &OwnedReadHalf) -> io::Result<Handlers<P>> {
+        let server = Peer {
+            address: Some(reader.peer_addr()?),
+            transport: "tcp",
+            memory: None,
+            // The client's own channel is the way to the server.
+            caller: Err(BackwardError::Transport),
+            status: None,
+        };
+        Ok(Handlers::new(self.services.clone(), Arc::new(server)))
+    }
+
+    /// Begins to serve a call of the server.
+    async fn serve(
+        &mut self,
+        record: Vec<u8>,
+        handlers: &mut Handlers<P>,
+        outbox: &mut Outbox,
+    ) -> io::Result<()> {
+        if self.is_done() {
+            // The connection ends without it.
+            return Ok(());
+        }
+        let max = self.config.max_served;
+        if handlers.len() + outbox.replies() >= max {
+            let text = format!("the server has more than {max} calls in flight");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        let begun = handlers.begin(record, HandlerDeadline::none(), || ());
+        if let Some(served) = begun.await {
+            self.reply(served, outbox);
+        }
+        Ok(())
+    }
+
+    fn reply(&self, (xid, reply): Served, outbox: &mut Outbox) {
+        let Some(OutgoingReply { header, body }) = reply else {
+            return;
+        };
+        if let Err(max) = outbox.push_reply(&header, &body) {
+            tracing::warn!(server = %self.server, xid, max, "a reply is too long");
         }
     }
 
@@ -422,36 +534,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Puts the calls that have a place into the outbox.
-    fn fill(&mut self, outbox: &mut Outbox) {
-        let mut header = Vec::new();
-        while outbox.len() < MAX_OUTBOX {
-            let Some((xid, request)) = self.calls.next() else {
-                return;
-            };
-            header.clear();
-            let pushed = match request.encode_header(xid, &mut header) {
-                Ok(()) => outbox
-                    .push(xid, &header, &request.body)
-                    .map_err(|max| CallErrorKind::CallTooLarge { max }),
-                Err(error) => Err(CallErrorKind::Encode(error)),
-            };
-            if let Err(kind) = pushed {
-                self.calls.fail(xid, kind);
-            }
-        }
-    }
-
     /// Takes a record. One that is no reply to an open call is dropped: its call was given up.
     fn answer(&mut self, record: Vec<u8>) {
-        let reply = MsgType::Reply.value().cast_unsigned();
-        let xid = word(&record, 0).filter(|_| word(&record, 1) == Some(reply));
-        match xid.and_then(|xid| self.calls.take(xid)) {
-            Some(completion) => {
-                self.delay = Duration::ZERO;
-                completion.succeed(ReceivedMessage::whole(record.into()));
+        match take_reply(&mut self.calls, record) {
+            Ok(()) => self.delay = Duration::ZERO,
+            Err(xid) => {
+                tracing::debug!(server = %self.server, ?xid, "a message is no reply to a call");
             }
-            None => tracing::debug!(server = %self.server, ?xid, "a message is no reply to a call"),
         }
     }
 }

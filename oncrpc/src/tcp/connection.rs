@@ -1,9 +1,11 @@
 //! A connection of a server: it reads calls, begins their handlers, and sends the replies.
 
-use std::future::Future;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,17 +13,20 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
-use tokio::task::{JoinSet, consume_budget, yield_now};
+use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep_until};
 
+use super::backward::Backward;
+use super::handlers::{Handlers, Served};
 use super::outbox::Outbox;
 use super::poll_once;
 use super::record::{self, Intake};
+use super::sending::is;
 use crate::limits::Limit;
-use crate::message::{OutgoingReply, ReceivedMessage, word};
+use crate::message::OutgoingReply;
 use crate::permit::ConnectionPermit;
-use crate::router::{Programs, Router};
-use crate::service::Peer;
+use crate::protocol::MsgType;
+use crate::router::Programs;
 
 /// Bytes of replies after which the next call waits until some of them were written.
 const FLUSH: usize = 64 << 10;
@@ -29,62 +34,103 @@ const FLUSH: usize = 64 << 10;
 /// Bytes of calls and replies after which the connections of others have their turn.
 const TURN: usize = 64 << 10;
 
-/// A handler that waits, and its reply.
-type Handler = Pin<Box<dyn Future<Output = Served> + Send>>;
-
-/// The XID of a call, and its reply.
-type Served = (u32, Option<OutgoingReply>);
-
-/// What the handlers of a connection share. They share nothing with other connections per call.
-struct Services<P> {
-    router: Arc<Router<P>>,
-    peer: Arc<Peer>,
-}
-
 pub(crate) struct Connection<P> {
-    services: Arc<Services<P>>,
     permit: Arc<ConnectionPermit>,
     max_record: usize,
-    handlers: JoinSet<Served>,
+    handlers: Handlers<P>,
+    backward: Backward,
+    /// Calls that came beyond the limits, while replies of the client were awaited.
+    parked: Parked,
     outbox: Outbox,
     /// Bytes of calls and replies in this turn.
     turn: usize,
-    /// When the first reply of the outbox has to have gone.
+    /// When the first message of the outbox has to have gone.
     send_deadline: Option<Instant>,
 }
 
-impl Intake for Arc<ConnectionPermit> {
+/// The client's side of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Calls come.
+    Open,
+    /// The server drains: replies of the client are taken, and no calls.
+    Drains,
+    /// The client has ended its side.
+    Closed,
+}
+
+/// Calls that wait until the limits allow to serve them.
+#[derive(Default)]
+struct Parked {
+    calls: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Parked {
+    fn push(&mut self, record: Vec<u8>) {
+        self.bytes += record.capacity();
+        self.calls.push_back(record);
+    }
+
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let record = self.calls.pop_front()?;
+        self.bytes -= record.capacity();
+        Some(record)
+    }
+}
+
+/// Reads while the limits allow it, and while replies of the client are awaited: a handler may wait
+/// for one, behind calls that no limit allows.
+#[derive(Clone)]
+struct Limited {
+    permit: Arc<ConnectionPermit>,
+    awaited: Arc<AtomicBool>,
+}
+
+impl Limited {
+    async fn unless_awaited(&self, allowed: impl Future<Output = ()>) {
+        let mut allowed = pin!(allowed);
+        poll_fn(|cx| match allowed.as_mut().poll(cx) {
+            Poll::Pending if self.awaited.load(Relaxed) => Poll::Ready(()),
+            polled => polled,
+        })
+        .await;
+    }
+}
+
+impl Intake for Limited {
     async fn ready(&self) {
-        ConnectionPermit::ready(self).await;
+        self.unless_awaited(self.permit.ready()).await;
     }
 
     async fn reserve(&self, bytes: usize) {
-        ConnectionPermit::reserve(self, bytes).await;
+        self.unless_awaited(self.permit.reserve(bytes)).await;
     }
 
     fn time(&self) -> Option<Duration> {
-        self.limits().transfer_time
+        self.permit.limits().transfer_time
     }
 
     fn timed_out(&self) -> io::Error {
-        self.reached(Limit::TransferTime);
-        let text = "a call took too long to arrive";
+        self.permit.reached(Limit::TransferTime);
+        let text = "a message took too long to arrive";
         io::Error::new(io::ErrorKind::TimedOut, text)
     }
 }
 
 impl<P: Programs> Connection<P> {
     pub(crate) fn new(
-        router: Arc<Router<P>>,
-        peer: Arc<Peer>,
+        handlers: Handlers<P>,
+        backward: Backward,
         permit: ConnectionPermit,
         max_record: usize,
     ) -> Self {
         Self {
-            services: Arc::new(Services { router, peer }),
             permit: Arc::new(permit),
             max_record,
-            handlers: JoinSet::new(),
+            handlers,
+            backward,
+            parked: Parked::default(),
             outbox: Outbox::default(),
             turn: 0,
             send_deadline: None,
@@ -98,8 +144,7 @@ impl<P: Programs> Connection<P> {
         drains: oneshot::Receiver<()>,
     ) -> io::Result<()> {
         let ended = self.serve(stream, drains).await;
-        // Handlers go on when their caller is gone: what they have begun is not left half done.
-        self.handlers.detach_all();
+        self.backward.lose_connection(ended.as_ref().err());
         ended
     }
 
@@ -109,73 +154,110 @@ impl<P: Programs> Connection<P> {
         mut drains: oneshot::Receiver<()>,
     ) -> io::Result<()> {
         let (reader, mut writer) = stream.into_split();
-        let (max, permit) = (self.max_record, self.permit.clone());
-        let read = |reader| record::read_next(reader, max, permit.clone());
+        let limited = Limited {
+            permit: self.permit.clone(),
+            awaited: self.backward.awaited(),
+        };
+        let max = self.max_record;
+        let read = |reader| record::read_next(reader, max, limited.clone());
         let mut reading = pin!(read(record::buffered(reader)));
-        // False when no more calls come: the client has ended its side, or the server drains.
-        let mut reads = true;
+        let mut side = Side::Open;
         loop {
-            if !reads && self.handlers.is_empty() && self.outbox.is_empty() {
+            self.backward.begin_calls(&mut self.outbox).await;
+            let reads = match side {
+                Side::Open => true,
+                Side::Drains => !self.backward.is_empty(),
+                Side::Closed => false,
+            };
+            if side != Side::Open && !reads && self.is_done() {
                 return writer.shutdown().await;
             }
             let time = self.permit.limits().transfer_time;
             // Calls that have come are served before their replies go in one system call.
             tokio::select! {
                 biased;
-                _ = &mut drains, if reads => reads = false,
-                Some(served) = self.handlers.join_next(), if !self.handlers.is_empty() => {
-                    // A panic is caught before: there is nothing else that can fail.
-                    if let Ok((xid, reply)) = served {
-                        self.reply(xid, reply);
+                _ = &mut drains, if side == Side::Open => side = Side::Drains,
+                served = self.handlers.next(), if !self.handlers.is_empty() => self.reply(served),
+                () = self.permit.ready(), if !self.parked.calls.is_empty() => {
+                    if let Some(record) = self.parked.pop() {
+                        self.begin(record).await;
                     }
                 }
-                (reader, record) = &mut reading, if reads => match record? {
-                    Some(record) => {
-                        self.begin(record).await;
-                        reading.set(read(reader));
-                        self.flush(&mut writer).await?;
+                (reader, record) = &mut reading, if reads => {
+                    match record? {
+                        Some(record) => self.take(record, side).await?,
+                        None => {
+                            side = Side::Closed;
+                            self.backward.lose_connection(None);
+                            continue;
+                        }
                     }
-                    None => reads = false,
-                },
+                    reading.set(read(reader));
+                    self.flush(&mut writer).await?;
+                }
                 written = self.outbox.write(&mut writer), if !self.outbox.is_empty() => {
                     self.sent(written?);
                 }
                 () = passed(&mut self.send_deadline, time), if !self.outbox.is_empty() => {
                     self.permit.reached(Limit::TransferTime);
-                    let text = "a reply took too long to be sent";
+                    let text = "a message took too long to be sent";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, text));
                 }
+                () = self.backward.changed() => {}
             }
         }
     }
 
-    /// Begins to serve a call. One whose handler does not wait is answered at once; another gets a
-    /// task.
+    /// Returns true if all calls that were taken are answered.
+    fn is_done(&self) -> bool {
+        self.handlers.is_empty() && self.parked.calls.is_empty() && self.outbox.is_empty()
+    }
+
+    /// Takes a record: a call, or a reply to a call of the server.
+    async fn take(&mut self, record: Vec<u8>, side: Side) -> io::Result<()> {
+        if is(&record, MsgType::Reply) {
+            self.permit.arrived();
+            self.backward.answer(record);
+        } else if side == Side::Open {
+            let is_allowed = self.backward.is_empty() || self.permit.is_ready();
+            if is_allowed && self.parked.calls.is_empty() {
+                self.begin(record).await;
+            } else {
+                self.park(record)?;
+            }
+        }
+        // No call is taken any more when the server drains.
+        Ok(())
+    }
+
+    /// Keeps a call until the limits allow to serve it.
+    fn park(&mut self, record: Vec<u8>) -> io::Result<()> {
+        self.permit.arrived();
+        self.parked.push(record);
+        self.count_outgoing();
+        let limits = self.permit.limits();
+        let limit = if self.parked.calls.len() > limits.calls_per_connection {
+            Limit::CallsPerConnection
+        } else if self.parked.bytes > limits.bytes_per_connection {
+            Limit::BytesPerConnection
+        } else {
+            return Ok(());
+        };
+        self.permit.reached(limit);
+        let text = "too many calls came while the server called";
+        Err(io::Error::new(io::ErrorKind::QuotaExceeded, text))
+    }
+
+    /// Begins to serve a call. One whose handler does not wait is answered at once.
     async fn begin(&mut self, record: Vec<u8>) {
         self.permit.count_call();
-        let (xid, len) = (word(&record, 0).unwrap_or(0), record.capacity());
-        let (services, deadline) = (self.services.clone(), self.permit.handler_deadline());
-        let message = ReceivedMessage::whole(record.into());
-        let mut handler: Handler = Box::pin(async move {
-            let Services { router, peer } = &*services;
-            (
-                xid,
-                router
-                    .serve(&message, peer, deadline, OutgoingReply::default())
-                    .await,
-            )
-        });
-        if let Poll::Ready((xid, reply)) = poll_once(handler.as_mut()).await {
-            self.permit.arrived();
-            self.reply(xid, reply);
-        } else {
-            let call = self.permit.call(len);
-            self.permit.arrived();
-            self.handlers.spawn(async move {
-                let served = handler.await;
-                drop(call);
-                served
-            });
+        let (permit, len) = (&self.permit, record.capacity());
+        let deadline = permit.handler_deadline();
+        let guard = || permit.call(len);
+        let served = self.handlers.begin(record, deadline, guard).await;
+        self.permit.arrived();
+        if let Some(served) = served {
+            self.reply(served);
         }
         self.turn += len;
         self.end_turn().await;
@@ -190,14 +272,20 @@ impl<P: Programs> Connection<P> {
         yield_now().await;
     }
 
-    fn reply(&mut self, xid: u32, reply: Option<OutgoingReply>) {
+    fn reply(&mut self, (xid, reply): Served) {
         if let Some(OutgoingReply { header, body }) = reply {
             self.turn += body.len();
-            if let Err(max) = self.outbox.push(xid, &header, &body) {
-                tracing::warn!(peer = %self.services.peer, xid, max, "a reply is too long");
+            if let Err(max) = self.outbox.push_reply(&header, &body) {
+                tracing::warn!(peer = %self.handlers.peer(), xid, max, "a reply is too long");
             }
         }
-        self.permit.set_outgoing(self.outbox.memory());
+        self.count_outgoing();
+    }
+
+    /// Counts the bytes that wait, and gives back what they do not need.
+    fn count_outgoing(&self) {
+        self.permit
+            .set_outgoing(self.outbox.memory() + self.parked.bytes);
         self.permit.trim();
     }
 
@@ -216,11 +304,11 @@ impl<P: Programs> Connection<P> {
 
     /// Takes away bytes that were written.
     fn sent(&mut self, written: usize) {
-        if self.outbox.advance(written, |_| ()) > 0 {
+        let backward = &mut self.backward;
+        if self.outbox.advance(written, |xid| backward.set_sent(xid)) > 0 {
             self.send_deadline = None;
         }
-        self.permit.set_outgoing(self.outbox.memory());
-        self.permit.trim();
+        self.count_outgoing();
     }
 }
 

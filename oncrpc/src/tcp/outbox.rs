@@ -22,8 +22,10 @@ pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
     /// Bytes of the first piece that have gone.
     gone: usize,
-    /// The XID of each record, and how many of its bytes are to go.
-    records: VecDeque<(u32, usize)>,
+    /// The XID of each record that is a call, and how many of its bytes are to go.
+    records: VecDeque<(Option<u32>, usize)>,
+    /// How many records are replies.
+    replies: usize,
     /// Whether a part of the first record has gone.
     is_begun: bool,
     /// Bytes that are to go.
@@ -60,21 +62,40 @@ impl Outbox {
         self.len
     }
 
+    /// Returns the number of replies that have not gone wholly.
+    pub(crate) fn replies(&self) -> usize {
+        self.replies
+    }
+
     /// Returns the number of bytes in memory.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// Adds a message.
+    /// Adds a call.
     ///
     /// # Errors
     /// Returns the number of bytes that are possible if there are more.
-    pub(crate) fn push(&mut self, xid: u32, rpc_header: &[u8], body: &Body) -> Result<(), u64> {
+    pub(crate) fn push_call(&mut self, xid: u32, header: &[u8], body: &Body) -> Result<(), u64> {
+        self.push(Some(xid), header, body)
+    }
+
+    /// Adds a reply.
+    ///
+    /// # Errors
+    /// Returns the number of bytes that are possible if there are more.
+    pub(crate) fn push_reply(&mut self, header: &[u8], body: &Body) -> Result<(), u64> {
+        self.push(None, header, body)?;
+        self.replies += 1;
+        Ok(())
+    }
+
+    fn push(&mut self, call: Option<u32>, rpc_header: &[u8], body: &Body) -> Result<(), u64> {
         let marker = record::header(rpc_header.len() + body.len());
         let marker = marker.ok_or(u64::from(u32::MAX >> 1))?;
         let len = 4 + rpc_header.len() + body.len();
         self.len += len;
-        self.records.push_back((xid, len));
+        self.records.push_back((call, len));
         self.copy(&marker.to_be_bytes());
         self.copy(rpc_header);
         let (mut rest, mut at) = (body.stream(), 0);
@@ -127,19 +148,21 @@ impl Outbox {
     }
 
     /// Takes away bytes that were written, and returns how many records have gone wholly. `begun`
-    /// is told the XID of each record that has begun to go.
+    /// is told the XID of each call that has begun to go.
     pub(crate) fn advance(&mut self, written: usize, mut begun: impl FnMut(u32)) -> usize {
         self.free(written);
         self.len -= written;
         let (mut rest, mut done) = (written, 0);
-        while let Some((xid, left)) = self.records.front_mut().filter(|_| rest > 0) {
-            if !std::mem::replace(&mut self.is_begun, true) {
-                begun(*xid);
+        while let Some((call, left)) = self.records.front_mut().filter(|_| rest > 0) {
+            let begins = !std::mem::replace(&mut self.is_begun, true);
+            if let Some(xid) = call.filter(|_| begins) {
+                begun(xid);
             }
             let some = rest.min(*left);
             rest -= some;
             *left -= some;
             if *left == 0 {
+                self.replies -= usize::from(call.is_none());
                 self.records.pop_front();
                 self.is_begun = false;
                 done += 1;
@@ -200,8 +223,10 @@ mod tests {
         assert_eq!(whole.len(), 4 + 4 + body().len());
         for step in [1, 3, 7, 1000, 5000] {
             let mut outbox = Outbox::default();
-            outbox.push(5, &[1, 2, 3, 4], &body()).unwrap();
-            outbox.push(6, &[1, 2, 3, 4], &body()).unwrap();
+            outbox.push_call(5, &[1, 2, 3, 4], &body()).unwrap();
+            outbox.push_reply(&[1, 2, 3, 4], &body()).unwrap();
+            outbox.push_call(6, &[1, 2, 3, 4], &body()).unwrap();
+            assert_eq!(outbox.replies(), 1);
             let (mut sent, mut begun) = (Vec::new(), Vec::new());
             while !outbox.is_empty() {
                 let mut room = vec![0; step];
@@ -211,11 +236,11 @@ mod tests {
                 outbox.advance(count, |xid| begun.push(xid));
             }
             assert!(
-                sent == [&whole[..], &whole[..]].concat(),
+                sent == [&whole[..], &whole[..], &whole[..]].concat(),
                 "{step} bytes each"
             );
             assert_eq!(begun, [5, 6]);
-            assert_eq!((outbox.len(), outbox.memory()), (0, 0));
+            assert_eq!((outbox.len(), outbox.memory(), outbox.replies()), (0, 0, 0));
         }
     }
 }

@@ -4,14 +4,18 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::backward::Backward;
 use super::connection::Connection;
+use super::handlers::Handlers;
 use super::{KEEPALIVE, MAX_RECORD, set_options};
+use crate::caller::CallerChannel;
 use crate::control::{ConnectRequest, ServerControl};
 use crate::router::{Programs, Router};
 use crate::service::Peer;
@@ -20,23 +24,40 @@ use crate::service::Peer;
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     max_record: usize,
+    max_backward_calls: usize,
     keepalive: Option<Duration>,
 }
 
 impl ServerConfig {
-    /// Returns the default settings: calls of up to 4 MiB, and a keep-alive after 60 quiet seconds.
+    /// Returns the default settings: messages of up to 4 MiB, 64 backward calls in flight at each
+    /// connection, and a keep-alive after 60 quiet seconds.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             max_record: MAX_RECORD,
+            max_backward_calls: 64,
             keepalive: Some(KEEPALIVE),
         }
     }
 
-    /// Sets how long, in bytes, a call may be. A longer one ends its connection.
+    /// Sets how long, in bytes, a call may be, and a reply to a backward call. A longer one ends its
+    /// connection.
     #[must_use]
     pub const fn max_record(self, max_record: usize) -> Self {
         Self { max_record, ..self }
+    }
+
+    /// Sets how many calls to one client may be in flight ([`Context::caller`]). Then 128 more
+    /// wait, and others fail. It is to be no more than the client serves at once
+    /// ([`ClientConfig::max_served`](super::ClientConfig::max_served)).
+    ///
+    /// [`Context::caller`]: crate::Context::caller
+    #[must_use]
+    pub const fn max_backward_calls(self, max_backward_calls: usize) -> Self {
+        Self {
+            max_backward_calls,
+            ..self
+        }
     }
 
     /// Sets after how long a quiet connection is probed; never for `None`.
@@ -59,6 +80,8 @@ pub struct Server<P> {
     listener: TcpListener,
     config: ServerConfig,
     control: ServerControl,
+    /// Numbers connections.
+    next: AtomicU64,
 }
 
 impl<P: Programs> Server<P> {
@@ -72,6 +95,7 @@ impl<P: Programs> Server<P> {
             listener: TcpListener::bind(address).await?,
             config: ServerConfig::new(),
             control: ServerControl::default(),
+            next: AtomicU64::new(0),
         })
     }
 
@@ -139,24 +163,27 @@ impl<P: Programs> Server<P> {
         let request = ConnectRequest::new(address, "tcp", &[]);
         // The reason was logged and counted.
         let permit = self.control.admit(&request).ok()?;
+        let number = self.next.fetch_add(1, Relaxed);
+        let (caller, submissions) = CallerChannel::new(number, address.to_string(), None);
         let peer = Arc::new(Peer {
             address: Some(address),
             transport: "tcp",
             memory: None,
-            caller: Err(crate::BackwardError::Transport),
+            caller: Ok(caller.clone()),
             status: None,
         });
         let config = self.config.clone();
-        let connection =
-            Connection::new(self.router.clone(), peer.clone(), permit, config.max_record);
+        let backward = Backward::new(caller, submissions, config.max_backward_calls);
+        let handlers = Handlers::new(self.router.clone(), peer.clone());
+        let connection = Connection::new(handlers, backward, permit, config.max_record);
         Some(async move {
-            tracing::debug!(%peer, "connected");
+            tracing::info!(%peer, "connected");
             let ended = match set_options(&stream, config.keepalive) {
                 Ok(()) => connection.run(stream, drains).await,
                 Err(error) => Err(error),
             };
             match ended {
-                Ok(()) => tracing::debug!(%peer, "closed"),
+                Ok(()) => tracing::info!(%peer, "connection closed"),
                 Err(error) => tracing::info!(%peer, %error, "connection lost"),
             }
         })

@@ -1,9 +1,9 @@
-//! The operations of transport properties (xcharext-03, section 4), or of transport characteristics
-//! (xcharext-02, section 4): the first user of `RDMA2_OPTIONAL`, and the place for operations and
-//! properties that the consumer registers.
+//! The exchange of transport properties (xcharext-03, section 4) or transport characteristics
+//! (xcharext-02, section 4) by `RDMA2_OPTIONAL`, including operations and properties that the
+//! consumer registers.
 //!
-//! What one end says to the other is the same in both drafts, but for changes that are pending
-//! (`pending`); how it travels is not (`wire`).
+//! The two drafts exchange the same information, except that only xcharext-02 has pending changes
+//! (`pending`). Their encodings differ (`wire`).
 
 mod pending;
 mod wire;
@@ -33,39 +33,39 @@ pub(super) use pending::ChangeOutcome;
 use pending::{LocalChanges, PendingChanges, RequestedChange};
 use wire::{ChangeResponse, PropertyDraft, PropertyOperation, PropertyUpdate};
 
-/// Properties and operations of others that may be registered.
+/// The maximum number of registered properties, and of registered operations.
 const MAX_REGISTERED: usize = 8;
-/// Bytes of a registered property's value.
+/// The maximum size of a registered property's value in bytes.
 pub(super) const MAX_VALUE_LEN: usize = 64;
-/// Bytes of what a registered operation says.
+/// The maximum size of a registered operation's content in bytes.
 const MAX_OPERATION_INFO: usize = 256;
-/// Operations that may wait to be sent.
+/// The maximum number of queued operations.
 const MAX_QUEUED: usize = 8;
 
 /// The property exchange, which is the same at both ends.
 // spec: xc3-1.3-d, xc2-1.3-d
 #[derive(Debug)]
 pub(super) struct PropertyExchange {
-    /// The draft whose operations are spoken here, if any.
+    /// The draft whose operations this end uses, if any.
     draft: Option<PropertyDraft>,
-    /// Answers to the peer's requests, each with its XID and the credits that the request asked
-    /// for: no more than are granted.
+    /// Queued answers to the peer's requests, each with its XID and the credits that it requested.
+    /// There are at most as many as credits are granted.
     answers: VecDeque<(u32, u32, PropertyResponse)>,
-    /// The change that we have asked for, or are to ask for; none to probe.
+    /// The change that our queued or sent request asks for; `None` for a probe of the version.
     requested: Option<RequestedChange>,
     /// The XID of the request that is in flight.
     request: Option<u32>,
-    /// Earlier ones, to which the peer has answered that they are pending.
+    /// Earlier requested changes that the peer has called pending.
     pending: PendingChanges,
-    /// Our changed properties, which are not announced yet.
+    /// Our changed properties that are not announced yet.
     changed: LocalChanges,
-    /// Properties of others: ours, and the peer's.
+    /// The values of registered properties: ours, and the peer's.
     properties: Vec<RegisteredProperty>,
     operations: ArrayVec<u32, MAX_REGISTERED>,
     outgoing: VecDeque<QueuedOperation>,
-    /// What we tell of rtrext-02, which stays as it is; none where that is not used.
+    /// Our properties of rtrext-02, which are fixed; `None` where the extension is off.
     capabilities: Option<Box<RtrCapabilities>>,
-    /// Bytes to which a peer's request may raise our receive buffers.
+    /// The maximum size in bytes to which a peer's request may raise our receive buffers.
     most: u32,
     can_invalidate: bool,
 }
@@ -85,13 +85,13 @@ struct QueuedOperation {
     info: ArrayVec<u8, MAX_OPERATION_INFO>,
 }
 
-/// Why an operation or a property can't be registered, or sent.
+/// Describes why an operation or a property cannot be registered or sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegisterError {
-    /// Its code is not in the range for experiments, 4,294,967,040 to 4,294,967,295 (xcharext-03,
-    /// section 6.2), or another's.
+    /// Its code is outside of the range for experiments, 4,294,967,040 to 4,294,967,295
+    /// (xcharext-03, section 6.2), or is registered already.
     Code,
-    /// There are too many.
+    /// Too many are registered or queued.
     Full,
     /// It is too long.
     Long,
@@ -109,13 +109,13 @@ impl core::fmt::Display for RegisterError {
 
 impl core::error::Error for RegisterError {}
 
-/// What has come of an operation.
+/// The effect of a received operation.
 pub(super) enum PropertyEvent {
-    /// Nothing changes that the consumer would see.
+    /// Nothing that the consumer sees changes.
     Nothing,
-    /// The peer has announced properties. If they settle a pending change, this is its outcome.
+    /// The peer has announced properties. If that completes a pending change, this is its outcome.
     Changed(Option<ChangeOutcome>),
-    /// Our receive buffers must be raised to this size, as the peer requests.
+    /// Our receive buffers must grow to this size, as the peer requests.
     Raise(u32),
     /// Our receive buffers may be smaller from now on.
     Lower(u32),
@@ -178,7 +178,7 @@ impl PropertyExchange {
         self.operations.contains(&code)
     }
 
-    /// Registers an operation of the consumer's.
+    /// Registers an operation of the consumer.
     pub(super) fn register_operation(&mut self, code: u32) -> Result<(), RegisterError> {
         if code < FIRST_EXPERIMENTAL || self.operations.contains(&code) {
             return Err(RegisterError::Code);
@@ -223,7 +223,7 @@ impl PropertyExchange {
             .as_deref()
     }
 
-    /// Queues an operation of the consumer's.
+    /// Queues an operation of the consumer.
     pub(super) fn queue_operation(
         &mut self,
         xid: u32,
@@ -271,8 +271,8 @@ impl PropertyExchange {
         );
     }
 
-    /// Handles a property request that failed: it counts as rejected. `by_error` is whether an
-    /// error answered it; otherwise its answer was not readable.
+    /// Handles a property request that failed: it counts as rejected. `by_error` is true if an error
+    /// answered it, and false if its answer could not be decoded.
     // spec: xc3-3-m, xc2-3-i, xc2-3.1-j
     pub(super) fn request_failed(
         &mut self,
@@ -312,7 +312,7 @@ impl PropertyExchange {
         self.changed.push(value);
     }
 
-    /// Records that the receive buffers do not grow, and tells a peer that waits for it.
+    /// Records that the receive buffers will not grow, and announces it to a peer that waits.
     // spec: xc2-4.3-k, xc2-4.4-h
     pub(super) fn cancel_growth(&mut self, size: u32) {
         if self.changed.growth_pending {
@@ -490,7 +490,8 @@ impl PropertyExchange {
         }))
     }
 
-    /// Writes the next message of the exchange that may go, and returns the bytes of its header.
+    /// Writes the next message of the exchange that may be sent, and returns the size of its header
+    /// in bytes.
     // spec: v2-4.2.2-e, xc3-4-g, xc3-2.3-a, xc3-2.3-e, xc3-2.3-f, xc3-2.3-g, xc3-4-d, xc3-4-l
     // spec: xc3-4.1-a, xc3-4.1-e
     // spec: xc2-2.3-a, xc2-2.3-b, xc2-2.3-c, xc2-2.3-d, xc2-4-h, xc2-4.1-a, xc2-4.1-e
@@ -564,7 +565,7 @@ impl PropertyExchange {
         Some(bytes)
     }
 
-    /// Writes the next answer to an operation, which takes no credit and waits for none.
+    /// Writes the next answer to an operation, which needs no credit.
     fn transmit_answer(
         &mut self,
         buffer: &mut [u8],
@@ -583,9 +584,8 @@ impl PropertyExchange {
         Some(bytes)
     }
 
-    /// Returns an XID for a message that begins no call. The XID comes from the sequence of our
-    /// calls, so that no call has it while an answer may arrive, and no call or request of the
-    /// peer has it.
+    /// Returns an XID for a message that is not a call. It comes from the sequence of our calls, so
+    /// that no call uses it while an answer may arrive, and no call or request of the peer has it.
     pub(super) fn fresh_xid(&self, requests: &mut Requester, serving: &Responder) -> u32 {
         let is_request = |xid| self.answers.iter().any(|(request, ..)| *request == xid);
         requests.fresh_xid(|xid| serving.is_open(xid) || is_request(xid))
@@ -599,7 +599,7 @@ impl PropertyExchange {
             && link.version == Some(Version::Two)
     }
 
-    /// Returns whether a message is queued that takes a credit and has no reply.
+    /// Returns whether a message is queued that needs a credit and has no reply.
     #[inline]
     pub(super) fn has_one_way(&self, link: &ConnectionParams) -> bool {
         // One branch: each poll asks, and nearly always nothing is queued.
@@ -619,8 +619,7 @@ impl PropertyExchange {
         (self.changed.as_slice().len() | self.outgoing.len() | self.answers.len()) == 0
     }
 
-    /// Returns whether a structure of our receive buffers is announced: then their size does not
-    /// change.
+    /// Returns whether we announce a structure of our receive buffers, which fixes their size.
     // spec: rtr-8.3-b
     fn has_structure(&self) -> bool {
         self.capabilities
@@ -629,11 +628,11 @@ impl PropertyExchange {
     }
 }
 
-/// What there is for changes that the peer asks for.
+/// The limits on changes that the peer requests.
 struct ChangeLimits {
     draft: PropertyDraft,
     can_invalidate: bool,
-    /// Bytes to which our receive buffers may be raised, and of those that are posted from now on.
+    /// The maximum size of our receive buffers in bytes, and the size of those posted from now on.
     most: u32,
     posted: u32,
 }

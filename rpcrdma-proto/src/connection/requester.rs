@@ -262,7 +262,7 @@ impl Requester {
                 None => link,
                 groups => {
                     let groups = groups
-                        .filter(|_| !request.without_groups && request.kind == RequestKind::Rpc);
+                        .filter(|_| !request.groups.given_up && request.kind == RequestKind::Rpc);
                     with_room = PathLimits {
                         groups,
                         available_credits: self.credits.available(),

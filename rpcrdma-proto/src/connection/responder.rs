@@ -15,6 +15,7 @@ use super::inline_parts::{InlineParts, no_parts};
 use super::output::{Action, BufferId, Event, RdmaWrite, SendOwner, ServedCallId, Transmit};
 use super::queues::OutputQueues;
 use super::rtr::group_sender::GroupSender;
+use super::rtr::replies::GroupReplies;
 use super::slab::Slab;
 use super::states::{ServedEvent, ServedState};
 use super::xid_table::XidTable;
@@ -41,14 +42,8 @@ pub(super) struct Responder {
     replies: VecDeque<u32>,
     /// The number of messages that the queued replies answer, without retransmissions.
     replies_queued: u32,
-    /// Replies in several transmissions by the XIDs of their calls: the peer may report an error in
-    /// them.
-    group_xids: XidTable,
-    /// Retained replies, and until when. A reply that is retransmitted may still have an entry, but
-    /// not at the front.
-    retained: VecDeque<(u32, u64)>,
-    /// The number of calls of which only a retained reply is left.
-    only_retained: usize,
+    /// Replies in transmissions, where rtrext-02 is enabled.
+    groups: Option<GroupReplies>,
     pub(super) credits: ResponderCredits,
     max_calls: u16,
     /// The current maximum grant: at most `max_calls`.
@@ -115,14 +110,17 @@ impl Responder {
             limits,
             replies: VecDeque::new(),
             replies_queued: 0,
-            group_xids: XidTable::new(hash_seed),
-            retained: VecDeque::new(),
-            only_retained: 0,
+            groups: None,
             credits: ResponderCredits::new(most.into(), reserve),
             max_calls: most,
             grant: most.into(),
             reserve,
         }
+    }
+
+    /// Serves calls in transmissions of rtrext-02, too.
+    pub(super) fn enable_groups(&mut self, hash_seed: u64) {
+        self.groups = Some(GroupReplies::new(hash_seed));
     }
 
     /// Sets the maximum grant from now on.
@@ -163,7 +161,8 @@ impl Responder {
 
     /// Returns whether only retained replies are left.
     pub(super) fn is_idle(&self) -> bool {
-        self.calls.len() == self.only_retained
+        let retained = self.groups.as_ref().map_or(0, |all| all.only_retained);
+        self.calls.len() == retained
     }
 
     /// Returns whether the consumer has a call and has not answered it.
@@ -290,7 +289,7 @@ impl Responder {
             .get_mut(served.0)
             .filter(|call| call.state == ServedState::Delivered)?;
         let limits = limits(call.version);
-        if call.reserve.is_some() {
+        if call.group.is_some() {
             return self.reply_grouped(served, length, results, limits);
         }
         let mut capacities = ArrayVec::<Option<u32>, MAX_WRITE_CHUNKS>::new();
@@ -318,7 +317,7 @@ impl Responder {
                 call.reply.plan = plan;
                 call.assign_chunks();
                 call.advance(ServedEvent::Replied);
-                self.replies_queued += call.parts;
+                self.replies_queued += call.messages();
                 self.replies.push_back(served.0);
                 Some(Ok(()))
             }
@@ -341,10 +340,10 @@ impl Responder {
         if call.state == ServedState::Replying {
             // Only the next of the replies is found to have no way, and never one that goes again.
             self.replies.pop_front();
-            self.replies_queued -= call.parts;
+            self.replies_queued -= call.messages();
         }
         call.advance(ServedEvent::Dropped);
-        let parts = call.parts;
+        let parts = call.messages();
         self.credits.drop_all(parts);
         self.forget(served.0);
         self.remove(served, answered, out);
@@ -367,10 +366,10 @@ impl Responder {
         let call = self.calls.get_mut(key)?;
         // One that goes again is counted already: it is the first of all, so that it holds up
         // nothing.
-        if with_sends >= usize::from(self.max_calls) && !call.retransmitted {
+        if with_sends >= usize::from(self.max_calls) && !call.is_retransmitted() {
             return None;
         }
-        if call.reply.group.is_some() {
+        if call.group_reply().is_some() {
             let limits = limits(call.version);
             return self.transmit_group(key, limits, (until, sending?), buffer);
         }
@@ -382,8 +381,8 @@ impl Responder {
             .filter(|_| limits(call.version).invalidate);
         let (asked, parts, again, inline) = (
             call.requested_credits,
-            call.parts,
-            call.retransmitted,
+            call.messages(),
+            call.is_retransmitted(),
             call.reply.inline_len(),
         );
         call.advance(ServedEvent::Transmitted);
@@ -441,9 +440,10 @@ impl Responder {
         let Some(call) = self.calls.get_mut(served.0) else {
             return false;
         };
-        if call.reply.group.is_some()
+        if let Some(group) = &call.group
+            && group.reply.is_some()
             && call.state == ServedState::Sending
-            && (call.retains_reply || call.retransmitted)
+            && (group.retains_reply || group.retransmitted)
         {
             self.retain_reply(served.0);
             return false;
@@ -465,8 +465,11 @@ impl Responder {
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
-            let answered = call.state == ServedState::Retained || call.retransmitted;
-            self.only_retained -= usize::from(call.state == ServedState::Retained);
+            let retained = call.state == ServedState::Retained;
+            let answered = retained || call.is_retransmitted();
+            if let Some(groups) = &mut self.groups {
+                groups.only_retained -= usize::from(retained);
+            }
             call.advance(ServedEvent::Lost);
             self.forget(key);
             self.remove(ServedCallId(key), answered, out);
@@ -481,8 +484,10 @@ impl Responder {
     /// Frees the slot of a call. Returns false if it was free.
     #[inline]
     fn vacate(&mut self, key: u32) -> bool {
-        if self.group_xids.len() > 0 {
-            self.group_xids.remove(self.calls.index(key), key);
+        if let Some(groups) = &mut self.groups
+            && groups.xids.len() > 0
+        {
+            groups.xids.remove(self.calls.index(key), key);
         }
         self.calls.remove(key)
     }
@@ -560,7 +565,7 @@ fn write(call: &ServedCall, credits: u32, buffer: &mut [u8]) -> Option<usize> {
         long: call.reply.plan.long,
         ..OutgoingHeader::EMPTY
     };
-    if !call.offered.has_memory() || call.reserve.is_some() {
+    if !call.offered.has_memory() || call.group.is_some() {
         return header.write(buffer).ok();
     }
     let mut writes = ArrayVec::<v2::WriteChunk<'_>, MAX_WRITE_CHUNKS>::new();

@@ -4,3 +4,5 @@ pub(super) mod extension;
 pub(super) mod group_sender;
 pub(super) mod headers;
 pub(super) mod reassembly;
+pub(super) mod replies;
+pub(super) mod request;

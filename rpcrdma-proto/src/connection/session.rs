@@ -217,6 +217,9 @@ impl Session {
             connected_at: 0,
             config: Box::new(config),
         };
+        if session.extension.is_some() {
+            session.responder.enable_groups(session.config.hash_seed);
+        }
         session.request_connection(0);
         Ok(session)
     }

@@ -1,4 +1,4 @@
-//! How one message is laid into the receive buffers that its transmissions will take.
+//! The layout of one message in the receive buffers of its transmissions.
 
 use core::ops::Range;
 
@@ -6,21 +6,21 @@ use arrayvec::ArrayVec;
 
 use super::{BufferStructure, MAX_BUFFER_SEGMENTS};
 
-/// Bytes between two pieces of data that are better sent as zeros than saved by another
-/// transmission.
+/// The maximum gap in bytes between two pieces of data that is sent as zeros. A larger gap starts
+/// another transmission.
 const MAX_GAP: u32 = 4096;
 
-/// Pieces of data, with a gap or another item between them, in one transmission: each takes slices
-/// of its Send.
+/// The maximum number of separate pieces of data in one transmission. Each takes gather entries of
+/// its Send.
 const MAX_RUNS: usize = 3;
 
-/// A message, to be laid into receive buffers of one structure: its Payload stream, and the items
-/// that are placed apart.
+/// The parts of a message that is laid out in receive buffers of one structure: its Payload stream,
+/// and the items that are placed in targets.
 ///
-/// The stream goes behind the header of each transmission, up to the first target that data are
-/// placed into. Data begin at a target's beginning, go on through the targets that follow, and are
-/// preceded by zeros. What is left of the stream when all data are placed has the buffers to
-/// itself.
+/// In each transmission the stream follows the header, up to the first target that receives data.
+/// Zeros fill the space before that target. An item starts at the beginning of a target and
+/// continues through the targets that follow. After the last item, the rest of the stream uses
+/// whole buffers.
 ///
 /// ```
 /// use rpcrdma_proto::placement::{Layout, BufferSegment, BufferStructure};
@@ -41,41 +41,42 @@ const MAX_RUNS: usize = 3;
 pub struct Layout<'a> {
     /// The receiver's buffers.
     pub structure: &'a BufferStructure,
-    /// Bytes of the first header.
+    /// The size of the first header in bytes.
     pub first_header: u32,
-    /// Bytes of each that follows.
+    /// The size of each following header in bytes.
     pub header: u32,
-    /// Bytes of the Payload stream: a multiple of four.
+    /// The length of the Payload stream in bytes, a multiple of 4.
     pub stream: u32,
-    /// Bytes of each item that is placed, in their order.
+    /// The length of each placed item in bytes, in order.
     pub items: &'a [u32],
 }
 
 /// One transmission of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmission {
-    /// Bytes of its header.
+    /// The size of its header in bytes.
     pub header: u32,
-    /// Which bytes of the Payload stream follow it.
+    /// The range of the Payload stream that follows the header.
     pub section: Range<u32>,
-    /// The data that are placed, in the order of the buffer.
+    /// The placed data, in the order of the buffer.
     pub placed: ArrayVec<PlacedData, MAX_BUFFER_SEGMENTS>,
 }
 
 /// Data in one target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacedData {
-    /// The target's number in the group.
+    /// The number of the target in the group.
     pub target: u32,
-    /// Where it begins, in bytes of the transmission.
+    /// The offset in the transmission in bytes.
     pub at: u32,
-    /// Which item.
+    /// The index of the item.
     pub item: usize,
-    /// Which bytes of it.
+    /// The range of the item.
     pub range: Range<u32>,
 }
 
-/// The transmissions of a [`Layout`]: endless if it makes no progress, so it is to be bounded.
+/// The transmissions of a [`Layout`]. The iterator is infinite if the headers leave no room, so the
+/// caller bounds it.
 #[derive(Clone, Debug)]
 pub struct Transmissions<'a> {
     layout: Layout<'a>,
@@ -113,7 +114,7 @@ impl<'a> Layout<'a> {
 }
 
 impl Transmissions<'_> {
-    /// Returns whether the whole message is in the transmissions so far.
+    /// Returns whether the transmissions so far contain the whole message.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.number > 0 && self.stream == self.layout.stream && !self.has_data()
@@ -124,7 +125,7 @@ impl Transmissions<'_> {
         left.iter().any(|length| *length > 0)
     }
 
-    /// Places as much data as the targets from `at` on take.
+    /// Places as much data as fits into the targets from `at` on.
     // spec: rtr-7.2-b, rtr-7.2-c
     fn place(&mut self, at: u32) -> ArrayVec<PlacedData, MAX_BUFFER_SEGMENTS> {
         let targets = self.layout.structure.targets();

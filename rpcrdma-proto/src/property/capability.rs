@@ -1,5 +1,5 @@
-//! The four properties of rtrext-02 (section 8): what one end can do with messages in several
-//! transmissions.
+//! The four properties of rtrext-02 (section 8), which announce an end's support of messages in
+//! several transmissions.
 
 use arrayvec::ArrayVec;
 
@@ -14,29 +14,30 @@ use crate::xdr::{self, Decode, Encode, ErrorKind, Wire};
 pub enum RtrCapability {
     /// RTR Support.
     Operations(OperationSet),
-    /// Receive Buffer Structure; none for one plain segment of the Receive Buffer Size.
+    /// Receive Buffer Structure; `None` for one plain segment of the Receive Buffer Size.
     Structure(Option<BufferStructure>),
-    /// Request Transmission Receive Limit: one or more.
+    /// Request Transmission Receive Limit, at least 1.
     RequestLimit(u32),
-    /// Response Transmission Send Limit: one or more.
+    /// Response Transmission Send Limit, at least 1.
     ResponseLimit(u32),
 }
 
-/// Bytes of a structure as it travels, at most.
+/// The maximum encoded size of a structure in bytes.
 const MAX_STRUCTURE_LEN: usize =
     <Buf<'_> as Wire>::MIN + MAX_BUFFER_SEGMENTS * <Group as Wire>::MIN;
 
-/// How many properties these are.
+/// The number of these properties.
 pub(crate) const CAPABILITIES: usize = 4;
 
 impl RtrCapability {
-    /// Reads a propval; `None` if the property is not of rtrext-02. No bytes are the default, which
-    /// for RTR Support is to take no operation: a peer that announces it is not probed.
+    /// Decodes a propval; returns `None` if the property is not of rtrext-02. An empty value stands
+    /// for the default, which for RTR Support is no operation: a peer that announces it is not
+    /// probed.
     ///
     /// # Errors
-    /// The value is no XDR of the property's type, or means nothing: a structure whose length is
-    /// not the sum of its groups' (decision D21) is `TooLong`, and a limit of zero transmissions
-    /// `InvalidEnum`.
+    /// The value does not decode as the property's type, or is invalid: a structure whose length is
+    /// not the sum of its groups' lengths (decision D21) is `TooLong`, and a limit of zero
+    /// transmissions is `InvalidEnum`.
     // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-e, rtr-8.1-f, rtr-8.1-g, rtr-8.1-h
     pub fn from_propval(propval: &Propval<'_>) -> xdr::Result<Option<Self>> {
         Ok(Some(match (propval.which, propval.data) {
@@ -73,7 +74,7 @@ impl RtrCapability {
     }
 }
 
-/// Reads a limit of transmissions, which is at least one.
+/// Decodes a limit of transmissions, which is at least 1.
 fn limit(data: &[u8], default: u32) -> xdr::Result<u32> {
     if data.is_empty() {
         return Ok(default);
@@ -85,7 +86,7 @@ fn limit(data: &[u8], default: u32) -> xdr::Result<u32> {
 }
 
 impl RtrCapabilities {
-    /// Takes over a value.
+    /// Applies a value.
     pub const fn set(&mut self, value: RtrCapability) {
         match value {
             RtrCapability::Operations(operations) => self.operations = Some(operations),
@@ -95,8 +96,8 @@ impl RtrCapabilities {
         }
     }
 
-    /// Hands them to `f` as they are told. One plain segment is not: it is what is assumed, and it
-    /// may grow with the Receive Buffer Size.
+    /// Passes them to `f` as propvals. A structure of one plain segment is left out: it is the
+    /// default, and may grow with the Receive Buffer Size.
     // spec: rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.3-a
     pub fn with_xdr<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
         let support = self

@@ -6,26 +6,26 @@ use crate::v2::characteristics::Respxch;
 use crate::v2::properties::{Propval, Reqprop, Resprop};
 use crate::xdr;
 
-/// What is to become of a requested change.
+/// The decision about a requested change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It is made.
+    /// Make the change.
     Accept,
-    /// It is not made.
+    /// Reject the change.
     Reject,
-    /// This value of the same property is set instead. Characteristics have no such answer: there
-    /// it is rejected.
+    /// Set this value of the same property instead. Characteristics have no such answer; for them
+    /// the change is rejected.
     Substitute(BasicProperty),
-    /// It is to be made later (xcharext-02, section 4.3). Properties have no such answer: there it
-    /// is rejected.
+    /// Make the change later (xcharext-02, section 4.3). Properties have no such answer; for them
+    /// the change is rejected.
     Defer,
 }
 
-/// Words of a subset: enough for 256 properties. Of a longer request the rest is left out, which is
-/// to reject it.
+/// The number of words of a subset: enough for 256 properties. Further properties of a longer
+/// request are rejected, because no subset names them.
 const WORDS: usize = 8;
 
-/// The answer to a REQPROP or a REQXCH, without any memory but its own.
+/// The answer to a REQPROP or a REQXCH. It owns its content and allocates nothing.
 ///
 /// ```
 /// use rpcrdma_proto::property::{PropertyResponse, BasicProperty, Decision, PropertySupport};
@@ -48,9 +48,9 @@ pub struct PropertyResponse {
     done: [u32; WORDS],
     rejected: [u32; WORDS],
     pending: [u32; WORDS],
-    /// Where another value is set.
+    /// The changes for which another value is set.
     instead: [u32; WORDS],
-    /// Other values, with what they are in XDR.
+    /// The values that are set instead, encoded.
     others: [Option<(BasicProperty, [u8; 4])>; 3],
 }
 
@@ -59,8 +59,8 @@ impl PropertyResponse {
     /// a property that is requested again, are rejected (xcharext-03, section 4.3).
     ///
     /// # Errors
-    /// A value is malformed; then `decide` may have been asked about those before it, and nothing
-    /// is to be done (decision D15 says what becomes of the message).
+    /// A value is malformed. `decide` may have been called for earlier values, whose changes must
+    /// not be made then (decision D15 covers the message itself).
     // spec: xc3-3-j, xc3-3-k, xc3-3-l, xc3-4.2-d, xc3-4.2-e, xc3-4.3-f, xc3-4.3-g, xc3-4.3-h
     // spec: xc3-4.3-k, xc3-4.3-m
     // spec: xc2-3-f, xc2-3-g, xc2-3-h, xc2-4.2-b, xc2-4.2-c, xc2-4.3-f, xc2-4.3-g, xc2-4.3-h
@@ -113,7 +113,7 @@ impl PropertyResponse {
         }
     }
 
-    /// Hands the answer as a RESPPROP to `f`, to be encoded.
+    /// Passes the answer as a RESPPROP to `f`, which encodes it.
     pub fn with_properties<R>(&self, f: impl FnOnce(Resprop<'_>) -> R) -> R {
         let none = Propval {
             which: 0,
@@ -135,7 +135,7 @@ impl PropertyResponse {
         })
     }
 
-    /// Hands the answer as a RESPXCH to `f`, to be encoded.
+    /// Passes the answer as a RESPXCH to `f`, which encodes it.
     // spec: xc2-4.3-c, xc2-4.3-e, xc2-4.3-i, xc2-4.3-l
     pub fn with_characteristics<R>(&self, f: impl FnOnce(Respxch<'_>) -> R) -> R {
         f(Respxch {
@@ -147,7 +147,7 @@ impl PropertyResponse {
 }
 
 impl BasicProperty {
-    /// Returns the value on the wire: each basic property is one word.
+    /// Returns the encoded value: each basic property is one word.
     pub(crate) fn word(self) -> u32 {
         match self {
             Self::ReceiveBufferSize(size) => size,
@@ -169,7 +169,7 @@ fn both(one: &[u32; WORDS], other: &[u32; WORDS]) -> [u32; WORDS] {
     })
 }
 
-/// Returns the words without the zeros at the end (xcharext-03, section 2.1).
+/// Returns the words without trailing zeros (xcharext-03, section 2.1).
 fn trimmed(subset: &[u32; WORDS]) -> &[u32] {
     let used = subset
         .iter()

@@ -4,23 +4,23 @@ use super::in_subset;
 use crate::v2::characteristics::Respxch;
 use crate::v2::properties::{Propval, Reqprop, Resprop};
 
-/// What has become of one requested change.
+/// The outcome of one requested change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disposition<'a> {
     /// Made as requested.
     Done(Propval<'a>),
     /// Not made.
     Rejected(Propval<'a>),
-    /// Another value was set: the one here.
+    /// This other value was set.
     Other(Propval<'a>),
-    /// Neither made nor rejected yet (xcharext-02): an update will tell.
+    /// Neither made nor rejected yet (xcharext-02). An update will follow.
     Pending(Propval<'a>),
 }
 
 /// Returns the disposition of each change that the REQPROP requested, in the order of the request.
 ///
-/// A change of which it says nothing, or two things, was rejected; values of properties that nobody
-/// asked to change are passed over (xcharext-03, section 4.3).
+/// A change that the response does not mention, or mentions twice, was rejected. Values of
+/// properties that the request did not name are ignored (xcharext-03, section 4.3).
 ///
 /// ```
 /// use rpcrdma_proto::property::{Disposition, dispositions};
@@ -63,7 +63,7 @@ pub fn dispositions<'a>(
 /// Returns the disposition of each change that the REQXCH requested, in the order of the request
 /// (xcharext-02, section 4.3).
 ///
-/// A change of which it says nothing, or two things, was rejected.
+/// A change that the response does not mention, or mentions twice, was rejected.
 ///
 /// ```
 /// use rpcrdma_proto::property::{Disposition, characteristic_dispositions};

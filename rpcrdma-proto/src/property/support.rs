@@ -1,17 +1,17 @@
-//! Which properties are known here, and how their values are read.
+//! The properties that an end knows, and the decoding of their values.
 
 use super::{BasicProperty, RtrCapability};
 use crate::v2::properties::{PROP_BRS, PROP_RBSIZ, PROP_REQREMINV, Propid, Propval};
 use crate::v2::rtr::{XPROP_RBSTRUCT, XPROP_REQRXLIM, XPROP_RESPSXLIM, XPROP_RTRSUPP};
 use crate::xdr::{self, ErrorKind};
 
-/// What one end knows of properties. The three basic ones are always known.
+/// The properties that one end knows. It always knows the three basic ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PropertySupport {
-    /// Whether the four properties of rtrext-02 are known, too.
+    /// Whether it also knows the four properties of rtrext-02.
     pub rtr: bool,
-    /// Whether a value of no bytes is the default, as in xcharext-03. In xcharext-02 it is an error
-    /// (decision D5).
+    /// Whether an empty value stands for the default, as in xcharext-03. In xcharext-02 it is an
+    /// error (decision D5).
     pub empty_is_default: bool,
 }
 
@@ -27,7 +27,7 @@ impl PropertySupport {
         ..Self::PROPERTIES
     };
 
-    /// Reads a propval; `None` if the property is not known.
+    /// Decodes a propval; returns `None` if the property is unknown.
     // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-c, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g
     pub(super) fn read(self, propval: &Propval<'_>) -> xdr::Result<Option<KnownProperty>> {
         let known = match BasicProperty::from_propval(propval)? {
@@ -49,7 +49,7 @@ impl Default for PropertySupport {
     }
 }
 
-/// A value of a property that is known here.
+/// A value of a known property.
 #[derive(Clone, Copy)]
 pub(super) enum KnownProperty {
     Basic(BasicProperty),
@@ -65,7 +65,7 @@ impl KnownProperty {
     }
 }
 
-/// The properties that may be known here, in the order of their bits.
+/// All properties that an end may know, in the order of their bits.
 pub(super) const CODES: [Propid; 7] = [
     PROP_RBSIZ,
     PROP_REQREMINV,

@@ -67,7 +67,7 @@ fn headers() -> Vec<Case> {
         case("15 bytes", |to| {
             Some(vec![call(to, NONE).bytes()[..15].to_vec()])
         }),
-        case("a header cut after its fixed words", |to| {
+        case("a header truncated after its fixed words", |to| {
             Some(vec![call(to, NONE).bytes()[..16].to_vec()])
         }),
         case("version 3", |_| {
@@ -89,7 +89,7 @@ fn headers() -> Vec<Case> {
         case("`RDMA_DONE`", |to| {
             (to.version == Version::One).then(|| vec![fixed(to, NONE, DONE, &[0, 0, 0])])
         }),
-        case("a Read list that does not end", |to| {
+        case("a Read list without an end", |to| {
             Some(vec![
                 Raw {
                     reads: vec![(0, SEGMENT)],
@@ -99,14 +99,14 @@ fn headers() -> Vec<Case> {
                 .cut(6),
             ])
         }),
-        case("a list with a mark that is no boolean", |to| {
+        case("a list with a presence word that is not a boolean", |to| {
             Some(vec![if to.version == Version::Two {
                 fixed(to, NONE, 0, &[CALL, 2, 0, 0])
             } else {
                 fixed(to, NONE, 0, &[2, 0, 0])
             }])
         }),
-        case("a Write chunk cut off", |to| {
+        case("a truncated Write chunk", |to| {
             Some(vec![
                 Raw {
                     writes: vec![vec![SEGMENT]],
@@ -127,7 +127,7 @@ fn headers() -> Vec<Case> {
                 bytes
             }])
         }),
-        case("a Reply chunk cut off", |to| {
+        case("a truncated Reply chunk", |to| {
             Some(vec![
                 Raw {
                     reply: Some(vec![SEGMENT]),
@@ -352,7 +352,7 @@ fn chunks() -> Vec<Case> {
                 .bytes(),
             ])
         }),
-        case("segments of more bytes together than 32 bits tell", |to| {
+        case("segments whose total length exceeds 32 bits", |to| {
             Some(vec![
                 Raw {
                     reads: vec![(8, [9, u32::MAX, 0, 0]); 2],
@@ -583,7 +583,7 @@ fn errors() -> Vec<Case> {
         case("an error about versions to an open call", |to| {
             Some(vec![fixed(to, to.plain, ERROR, &[1, 1, 1])])
         }),
-        case("an error cut off", |to| {
+        case("a truncated error", |to| {
             Some(vec![fixed(to, to.plain, ERROR, &[1, 1])])
         }),
         case("an error of an unknown kind", |to| {
@@ -623,7 +623,7 @@ fn operations() -> Vec<Case> {
             (to.version == Version::Two)
                 .then(|| vec![operation(to, NONE, REPLY, RESPROP, &[0, 0, 0])])
         }),
-        case("`ROPT_RESPROP` cut off", |to| {
+        case("a truncated `ROPT_RESPROP`", |to| {
             (to.version == Version::Two).then(|| vec![operation(to, NONE, REPLY, RESPROP, &[1])])
         }),
         case("`ROPT_UPDPROP` with an RPC message", |to| {

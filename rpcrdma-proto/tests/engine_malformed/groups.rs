@@ -173,7 +173,11 @@ impl Joined {
         let counted = [
             ("dropped", counters.dropped, before.0.dropped),
             ("unexpected", counters.unexpected, before.0.unexpected),
-            ("twice", counters.duplicate_xid, before.0.duplicate_xid),
+            (
+                "duplicate_xid",
+                counters.duplicate_xid,
+                before.0.duplicate_xid,
+            ),
         ];
         let mut found: Vec<_> = counted
             .into_iter()

@@ -7,6 +7,7 @@ mod on_tokio;
 mod reference;
 mod report;
 mod server_thread;
+mod tcp;
 
 use std::error::Error;
 use std::io::{IsTerminal, Write};
@@ -18,9 +19,12 @@ use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK_SIZE;
-use crate::device_source::{self, DeviceSource, address};
+use crate::device_source::{self, DeviceSource};
 use crate::output::UsageError;
+use crate::serve::PORT;
+use crate::server_name::ServerName;
 use crate::test_pair::rtr;
+use crate::units::{size, size_u32, time};
 use clients::{Clients, Costs};
 use reference::Reference;
 use server_thread::ServerThread;
@@ -29,9 +33,12 @@ use server_thread::ServerThread;
 pub(crate) struct Options {
     #[command(flatten)]
     source: device_source::Options,
-    /// Address of a server that `rpcrdma serve` runs; the default port is 20049.
-    #[arg(long, value_parser = address)]
-    connect: Option<SocketAddr>,
+    /// Host and port of a server that `rpcrdma serve` runs; the default port is 20049.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    connect: Option<ServerName>,
+    /// The address at which the server is, when it is known.
+    #[arg(skip)]
+    server: Option<SocketAddr>,
     /// Run the server on a thread of its own, so that both ends work in parallel.
     #[arg(long, conflicts_with_all = ["connect", "threads"])]
     apart: bool,
@@ -39,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Operation::Echo)]
     operation: Operation,
     /// Bytes of arguments and of results, or of the data read or written.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, value_name = "BYTES", value_parser = size_u32, default_value = "64")]
     size: u32,
     /// Outstanding calls on each connection.
     #[arg(long, default_value_t = 16)]
@@ -50,10 +57,10 @@ pub(crate) struct Options {
     /// Receive buffers that all connections of one end share; 0: each connection has its own.
     #[arg(long, default_value_t = 0)]
     shared_receives: u32,
-    /// MiB at either end that are read or written in turn; choose more than the processor's caches
-    /// have. The reference uses as many.
-    #[arg(long, default_value_t = 64)]
-    working_set: u32,
+    /// Bytes at either end that are read or written in turn; choose more than the processor's
+    /// caches have. The reference uses as many.
+    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "64M")]
+    working_set: u64,
     /// Threads, each with its own clients, and its own server unless it is elsewhere.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -66,12 +73,12 @@ pub(crate) struct Options {
     /// The extension that both ends use beside Version Two.
     #[arg(long, value_enum, default_value_t = Extension::None)]
     extension: Extension,
-    /// One-way delay of the embedded fabric in microseconds, which shows the round trips of a call.
-    #[arg(long, value_name = "MICROSECONDS", conflicts_with = "device")]
-    delay: Option<u64>,
-    /// Duration of the measurement in seconds.
-    #[arg(long, default_value_t = 3)]
-    seconds: u64,
+    /// One-way delay of the embedded fabric, which shows the round trips of a call.
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "device")]
+    delay: Option<Duration>,
+    /// Duration of the measurement.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "3s")]
+    duration: Duration,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -124,14 +131,17 @@ struct Measurement {
 const SAMPLES: u32 = 7;
 
 impl Options {
-    pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn run(mut self) -> Result<(), Box<dyn Error>> {
         self.check()?;
         let reach = if self.connect.is_some() {
             device_source::Locality::Network
         } else {
             device_source::Locality::Process
         };
-        let delay = Duration::from_micros(self.delay.unwrap_or_default());
+        if let Some(server) = &self.connect {
+            self.server = Some(server.resolve(PORT)?);
+        }
+        let delay = self.delay.unwrap_or_default();
         let source = self.source.delayed(reach, delay)?;
         self.measure(&source)
     }
@@ -154,8 +164,7 @@ impl Options {
 
     /// Returns the number of buffers of the working set at each end.
     fn buffers(&self) -> usize {
-        let set = u64::from(self.working_set) << 20;
-        usize::try_from(set / u64::from(self.size))
+        usize::try_from(self.working_set / u64::from(self.size))
             .unwrap_or(usize::MAX)
             .clamp(usize::from(self.depth), 1 << 16)
     }
@@ -166,7 +175,7 @@ impl Options {
             .apart
             .then(|| ServerThread::new(&self, source))
             .transpose()?;
-        let connect = apart.as_ref().map(|apart| apart.address).or(self.connect);
+        let server = apart.as_ref().map(|apart| apart.address).or(self.server);
         let mut reference = if self.connect.is_none() {
             Some(Reference::new(&self, source)?)
         } else {
@@ -177,7 +186,7 @@ impl Options {
             // A server on its own thread sleeps while the reference is measured.
             found.push(one_thread(
                 &Self {
-                    connect,
+                    server,
                     ..self.clone()
                 },
                 source,
@@ -189,7 +198,7 @@ impl Options {
                 .map(|number| {
                     let (options, source) = (
                         Self {
-                            connect,
+                            server,
                             ..self.clone()
                         },
                         source.clone(),
@@ -235,7 +244,7 @@ fn one_thread(
             eprint!("\r{} of {SAMPLES} ", number + 1);
             std::io::stderr().flush()?;
         }
-        samples.push(ends.measure(Duration::from_millis(options.seconds * 1000) / SAMPLES)?);
+        samples.push(ends.measure(options.duration / SAMPLES)?);
         if let Some(reference) = &mut reference {
             reference.take()?;
         }
@@ -244,7 +253,7 @@ fn one_thread(
         eprint!("\r        \r");
     }
     let memory = (near.used() + far.used()) / options.connections as usize;
-    let costs = ends.costs(Duration::from_secs(options.seconds) / SAMPLES)?;
+    let costs = ends.costs(options.duration / SAMPLES)?;
     let latencies = ends.latencies(Duration::from_millis(200))?;
     Ok(Measurement {
         calls: least_median_most(samples),

@@ -11,8 +11,8 @@ use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::provider::Device as _;
 
 use crate::block::{self, BLOCK_SIZE, byte};
-use crate::device_source::{self, Locality};
-use crate::output::outln;
+use crate::device_source::{self, DeviceSource, Locality};
+use crate::output::{OutputError, outln};
 use crate::schema::callback::callback1;
 use crate::schema::{ReadArgs, Region};
 use crate::test_pair::{MessageLog, TestPair};
@@ -133,6 +133,17 @@ fn invalidating() -> Config {
 pub(crate) struct Options {
     #[command(flatten)]
     source: device_source::Options,
+    /// Print a line of JSON for each scene, with its messages.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a scene has ended.
+enum Outcome {
+    Passed,
+    Failed(String),
+    /// The device does not support it.
+    Skipped,
 }
 
 impl Options {
@@ -142,36 +153,74 @@ impl Options {
         let (mut passed, mut failed) = (0, 0);
         let invalidates = source.open()?.capabilities().remote_invalidation();
         for scene in scenes().into_iter().chain(groups::scenes()) {
-            outln!("\n{}", scene.title);
-            if (scene.client)().remote_invalidation && !invalidates {
-                outln!("    skipped: the device does not support it");
-                continue;
+            if !self.json {
+                outln!("\n{}", scene.title);
             }
-            let chart = MessageLog::default();
-            let world = TestPair::new(source, (scene.client)(), (scene.server)());
-            let done = world
-                .map_err(|error| error.to_string())
-                .and_then(|mut world| {
-                    world.draw(&chart);
-                    (scene.play)(&mut world)
-                });
-            let lines = std::mem::take(&mut *chart.lock());
-            for line in lines {
-                outln!("    {line}");
-            }
-            match done {
-                Ok(()) => {
-                    passed += 1;
-                    outln!("    passed");
-                }
-                Err(why) => {
-                    failed += 1;
-                    outln!("    FAILED: {why}");
-                }
+            let (outcome, messages) = if (scene.client)().remote_invalidation && !invalidates {
+                (Outcome::Skipped, Vec::new())
+            } else {
+                scene.run(source)
+            };
+            self.report(&scene, &outcome, &messages)?;
+            match outcome {
+                Outcome::Passed => passed += 1,
+                Outcome::Failed(_) => failed += 1,
+                Outcome::Skipped => {}
             }
         }
-        outln!("\n{passed} passed, {failed} failed");
+        if !self.json {
+            outln!("\n{passed} passed, {failed} failed");
+        }
         Ok(failed == 0)
+    }
+
+    fn report(
+        &self,
+        scene: &Scene,
+        outcome: &Outcome,
+        messages: &[String],
+    ) -> Result<(), OutputError> {
+        if self.json {
+            let (result, error) = match outcome {
+                Outcome::Passed => ("passed", None),
+                Outcome::Failed(why) => ("failed", Some(why)),
+                Outcome::Skipped => ("skipped", None),
+            };
+            let title = scene.title;
+            let line = serde_json::json!({
+                "scene": title, "result": result, "error": error, "messages": messages,
+            });
+            outln!("{line}");
+            return Ok(());
+        }
+        for line in messages {
+            outln!("    {line}");
+        }
+        match outcome {
+            Outcome::Passed => outln!("    passed"),
+            Outcome::Failed(why) => outln!("    FAILED: {why}"),
+            Outcome::Skipped => outln!("    skipped: the device does not support it"),
+        }
+        Ok(())
+    }
+}
+
+impl Scene {
+    /// Plays the scene, and returns its messages.
+    fn run(&self, source: &DeviceSource) -> (Outcome, Vec<String>) {
+        let chart = MessageLog::default();
+        let world = TestPair::new(source, (self.client)(), (self.server)());
+        let done = world
+            .map_err(|error| error.to_string())
+            .and_then(|mut world| {
+                world.draw(&chart);
+                (self.play)(&mut world)
+            });
+        let messages = std::mem::take(&mut *chart.lock());
+        (
+            done.map_or_else(Outcome::Failed, |()| Outcome::Passed),
+            messages,
+        )
     }
 }
 

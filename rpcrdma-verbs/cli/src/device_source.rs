@@ -1,4 +1,4 @@
-//! The device of client and server: the embedded fabric, or a device of this host.
+//! The device of client and server: the embedded fabric, iWARP over TCP, or a device of this host.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,13 +9,15 @@ use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::VerbError;
 use rpcrdma_verbs::provider::any::AnyDevice;
+use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 use rpcrdma_verbs::provider::software::Fabric;
 
 /// The device, and the address to listen on.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// RDMA device of this host, as `rpcrdma devices` lists it; the default is the embedded fabric.
+    /// RDMA device of this host, as `rpcrdma devices` lists it; the default needs none: within one
+    /// process it is the embedded fabric, between processes and hosts iWARP over TCP.
     #[arg(long)]
     device: Option<String>,
     /// Address of the device to listen on, with or without a port.
@@ -40,6 +42,8 @@ pub(crate) struct DeviceSource {
 enum Kind {
     /// A fabric in this process.
     Embedded(Arc<Fabric>),
+    /// iWARP over TCP.
+    Iwarp,
     /// A device of this host.
     Named(String),
 }
@@ -49,6 +53,7 @@ impl DeviceSource {
     pub(crate) fn open(&self) -> Result<AnyDevice, VerbError> {
         match &self.kind {
             Kind::Embedded(fabric) => Ok(fabric.device().into()),
+            Kind::Iwarp => Ok(IwarpDevice::default().into()),
             Kind::Named(device) => AnyDevice::open(device),
         }
     }
@@ -80,11 +85,11 @@ pub(crate) enum Locality {
 }
 
 impl Options {
-    /// Selects a device of this host.
+    /// Selects a device of this host, or the default.
     #[cfg(feature = "nfs")]
-    pub(crate) fn of_host(device: String) -> Self {
+    pub(crate) fn of_host(device: Option<String>) -> Self {
         Self {
-            device: Some(device),
+            device,
             bind: None,
             trust_peers: false,
         }
@@ -106,7 +111,7 @@ impl Options {
                 Kind::Embedded(Fabric::with_delay(delay)),
                 Ipv4Addr::LOCALHOST,
             ),
-            (None, Locality::Network) => return Err(NO_REMOTE.into()),
+            (None, Locality::Network) => (Kind::Iwarp, Ipv4Addr::UNSPECIFIED),
             (Some(device), _) => (Kind::Named(device.clone()), Ipv4Addr::UNSPECIFIED),
         };
         let is_embedded = matches!(kind, Kind::Embedded(_));
@@ -132,11 +137,6 @@ impl Options {
 /// What helps a subcommand with both ends in this process if the device can't be opened.
 const NO_DEVICE_NEEDED: &str =
     "without --device there is the embedded fabric, which needs no device";
-
-/// The error if the embedded fabric is selected, and the other end is elsewhere.
-const NO_REMOTE: &str = "the embedded fabric ends with this process: name a device by --device \
-    (`rpcrdma devices` lists \
-    them), or try `rpcrdma demo` and `rpcrdma bench`, which have both ends here";
 
 /// Parses an address with or without a port.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {

@@ -12,11 +12,18 @@ mod nfs;
 mod output;
 mod ping;
 mod serve;
+mod server_name;
+mod shell;
 mod test_pair;
+mod units;
+mod verbosity;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use output::OutputError;
 
 /// What the documents in `spec/` say.
 #[allow(
@@ -34,8 +41,10 @@ pub(crate) use generated::schema;
 /// Demonstrates, measures and decodes RPC-over-RDMA, on an embedded software fabric that needs no
 /// RDMA device, or on a device.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "rpcrdma", version)]
 struct Command {
+    #[command(flatten)]
+    verbosity: verbosity::Verbosity,
     #[command(subcommand)]
     what: What,
 }
@@ -50,29 +59,67 @@ enum What {
     Serve(serve::Options),
     /// Call a server that `serve` runs elsewhere.
     Ping(ping::Options),
-    /// Serve NFS: `rpcrdma nfs serve DIR`.
+    /// Serve NFS, or use a server of it: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
     #[cfg(feature = "nfs")]
     Nfs(nfs::Options),
     /// Print the transport header of a message.
     Decode(decode::Options),
     /// List the devices that can be used, with their capabilities.
-    Devices,
+    Devices(devices::Options),
+    /// Print completions for a shell.
+    #[command(hide = true)]
+    Completions(shell::Completions),
+    /// Write manual pages.
+    #[command(hide = true)]
+    Man(shell::Man),
+}
+
+impl What {
+    /// Returns the level from which events are logged by default: clients print what they see.
+    fn default_level(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "warn",
+            #[cfg(feature = "nfs")]
+            Self::Nfs(options) if options.is_server() => "warn",
+            _ => "off",
+        }
+    }
+
+    /// Returns true if the command has done what it should.
+    fn run(self) -> Result<bool, Box<dyn Error>> {
+        match self {
+            Self::Demo(options) => options.run(),
+            Self::Bench(options) => options.run().map(|()| true),
+            Self::Serve(options) => options.run().map(|()| true),
+            Self::Ping(options) => options.run(),
+            #[cfg(feature = "nfs")]
+            Self::Nfs(options) => options.run().map(|()| true),
+            Self::Decode(options) => decode::run(&options).map(|()| true),
+            Self::Devices(options) => options.run().map(|()| true),
+            Self::Completions(options) => options.run::<Command>().map(|()| true),
+            Self::Man(options) => options.run::<Command>().map(|()| true),
+        }
+    }
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse().what {
-        What::Demo(options) => options.run(),
-        What::Bench(options) => options.run().map(|()| true),
-        What::Serve(options) => options.run().map(|()| true),
-        What::Ping(options) => options.run(),
-        #[cfg(feature = "nfs")]
-        What::Nfs(options) => options.run().map(|()| true),
-        What::Decode(options) => decode::run(&options).map(|()| true),
-        What::Devices => devices::run().map(|()| true).map_err(Into::into),
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(error) => return asked_or_wrong(&error),
     };
-    match done {
+    let level = command.what.default_level();
+    let started = command.verbosity.start(level).map_err(Into::into);
+    match started.and_then(|()| command.what.run()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => output::failed(&*error),
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn asked_or_wrong(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(unwritten) if !error.use_stderr() => output::failed(&OutputError::from(unwritten)),
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
     }
 }

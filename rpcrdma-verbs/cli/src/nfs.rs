@@ -1,6 +1,10 @@
-//! `rpcrdma nfs serve`: a file system by NFSv3 and MOUNT, over TCP and RDMA, until it is stopped.
+//! `rpcrdma nfs`: a server of NFSv3 and MOUNT over TCP and RDMA, and a client of any such server.
 
+mod copy;
+mod list;
+mod measure;
 mod offer;
+mod remote;
 
 use std::error::Error;
 use std::io;
@@ -9,6 +13,7 @@ use std::sync::Arc;
 
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, router};
 use rpcrdma_verbs::ServerBuilder;
+use rpcrdma_verbs::provider::Device as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::device_source::{self, Locality, address};
@@ -30,6 +35,14 @@ enum What {
     /// Serve a file system by NFSv3 and MOUNT until SIGTERM or SIGINT. Every client is trusted:
     /// the server believes who its users are.
     Serve(Serve),
+    /// List a directory of an NFSv3 server.
+    Ls(list::List),
+    /// Print a file of an NFSv3 server.
+    Cat(list::Cat),
+    /// Copy a file from or to an NFSv3 server.
+    Cp(copy::Copy),
+    /// Measure the operations of an NFSv3 server, one after the other.
+    Bench(measure::Bench),
 }
 
 #[derive(clap::Args)]
@@ -39,24 +52,38 @@ struct Serve {
     /// Address for NFS and MOUNT over TCP; the default port is 2049.
     #[arg(long, value_name = "ADDR", value_parser = tcp_address, default_value = "0.0.0.0")]
     tcp: SocketAddr,
-    /// RDMA device of this host, as `rpcrdma devices` lists it; without it, there is TCP alone.
+    /// Serve NFS over RDMA, too, at this address, 0.0.0.0 by default; the default port is 20049.
+    #[arg(long, value_name = "ADDR", value_parser = rdma_address, num_args = 0..=1,
+        default_missing_value = "0.0.0.0", require_equals = true)]
+    rdma: Option<SocketAddr>,
+    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Address of the device for NFS over RDMA, 0.0.0.0 by default; the default port is 20049.
-    #[arg(long, value_name = "ADDR", value_parser = rdma_address, requires = "device")]
-    rdma: Option<SocketAddr>,
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
 }
 
 impl Options {
+    /// Returns true if it is a server.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self.what, What::Serve(_))
+    }
+
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
-        let What::Serve(serve) = self.what;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let done = runtime.block_on(serve.run());
+        let done = runtime.block_on(async {
+            match self.what {
+                What::Serve(serve) => serve.run().await,
+                What::Ls(list) => list.run().await,
+                What::Cat(cat) => cat.run().await,
+                What::Cp(copy) => copy.run().await,
+                What::Bench(bench) => bench.run().await,
+            }
+        });
         // A server that does not drain is not waited for.
         runtime.shutdown_background();
         done
@@ -86,13 +113,16 @@ impl Serve {
         let mut signals = Signals::new()?;
         let export = Arc::new(export.path(&self.export));
         let mut server = ServerBuilder::new(move || router(export.clone())).tcp(self.tcp);
-        if let Some(device) = self.device.clone() {
-            let source = device_source::Options::of_host(device).source(Locality::Network)?;
+        let mut name = None;
+        if self.rdma.is_some() || self.device.is_some() {
+            let source = device_source::Options::of_host(self.device.clone());
+            let device = source.source(Locality::Network)?.open()?;
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-            server = server.rdma(&source.open()?, self.rdma.unwrap_or(any));
+            server = server.rdma(&device, self.rdma.unwrap_or(any));
+            name = Some(device.capabilities().name.clone());
         }
         let server = server.start().await?;
-        self.announce(server.local_addrs())?;
+        self.announce(server.local_addrs(), name.as_deref())?;
 
         signals.next().await;
         outln!("draining");
@@ -106,12 +136,12 @@ impl Serve {
     }
 
     /// Says where the services are. The first line is for programs.
-    fn announce(&self, addresses: &[SocketAddr]) -> Result<(), OutputError> {
+    fn announce(&self, addresses: &[SocketAddr], device: Option<&str>) -> Result<(), OutputError> {
         let [tcp, rdma @ ..] = addresses else {
             return Ok(());
         };
         let rdma = rdma.first();
-        let device = self.device.as_ref().zip(rdma);
+        let device = device.zip(rdma);
         let device = device.map(|(device, rdma)| format!(" rdma={rdma} device={device}"));
         let device = device.unwrap_or_default();
         outln!("listening tcp={tcp}{device} export={}", self.export);

@@ -1,196 +1,219 @@
 //! `rpcrdma ping`: calls to a remote server, one after the other.
 
+mod stats;
+
 use std::error::Error;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use oncrpc::{CallError, PendingCall};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::{LocalChannel, LocalEvent};
+use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent};
 
 use crate::block;
-use crate::device_source::{self, Locality, address};
-use crate::output::{OutputError, outln};
-use crate::schema::block::block1::Client;
+use crate::device_source::{self, Locality};
+use crate::output::OutputError;
+use crate::schema::block::block1::{Client, Echo, Null};
 use crate::serve::{PORT, told_to_end};
+use crate::server_name::ServerName;
+use crate::units::{size_u32, time};
+use stats::PingStats;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     source: device_source::Options,
-    /// Address of a server that `rpcrdma serve` runs; the default port is 20049.
-    #[arg(long, value_parser = address)]
-    connect: SocketAddr,
+    /// Host and port of the server; the default port is 20049. The server is that of `rpcrdma
+    /// serve`, or any with --program.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    connect: ServerName,
+    /// Call the NULL procedure of this program, in decimal or hexadecimal (0x186a3 is NFS), which
+    /// any server of RPC-over-RDMA answers, instead of the echo of `rpcrdma serve`.
+    #[arg(long, value_name = "NUMBER", value_parser = number, requires = "version",
+        conflicts_with = "size")]
+    program: Option<u32>,
+    /// Version of the program.
+    #[arg(long, value_name = "NUMBER", requires = "program")]
+    version: Option<u32>,
     /// Number of calls; 0 for no limit.
     #[arg(long, default_value_t = 4)]
     count: u64,
     /// Bytes of arguments and of results.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, value_name = "BYTES", value_parser = size_u32, default_value = "64")]
     size: u32,
-    /// Interval between calls in milliseconds.
-    #[arg(long, default_value_t = 1000)]
-    interval: u64,
-    /// Timeout of a call in milliseconds, including the connection setup.
-    #[arg(long, default_value_t = 10_000)]
-    timeout: u64,
+    /// Interval between calls.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    interval: Duration,
+    /// Timeout of a call, including the connection setup.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    timeout: Duration,
+    /// Print a line of JSON for each event, and one for the summary.
+    #[arg(long)]
+    json: bool,
 }
 
-/// Statistics of the calls and of the connection.
-#[derive(Default)]
-struct PingStats {
-    sent: u64,
-    answered: u64,
-    failed: u64,
-    connections: u64,
-    lost: u64,
-    times: Option<Times>,
+/// Parses a number in decimal, or in hexadecimal after `0x`.
+fn number(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
 }
-
-/// The nanoseconds of the calls that were answered: three digits of each, in constant memory.
-type Times = Histogram<u64>;
 
 impl Options {
-    /// Returns true if all calls were answered.
-    pub(crate) fn run(mut self) -> Result<bool, Box<dyn Error>> {
+    /// Calls until all calls are made or a signal comes. Returns true if all calls were answered.
+    pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
         let source = self.source.source(Locality::Network)?;
-        if self.connect.port() == 0 {
-            self.connect.set_port(PORT);
-        }
+        let server = self.connect.resolve(PORT)?;
         let mut driver = source.driver(&Budget::new(1 << 28), 1 << 12)?;
         let config = Config {
             max_reconnect_delay: 1_000_000,
             ..Config::client()
         };
-        let channel = LocalChannel::connect(&mut driver, self.connect, config)?;
-        let client = block::client(channel);
-        let mut seen = PingStats::default();
-        let told = told_to_end()?;
-        let is_over = || told.load(Ordering::Relaxed);
-        while (self.count == 0 || seen.sent < self.count) && !is_over() {
-            let next = Instant::now() + Duration::from_millis(self.interval);
-            self.one(&mut driver, &client, &mut seen)?;
-            while seen.sent != self.count
-                && !is_over()
-                && let Some(left) = next.checked_duration_since(Instant::now())
-            {
-                // A signal does not end the sleep.
-                driver.wait(left.min(Duration::from_millis(100)))?;
-                while let Some(event) = client.transport().poll_event(&mut driver) {
-                    seen.notice(&event)?;
-                }
-            }
+        let channel = LocalChannel::connect(&mut driver, server, config)?;
+        let mut pinger = Pinger {
+            client: block::client(channel),
+            arguments: vec![0x5a; self.size as usize],
+            stats: PingStats::new(self.json)?,
+            told: told_to_end()?,
+            options: &self,
+            server,
+        };
+        while !pinger.is_over() {
+            let next = Instant::now() + self.interval;
+            pinger.one(&mut driver)?;
+            pinger.wait_until(&mut driver, next)?;
         }
-        seen.report()?;
-        Ok(seen.failed == 0)
+        pinger.stats.report()?;
+        Ok(pinger.stats.is_success())
     }
 }
 
-impl Options {
-    /// Makes one call, and waits for its end.
-    fn one(
-        &self,
+/// A client with its statistics.
+struct Pinger<'a> {
+    options: &'a Options,
+    server: SocketAddr,
+    client: Client<LocalChannel<AnyDevice>>,
+    arguments: Vec<u8>,
+    stats: PingStats,
+    /// Set by a signal.
+    told: Arc<AtomicBool>,
+}
+
+/// The call that is in flight.
+#[derive(Clone, Copy)]
+enum Pending {
+    Echo(PendingCall<Echo>),
+    Null(PendingCall<Null>),
+}
+
+/// How often the flag that a signal sets is looked at: a signal does not end the driver's sleep.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl Pinger<'_> {
+    fn is_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_told() || (self.options.count != 0 && self.stats.sent >= self.options.count)
+    }
+
+    /// Waits between two calls.
+    fn wait_until(
+        &mut self,
         driver: &mut Driver<AnyDevice>,
-        client: &Client<LocalChannel<AnyDevice>>,
-        seen: &mut PingStats,
+        next: Instant,
     ) -> Result<(), Box<dyn Error>> {
-        let arguments = vec![0x5a; self.size as usize];
-        let timeout = Duration::from_millis(self.timeout);
+        while !self.is_over()
+            && let Some(left) = next.checked_duration_since(Instant::now())
+        {
+            driver.wait(left.min(GLANCE))?;
+            while let Some(event) = self.client.transport().poll_event(driver) {
+                self.stats.notice(&event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one call, and waits for its end or a signal.
+    fn one(&mut self, driver: &mut Driver<AnyDevice>) -> Result<(), Box<dyn Error>> {
         let began = Instant::now();
-        let call = block::echo(client, &arguments).timeout(timeout);
-        let call = call.begin(driver)?;
-        seen.sent += 1;
-        let channel = client.transport();
-        loop {
-            driver.wait(Duration::from_secs(1))?;
-            while let Some(event) = channel.poll_event(driver) {
-                seen.notice(&event)?;
-                let LocalEvent::Completed(completed) = event else {
-                    continue;
-                };
-                let took = began.elapsed();
-                let micros = took.as_secs_f64() * 1e6;
-                match channel.read(&call, &completed, |reply| reply == arguments) {
-                    None => {}
-                    Some(Ok(true)) => {
-                        outln!(
-                            "{} bytes from {}: call {}, {micros:.1} us",
-                            self.size,
-                            self.connect,
-                            seen.sent
-                        );
-                        seen.answered += 1;
-                        seen.add(took)?;
-                        return Ok(());
-                    }
-                    Some(Ok(false)) => return Err("the bytes that came back are others".into()),
-                    Some(Err(error)) => {
-                        outln!("call {}: {error}", seen.sent);
-                        seen.failed += 1;
+        let call = self.begin(driver)?;
+        self.stats.sent += 1;
+        while !self.is_told() {
+            driver.wait(GLANCE)?;
+            while let Some(event) = self.client.transport().poll_event(driver) {
+                self.stats.notice(&event)?;
+                if let LocalEvent::Completed(completed) = event {
+                    let took = began.elapsed();
+                    let is_ours = self.end(call, &completed, took)?;
+                    self.client.transport().recycle(driver, completed);
+                    if is_ours {
                         return Ok(());
                     }
                 }
             }
         }
+        Ok(())
+    }
+
+    fn begin(&self, driver: &mut Driver<AnyDevice>) -> Result<Pending, CallError> {
+        let timeout = self.options.timeout;
+        let numbers = self.options.program.zip(self.options.version);
+        if let Some((program, version)) = numbers {
+            let call = self.client.null().program(program, version);
+            return Ok(Pending::Null(call.timeout(timeout).begin(driver)?));
+        }
+        let call = block::echo(&self.client, &self.arguments);
+        Ok(Pending::Echo(call.timeout(timeout).begin(driver)?))
+    }
+
+    /// Notes how a call has ended. Returns false if it is another one.
+    fn end(
+        &mut self,
+        call: Pending,
+        completed: &CompletedCall,
+        took: Duration,
+    ) -> Result<bool, OutputError> {
+        let channel = self.client.transport();
+        let is_same = match call {
+            Pending::Null(call) => channel.read(&call, completed, |()| true),
+            Pending::Echo(call) => channel.read(&call, completed, |reply| reply == self.arguments),
+        };
+        match is_same {
+            None => return Ok(false),
+            Some(Ok(true)) => {
+                let what = match call {
+                    Pending::Null(_) => format!("a reply from {}", self.server),
+                    Pending::Echo(_) => {
+                        format!("{} bytes from {}", self.arguments.len(), self.server)
+                    }
+                };
+                self.stats.answered(&what, took)?;
+            }
+            Some(Ok(false)) => self.stats.failed(&"the bytes that came back are others")?,
+            // The procedure is that of the option.
+            Some(Err(error)) => self.stats.failed(error.kind())?,
+        }
+        Ok(true)
     }
 }
 
-impl PingStats {
-    fn notice(&mut self, event: &LocalEvent) -> Result<(), OutputError> {
-        match event {
-            LocalEvent::Connected(version) => {
-                self.connections += 1;
-                outln!("connected, Version {}", version.number());
-            }
-            LocalEvent::Disconnected { reason, error, .. } => {
-                self.lost += 1;
-                match error {
-                    Some(error) => outln!("no connection: {error}"),
-                    None => outln!("no connection: {reason}"),
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
+#[cfg(test)]
+mod tests {
+    use super::number;
 
-    fn add(&mut self, took: Duration) -> Result<(), Box<dyn Error>> {
-        if self.times.is_none() {
-            self.times = Some(Times::new(3)?);
-        }
-        if let Some(times) = &mut self.times {
-            times.record(u64::try_from(took.as_nanos())?)?;
-        }
-        Ok(())
-    }
-
-    fn report(&self) -> Result<(), OutputError> {
-        if let Some(times) = &self.times {
-            let micros = |nanos: u64| nanos as f64 / 1e3;
-            let at = |quantile| micros(times.value_at_quantile(quantile));
-            outln!(
-                "{:.1} us at least, {:.1} at the median, {:.1} at 99 %, {:.1} at most",
-                micros(times.min()),
-                at(0.5),
-                at(0.99),
-                micros(times.max())
-            );
-        }
-        let Self {
-            sent,
-            answered,
-            failed,
-            connections,
-            lost,
-            ..
-        } = self;
-        outln!(
-            "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
-            {lost} times none"
-        );
-        Ok(())
+    #[test]
+    fn programs_have_numbers() {
+        assert_eq!(number("100003"), Ok(100_003));
+        assert_eq!(number("0x186a3"), Ok(100_003));
+        assert!(number("nfs").is_err() && number("0x").is_err() && number("-1").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! `rpcrdma serve`: a server for `rpcrdma ping` and `rpcrdma bench --connect`, until it is stopped.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +10,14 @@ use std::time::{Duration, Instant};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
+use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::block::BlockService;
 use crate::device_source::{self, Locality};
-use crate::output::outln;
+use crate::output::{OutputError, outln};
+use crate::units::time;
 
 /// The port of NFS over RDMA (RFC 5667).
 pub(crate) const PORT: u16 = 20049;
@@ -28,9 +31,12 @@ pub(crate) struct Options {
     /// Maximum number of outstanding calls on each connection.
     #[arg(long, default_value_t = 32)]
     depth: u16,
-    /// Stop after so many seconds, as after SIGTERM: outstanding calls are answered first.
+    /// Stop after this time, as after SIGTERM: outstanding calls are answered first.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    duration: Option<Duration>,
+    /// Print a line of JSON for each event.
     #[arg(long)]
-    seconds: Option<u64>,
+    json: bool,
 }
 
 impl Options {
@@ -47,17 +53,17 @@ impl Options {
             ..Config::server()
         };
         let mut server = block.bind(&mut driver, address, config)?;
-        outln!(
-            "serving at {} on {}",
-            server.local_addr(),
-            driver.device().capabilities().name
-        );
+        let (address, device) = (server.local_addr(), &driver.device().capabilities().name);
+        self.print(
+            format_args!("serving at {address} on {device}"),
+            || json!({ "event": "serving", "address": address, "device": &**device }),
+        )?;
         let (told, began) = (told_to_end()?, Instant::now());
         let (mut connections, mut ends) = (0, None);
         while !server.is_drained() {
             let is_over = self
-                .seconds
-                .is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
+                .duration
+                .is_some_and(|duration| began.elapsed() >= duration);
             if ends.is_none() && (is_over || told.load(Ordering::Relaxed)) {
                 server.drain(&mut driver);
                 ends = Some(Instant::now());
@@ -69,10 +75,32 @@ impl Options {
             server.serve(&mut driver);
             if connections != server.connections().len() {
                 connections = server.connections().len();
-                outln!("{connections} connections, {} calls served", block.served());
+                let calls = block.served();
+                self.print(
+                    format_args!("{connections} connections, {calls} calls served"),
+                    || json!({ "event": "connections", "count": connections, "calls": calls }),
+                )?;
             }
         }
-        outln!("{} calls served", block.served());
+        let calls = block.served();
+        self.print(
+            format_args!("{calls} calls served"),
+            || json!({ "event": "end", "calls": calls }),
+        )?;
+        Ok(())
+    }
+
+    /// Prints a line: of text, or an object of JSON.
+    fn print(
+        &self,
+        text: fmt::Arguments<'_>,
+        json: impl FnOnce() -> Value,
+    ) -> Result<(), OutputError> {
+        if self.json {
+            outln!("{}", json());
+        } else {
+            outln!("{text}");
+        }
         Ok(())
     }
 }

@@ -1,6 +1,9 @@
-//! The commands that need no device, on the embedded fabric: what they print, and how they exit.
+//! The commands without a device, on the embedded fabric and over iWARP: what they print, and how
+//! they exit.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
 fn rpcrdma(arguments: &[&str]) -> Output {
@@ -32,7 +35,7 @@ fn each_scene_of_the_demonstration_passes() {
 /// Runs a benchmark for as short as possible, and returns its results.
 fn bench(arguments: &[&str]) -> serde_json::Value {
     let arguments = [
-        &["bench", "--json", "--seconds", "0", "--working-set", "1"],
+        &["bench", "--json", "--duration", "0", "--working-set", "1M"],
         arguments,
     ];
     serde_json::from_str(&said(&arguments.concat())).unwrap()
@@ -64,7 +67,7 @@ fn each_kind_of_benchmark_measures() {
             "--extension",
             "rtr",
         ],
-        &["--delay", "20"],
+        &["--delay", "20us"],
     ] {
         let found = bench(arguments);
         let number = |name: &str| found[name].as_f64();
@@ -102,17 +105,56 @@ fn wrong_settings_are_told() {
     }
 }
 
-/// The other end of these is elsewhere, where the embedded fabric does not reach.
+/// Two processes without a device: iWARP over TCP.
 #[test]
-fn commands_with_a_remote_end_need_a_device() {
-    for arguments in [&["serve"][..], &["ping", "--connect", "192.0.2.1"]] {
-        let output = rpcrdma(arguments);
-        assert_eq!(output.status.code(), Some(1));
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            error.starts_with("rpcrdma: the embedded fabric ends with this process"),
-            "{error}"
-        );
+fn processes_reach_each_other_without_a_device() {
+    for any in ["127.0.0.1:0", "[::1]:0"] {
+        // Port 0 is the usual port of the command: another test or process may have it.
+        let free = TcpListener::bind(any).unwrap().local_addr().unwrap();
+        let bind = free.to_string();
+        let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+            .args(["serve", "--bind", &bind, "--duration", "60s"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(server.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let rest = line.strip_prefix("serving at ").unwrap();
+        let (address, device) = rest.trim_end().split_once(" on ").unwrap();
+        assert_eq!(device, "iwarp");
+        let ping = rpcrdma(&[
+            "ping",
+            "--connect",
+            address,
+            "--count",
+            "3",
+            "--interval",
+            "1ms",
+        ]);
+        let said = String::from_utf8_lossy(&ping.stdout);
+        assert!(ping.status.success(), "{said}");
+        assert!(said.contains("3 calls"), "{said}");
+        for operation in ["echo", "read", "write"] {
+            let size = if operation == "echo" { "64" } else { "1048576" };
+            let bench = rpcrdma(&[
+                "bench",
+                "--connect",
+                address,
+                "--operation",
+                operation,
+                "--size",
+                size,
+                "--depth",
+                "4",
+                "--duration",
+                "0",
+            ]);
+            let error = String::from_utf8_lossy(&bench.stderr);
+            assert!(bench.status.success(), "{operation}: {error}");
+        }
+        server.kill().unwrap();
+        server.wait().unwrap();
     }
 }
 
@@ -125,7 +167,7 @@ fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> Output {
 
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
-    for arguments in [&["demo"][..], &["devices"], &["bench", "--seconds", "0"]] {
+    for arguments in [&["demo"][..], &["devices"], &["bench", "--duration", "0"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = run_into(writer, arguments);
@@ -140,7 +182,7 @@ fn a_full_disk_is_a_failure() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
         return;
     };
-    for arguments in [&["demo"][..], &["devices"], &["bench", "--seconds", "0"]] {
+    for arguments in [&["demo"][..], &["devices"], &["bench", "--duration", "0"]] {
         let output = run_into(full.try_clone().unwrap(), arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");

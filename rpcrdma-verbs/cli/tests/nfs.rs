@@ -1,4 +1,4 @@
-//! `rpcrdma nfs serve` over TCP: what it prints, what it serves, and how it ends.
+//! `rpcrdma nfs` over TCP: what the server prints and serves and how it ends, and its clients.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -22,6 +22,8 @@ struct Running {
     process: Child,
     output: BufReader<ChildStdout>,
     address: String,
+    /// The address for RDMA, if it is served.
+    rdma: Option<String>,
 }
 
 impl Running {
@@ -38,8 +40,13 @@ impl Running {
         output.read_line(&mut line).unwrap();
         let address = line.strip_prefix("listening tcp=").unwrap();
         let (address, export) = address.split_once(' ').unwrap();
+        let over_rdma = export
+            .strip_prefix("rdma=")
+            .map(|rest| rest.split_once(" device=iwarp ").unwrap());
+        let export = over_rdma.map_or(export, |(_, export)| export);
         assert_eq!(export, "export=/data\n");
         Self {
+            rdma: over_rdma.map(|(rdma, _)| rdma.to_owned()),
             address: address.to_owned(),
             process,
             output,
@@ -143,7 +150,7 @@ fn refused(options: &[&str]) -> String {
 #[test]
 fn errors_name_what_is_wrong() {
     assert!(refused(&["--memory", "--export", "data"]).contains("data is no path from the root"));
-    assert!(refused(&["--memory", "--rdma", "127.0.0.1"]).contains("--device"));
+    assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is no address"));
     assert!(refused(&["--memory", "--device", "nosuch0"]).contains("nosuch0"));
     assert!(refused(&["--memory", "--squash", "some"]).contains("some is none of"));
     assert!(refused(&["--memory", "/"]).contains("--memory"));
@@ -164,4 +171,142 @@ fn errors_of_a_directory_name_what_is_wrong() {
         inside.contains("in the directory that is served"),
         "{inside}"
     );
+}
+
+/// Runs a command of the client against a server.
+fn client(server: &Running, command: &str, arguments: &[&str]) -> Output {
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let mut client = rpcrdma();
+    client.args(["nfs", command, "--tcp", port]);
+    if let Some(rdma) = &server.rdma {
+        let port = rdma.rsplit_once(':').unwrap().1;
+        client.arg(format!("--rdma={port}"));
+    }
+    client.args(arguments).output().unwrap()
+}
+
+/// Returns what a command of the client prints that succeeds.
+fn said(server: &Running, command: &str, arguments: &[&str]) -> Vec<u8> {
+    let output = client(server, command, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command} {arguments:?}: {error}");
+    output.stdout
+}
+
+#[test]
+fn files_are_copied_listed_and_printed() {
+    files_go_there_and_back(&Running::new(&["--memory"]));
+}
+
+/// Over iWARP: no device is needed.
+#[test]
+fn files_are_copied_listed_and_printed_over_rdma() {
+    let server = Running::new(&["--memory", "--rdma=127.0.0.1:0"]);
+    assert!(server.rdma.is_some());
+    files_go_there_and_back(&server);
+}
+
+fn files_go_there_and_back(server: &Running) {
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    // More than one window of `cp`, and an end that is no multiple of 4.
+    let content: Vec<u8> = (0..=250).cycle().take((4 << 20) + 1021).collect();
+    std::fs::write(path("big"), &content).unwrap();
+    std::fs::write(path("empty"), "").unwrap();
+    let copied = said(server, "cp", &[&path("big"), "127.0.0.1:/data"]);
+    assert_eq!(copied, b"4195325 bytes copied\n");
+    said(server, "cp", &[&path("empty"), "127.0.0.1:/data/other"]);
+
+    let listed = String::from_utf8(said(server, "ls", &["127.0.0.1:/data/"])).unwrap();
+    let lines: Vec<Vec<&str>> = listed
+        .lines()
+        .map(|line| line.split(' ').collect())
+        .collect();
+    let of = |name| {
+        lines
+            .iter()
+            .find(|line| line.last() == Some(&name))
+            .unwrap()
+    };
+    assert_eq!(lines.len(), 2, "{listed}");
+    assert_eq!(of("big")[0], "-rw-r--r--");
+    assert!(
+        of("big").contains(&"4195325") && of("other").contains(&"0"),
+        "{listed}"
+    );
+    let one = String::from_utf8(said(server, "ls", &["127.0.0.1:/data/big"])).unwrap();
+    assert!(one.ends_with(" big\n") && one.lines().count() == 1, "{one}");
+
+    assert!(said(server, "cat", &["127.0.0.1:/data/big"]) == content);
+    said(server, "cp", &["127.0.0.1:/data/big", &path("back")]);
+    assert!(std::fs::read(path("back")).unwrap() == content);
+    // A shorter file replaces it.
+    std::fs::write(path("short"), "short").unwrap();
+    said(server, "cp", &[&path("short"), "127.0.0.1:/data/big"]);
+    assert_eq!(said(server, "cat", &["127.0.0.1:/data/big"]), b"short");
+}
+
+#[test]
+fn each_operation_is_measured() {
+    let server = Running::new(&["--memory"]);
+    let options = [
+        "127.0.0.1:/data",
+        "--duration",
+        "20ms",
+        "--depth",
+        "3",
+        "--json",
+    ];
+    let text = String::from_utf8(said(&server, "bench", &options)).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let names: Vec<_> = lines
+        .iter()
+        .map(|line| line["operation"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "null",
+            "getattr",
+            "lookup",
+            "access",
+            "readdirplus",
+            "write",
+            "write-stable",
+            "read",
+            "create",
+            "remove"
+        ]
+    );
+    for line in &lines {
+        assert!(line["calls"].as_u64().unwrap() >= 3, "{line}");
+        let latency = &line["latency_us"];
+        assert!(latency["p50"].as_f64() <= latency["max"].as_f64(), "{line}");
+    }
+    assert_eq!(
+        lines[8]["calls"], lines[9]["calls"],
+        "all that was created is removed"
+    );
+    assert!(said(&server, "ls", &["127.0.0.1:/data"]).is_empty());
+    let table = String::from_utf8(said(&server, "bench", &options[..3])).unwrap();
+    assert_eq!(table.lines().count(), 12);
+}
+
+#[test]
+fn errors_of_the_client_name_what_is_wrong() {
+    let server = Running::new(&["--memory"]);
+    let refused = |command: &str, arguments: &[&str]| {
+        let output = client(&server, command, arguments);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused("ls", &["data"]).contains("data is not like server:/path"));
+    assert!(refused("ls", &["127.0.0.1:/none"]).contains("MNT3ERR_NOENT"));
+    assert!(refused("cat", &["127.0.0.1:/data/none"]).contains("NFS3ERR_NOENT"));
+    assert!(refused("cat", &["127.0.0.1:/data"]).contains("NFSPROC3_READ"));
+    assert!(refused("cp", &["a", "b"]).contains("server:/path"));
+    assert!(refused("cp", &["/none", "127.0.0.1:/data/a"]).contains("/none: No such file"));
+    let device = ["127.0.0.1:/data", "--device", "nosuch0"];
+    assert!(refused("ls", &device).contains("nosuch0"));
 }

@@ -348,6 +348,8 @@ pub(super) fn shared_receives_serve_several_queue_pairs<D: Device>(bed: &TestBed
     ));
     let last = ends[0].1.number();
     until("the news of it", || {
+        // A provider without a thread makes progress when it is polled.
+        let _ = far.completions.poll(&mut Vec::new(), 16);
         let ended = |event: &_| matches!(event, ConnectionEvent::Disconnected { queue_pair } if *queue_pair == last);
         far.poll().filter(ended)
     });
@@ -394,7 +396,9 @@ pub(super) fn a_message_waits_for_a_receive<D: Device>(bed: &TestBed<D>) {
             from.turn();
             to.turn();
         }
-        assert!(from.events.is_empty() && to.events.is_empty(), "it waits");
+        let is_sent = !from.host.device.capabilities().acknowledges;
+        assert!(is_sent || from.events.is_empty(), "it waits");
+        assert!(to.events.is_empty(), "it waits");
         to.receives(1, 1024);
         assert_eq!(*to.message().expect("it arrives").0, *b"early");
         assert_eq!(from.wait_for(sent), Status::Success);

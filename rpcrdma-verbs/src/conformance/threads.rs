@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use super::TestBed;
@@ -204,8 +205,8 @@ impl<D: Device> Owned<D> {
         until("an event", || self.manager.poll())
     }
 
-    /// Accepts a connection, and receives one message.
-    fn serve(mut self, device: &D) -> Self {
+    /// Accepts a connection, tells so, and receives one message.
+    fn serve(mut self, device: &D, accepted: &Sender<()>) -> Self {
         let ConnectionEvent::Requested { request, .. } = self.event() else {
             panic!("a request should have come");
         };
@@ -225,6 +226,7 @@ impl<D: Device> Owned<D> {
         self.manager
             .accept(request, &pair, &[])
             .expect("it is accepted");
+        accepted.send(()).expect("the other end waits for it");
         self.pair = Some(pair);
         let received = self.completion();
         assert_eq!((received.id, received.length), (5, 64));
@@ -245,7 +247,8 @@ pub(super) fn what_one_thread_makes_another_uses<D: Device>(bed: &TestBed<D>) {
     let (mut near, mut far) = (Owned::new(&bed.near), Owned::new(&bed.far));
     let to = far.manager.listen(bed.address).expect("it listens");
     let device = bed.far.clone();
-    let serves = thread::spawn(move || far.serve(&device));
+    let (accepted, is_accepted) = mpsc::channel();
+    let serves = thread::spawn(move || far.serve(&device, &accepted));
     let queues = Queues {
         completions: &near.completions,
         receives: None,
@@ -253,6 +256,8 @@ pub(super) fn what_one_thread_makes_another_uses<D: Device>(bed: &TestBed<D>) {
     let pair = near.manager.connect(to, &CONFIG, queues, &[]);
     near.pair = Some(pair.expect("it begins"));
     assert!(matches!(near.event(), ConnectionEvent::Established { .. }));
+    // Linux's siw overlooks a message that comes before it has finished accepting, until more comes.
+    is_accepted.recv().expect("the other end accepts");
     let device = bed.near.clone();
     let sends = thread::spawn(move || {
         let (_memory, slice) = message_memory(&device);

@@ -3,9 +3,12 @@
 
 mod exposing;
 mod liveness;
+mod logging;
 mod receiving;
 mod retained;
 mod sending;
+
+use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
@@ -14,7 +17,8 @@ use rpcrdma_proto::connection::{
     ServedCallId, Session,
 };
 use rpcrdma_proto::transfer::{CallSpec, MAX_ITEMS, MAX_RESULTS};
-use tracing::{Span, debug, debug_span, warn};
+use tracing::field::display;
+use tracing::{Span, debug, info, warn};
 
 use super::Scratch;
 use super::events::{
@@ -30,6 +34,7 @@ use crate::provider::{Completion, Device, QueuePair as _, Status};
 use crate::queue::{CompletionKind, Endpoint, ExtraSegments, MAX_SGE, ReceiveBuffer};
 use liveness::IdleTracker;
 pub(crate) use liveness::ProbeResult;
+use logging::{logs_calls, span_of};
 use retained::RetainedReceive;
 
 /// The maximum number of regions that a call exposes.
@@ -42,6 +47,8 @@ const SIGNAL_INTERVAL: u32 = 16;
 /// A session with its transport.
 #[derive(Debug)]
 pub(crate) struct Connection<D: Device> {
+    /// The address of the other end.
+    peer: SocketAddr,
     pub(crate) session: Session,
     pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
     /// What the session requests for the connection itself.
@@ -172,6 +179,7 @@ fn slot_mut<T: Default>(places: &mut Vec<T>, place: usize) -> Option<&mut T> {
 
 impl<D: Device> Connection<D> {
     pub(crate) fn new(
+        peer: SocketAddr,
         session: Session,
         requests: usize,
         uses_windows: bool,
@@ -179,6 +187,7 @@ impl<D: Device> Connection<D> {
     ) -> Self {
         let burst = BURST_REQUESTS + session.config().limits.max_segments as usize;
         Self {
+            peer,
             spare_segments: Vec::new(),
             spare_items: Vec::new(),
             pieces: Vec::new(),
@@ -241,7 +250,11 @@ impl<D: Device> Connection<D> {
                             .extend(request.results.drain(..).map(PostedBuf::from));
                     }
                     outgoing.ended_xid = None;
-                    outgoing.span = debug_span!("rpc", xid, bytes = outgoing.message.length());
+                    outgoing.span = if logs_calls() {
+                        span_of(request.span.take(), xid, outgoing.message.length())
+                    } else {
+                        Span::none()
+                    };
                 }
                 Ok(xid)
             }
@@ -510,8 +523,14 @@ impl<D: Device> Connection<D> {
     #[inline]
     fn handle_event(&mut self, event: SessionEvent) {
         match event {
-            SessionEvent::Ready { version } => self.events.push(DriverEvent::Ready(version)),
+            SessionEvent::Ready { version } => {
+                info!(peer = %self.peer, version = version.number(), "connected");
+                self.events.push(DriverEvent::Ready(version));
+            }
             SessionEvent::CallArrived { call, xid, message } => {
+                if logs_calls() {
+                    self.log_arrived(xid, &message);
+                }
                 if let Some(message) = self.call_payload(call, message) {
                     self.events
                         .push(DriverEvent::CallArrived { call, xid, message });
@@ -535,7 +554,7 @@ impl<D: Device> Connection<D> {
             | SessionEvent::PeerError { .. } => {}
             SessionEvent::Operation { operation } => drop(self.release_receive(operation.buffer)),
             SessionEvent::Closed { reason, is_final } => {
-                debug!(%reason, is_final, "closed");
+                self.log_closed(reason);
                 self.events.push(DriverEvent::Closed { reason, is_final });
             }
         }
@@ -563,6 +582,7 @@ impl<D: Device> Connection<D> {
     #[cold]
     fn call_failed(&mut self, xid: u32, error: CallFailure, sent: bool) {
         if let Some(outgoing) = self.calls.get(self.session.call_slot(xid)) {
+            outgoing.span.record("status", display(error));
             debug!(parent: &outgoing.span, %error, "failed");
         }
         self.end_call(xid, &[]);
@@ -641,6 +661,7 @@ fn begin(
         reducible,
         resend,
         deadline,
+        ..
     } = request;
     let (mut items, mut wanted) = (ArrayVec::new(), ArrayVec::new());
     message.collect_items(&mut items);

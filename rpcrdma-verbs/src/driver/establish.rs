@@ -2,7 +2,7 @@
 
 use rpcrdma_proto::connection::{CloseReason, Config, Role, Session};
 use rpcrdma_proto::private_data::PrivateData;
-use tracing::debug;
+use tracing::{debug, info, warn};
 
 use super::connection::Connection;
 use super::listener::IncomingConnection;
@@ -41,7 +41,6 @@ impl<D: Device> Driver<D> {
         match started {
             Ok(pair) => self.attach(id, pair),
             Err(error) => {
-                debug!(%server, %error, "can't connect");
                 if let Some(connection) = self.get_mut(id) {
                     connection.connect_error = Some(ConnectError::Device(error));
                     connection.session.lost(now, CloseReason::Unreachable);
@@ -163,7 +162,7 @@ impl<D: Device> Driver<D> {
         let IncomingConnection {
             request,
             private_data,
-            ..
+            peer,
         } = request;
         let config = self.listeners.get(listener)?.config.clone();
         let pair_config = self.pair_config(&config);
@@ -175,7 +174,7 @@ impl<D: Device> Driver<D> {
             Ok(pair) => pair,
             // Dropping the request rejects it.
             Err(error) => {
-                debug!(%error, "a connection can't be accepted");
+                warn!(%peer, %error, "a connection can't be accepted");
                 return None;
             }
         };
@@ -188,7 +187,7 @@ impl<D: Device> Driver<D> {
             ..config
         };
         let session = Session::new(config).ok()?;
-        let id = self.insert(session, Origin::Listener(listener))?;
+        let id = self.insert(session, Origin::Listener(listener), peer)?;
         self.attach(id, pair);
         if let Some(connection) = self.get_mut(id) {
             let _ = connection
@@ -207,7 +206,7 @@ impl<D: Device> Driver<D> {
             }) => {
                 let accepted = self.manager.accept(request, endpoint.pair(), &ours);
                 accepted
-                    .inspect_err(|error| debug!(%error, "a connection could not be accepted"))
+                    .inspect_err(|error| info!(%peer, %error, "a connection could not be accepted"))
                     .is_ok()
             }
             _ => false,

@@ -9,6 +9,7 @@ use rpcrdma_proto::connection::{
 };
 use rpcrdma_proto::transfer::{MAX_ITEMS, MAX_RESULTS};
 use rpcrdma_proto::version::Version;
+use tracing::Span;
 use xdrgen_runtime::SharedBytes;
 
 use super::message::WriteError;
@@ -271,6 +272,9 @@ pub struct CallParams {
     pub resend: bool,
     /// When it fails unless it is answered, in the driver's time ([`Driver::now`](super::Driver)).
     pub deadline: Option<u64>,
+    /// The span on which the driver records `xid`, `bytes` and `transfer`. Without it, the driver
+    /// makes a span `rpc` of its own.
+    pub span: Option<Box<Span>>,
 }
 
 impl CallParams {
@@ -285,6 +289,7 @@ impl CallParams {
             reducible: true,
             resend: true,
             deadline: None,
+            span: None,
         }
     }
 }

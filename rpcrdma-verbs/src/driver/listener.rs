@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use rpcrdma_proto::connection::Config;
-use tracing::debug;
+use tracing::info;
 
 use super::{ConnectionId, Driver, DriverError};
 use crate::provider::{ConnectionManager, Device, MAX_PRIVATE_DATA};
@@ -92,6 +92,8 @@ impl<D: Device> Driver<D> {
     ) -> Result<ListenerHandle, DriverError> {
         self.check(&config)?;
         let address = self.manager.listen(address)?;
+        let device = self.device.capabilities().name.as_str();
+        info!(%address, device, "listening");
         self.listeners.push(Listener {
             address,
             config,
@@ -126,13 +128,19 @@ impl<D: Device> Driver<D> {
     }
 
     /// Keeps a request until the server decides about it.
-    pub(super) fn add_request(&mut self, listener: SocketAddr, request: IncomingConnection<D>) {
-        let number = self.listener(listener);
+    pub(super) fn add_request(
+        &mut self,
+        listener_address: SocketAddr,
+        request: IncomingConnection<D>,
+    ) {
+        let number = self.listener(listener_address);
         let listener = number.and_then(|number| self.listeners.get_mut(number));
         match listener.filter(|listener| listener.requests.len() < MAX_REQUESTS) {
             Some(listener) => listener.requests.push_back(request),
             // Dropping the request rejects it.
-            None => debug!(peer = %request.peer, "a request to connect is rejected"),
+            None => {
+                info!(peer = %request.peer, %listener_address, "connection rejected: none is taken")
+            }
         }
     }
 

@@ -24,6 +24,8 @@ use std::ptr::NonNull;
 
 #[cfg(feature = "ibverbs")]
 use super::ibverbs::{self, IbvDevice};
+#[cfg(feature = "iwarp")]
+use super::iwarp::{self, IwarpDevice};
 use super::software::{self, SoftwareDevice};
 use super::{
     Access, Capabilities, Cause, Completion, CompletionQueue, ConnectionEvent, ConnectionManager,
@@ -33,13 +35,16 @@ use super::{
 
 /// Defines an object of any provider.
 macro_rules! object {
-    ($(#[$doc:meta])* $name:ident($software:ty, $ibverbs:ty)) => {
+    ($(#[$doc:meta])* $name:ident($software:ty, $iwarp:ty, $ibverbs:ty)) => {
         $(#[$doc])*
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum $name {
             /// Of the software fabric.
             Software($software),
+            /// Of iWARP over TCP.
+            #[cfg(feature = "iwarp")]
+            Iwarp($iwarp),
             /// Of a device of this host.
             #[cfg(feature = "ibverbs")]
             Ibverbs($ibverbs),
@@ -49,36 +54,56 @@ macro_rules! object {
 object! {
     /// A device of any provider.
     #[derive(Clone)]
-    AnyDevice(SoftwareDevice, IbvDevice)
+    AnyDevice(SoftwareDevice, IwarpDevice, IbvDevice)
 }
 object! {
     /// Registered memory of a device.
-    AnyRegion(software::SoftwareRegion, ibverbs::IbvRegion)
+    AnyRegion(software::SoftwareRegion, iwarp::IwarpRegion, ibverbs::IbvRegion)
 }
 object! {
     /// A memory window of a device.
-    AnyWindow(software::SoftwareWindow, ibverbs::IbvWindow)
+    AnyWindow(software::SoftwareWindow, iwarp::IwarpWindow, ibverbs::IbvWindow)
 }
 object! {
     /// A completion queue of a device.
-    AnyCompletionQueue(software::SoftwareCompletionQueue, ibverbs::IbvCompletionQueue)
+    AnyCompletionQueue(
+        software::SoftwareCompletionQueue,
+        iwarp::IwarpCompletionQueue,
+        ibverbs::IbvCompletionQueue
+    )
 }
 object! {
     /// A shared receive queue of a device.
     #[derive(Clone)]
-    AnySharedReceives(software::SoftwareSharedReceives, ibverbs::IbvSharedReceives)
+    AnySharedReceives(
+        software::SoftwareSharedReceives,
+        iwarp::IwarpSharedReceives,
+        ibverbs::IbvSharedReceives
+    )
 }
 object! {
     /// A queue pair of a device.
-    AnyQueuePair(software::SoftwareQueuePair, ibverbs::IbvQueuePair)
+    AnyQueuePair(
+        software::SoftwareQueuePair,
+        iwarp::IwarpQueuePair,
+        ibverbs::IbvQueuePair
+    )
 }
 object! {
     /// A connection manager of a device.
-    AnyConnectionManager(software::SoftwareConnectionManager, ibverbs::IbvConnectionManager)
+    AnyConnectionManager(
+        software::SoftwareConnectionManager,
+        iwarp::IwarpConnectionManager,
+        ibverbs::IbvConnectionManager
+    )
 }
 object! {
     /// A request of a peer to connect.
-    AnyConnectRequest(software::SoftwareConnectRequest, ibverbs::IbvConnectRequest)
+    AnyConnectRequest(
+        software::SoftwareConnectRequest,
+        iwarp::IwarpConnectRequest,
+        ibverbs::IbvConnectRequest
+    )
 }
 
 /// Does the same with an object of whatever provider.
@@ -86,6 +111,8 @@ macro_rules! each {
     ($object:expr, $inner:ident => $does:expr) => {
         match $object {
             Self::Software($inner) => $does,
+            #[cfg(feature = "iwarp")]
+            Self::Iwarp($inner) => $does,
             #[cfg(feature = "ibverbs")]
             Self::Ibverbs($inner) => $does,
         }
@@ -97,6 +124,8 @@ macro_rules! create {
     ($device:expr, $name:ident, $inner:ident => $creates:expr) => {
         match $device {
             Self::Software($inner) => $creates.map($name::Software),
+            #[cfg(feature = "iwarp")]
+            Self::Iwarp($inner) => $creates.map($name::Iwarp),
             #[cfg(feature = "ibverbs")]
             Self::Ibverbs($inner) => $creates.map($name::Ibverbs),
         }
@@ -104,21 +133,26 @@ macro_rules! create {
 }
 
 impl AnyDevice {
-    /// Opens the device of this host with this name.
+    /// Opens the device of this host with this name, or iWARP over TCP, which is called `iwarp`.
     ///
     /// # Errors
-    /// Fails if there is no such device or it is not usable, and where the feature `ibverbs` is off.
-    #[cfg(feature = "ibverbs")]
+    /// Fails if there is no such device or it is not usable, and where the feature of its provider
+    /// is off.
     pub fn open(name: &str) -> Result<Self> {
+        #[cfg(feature = "iwarp")]
+        if name == iwarp::NAME {
+            return Ok(IwarpDevice::default().into());
+        }
+        Self::open_ibverbs(name)
+    }
+
+    #[cfg(feature = "ibverbs")]
+    fn open_ibverbs(name: &str) -> Result<Self> {
         IbvDevice::open(Some(name)).map(Self::Ibverbs)
     }
 
-    /// Opens the device of this host with this name.
-    ///
-    /// # Errors
-    /// Fails if there is no such device or it is not usable, and where the feature `ibverbs` is off.
     #[cfg(not(feature = "ibverbs"))]
-    pub fn open(name: &str) -> Result<Self> {
+    fn open_ibverbs(name: &str) -> Result<Self> {
         let cause = Cause::NotBuilt(name.to_owned());
         Err(VerbError {
             verb: "open",
@@ -133,6 +167,13 @@ impl From<SoftwareDevice> for AnyDevice {
     }
 }
 
+#[cfg(feature = "iwarp")]
+impl From<IwarpDevice> for AnyDevice {
+    fn from(device: IwarpDevice) -> Self {
+        Self::Iwarp(device)
+    }
+}
+
 #[cfg(feature = "ibverbs")]
 impl From<IbvDevice> for AnyDevice {
     fn from(device: IbvDevice) -> Self {
@@ -141,7 +182,7 @@ impl From<IbvDevice> for AnyDevice {
 }
 
 /// Returns the error of an object that is used with an object of another provider.
-#[cfg(feature = "ibverbs")]
+#[cfg(any(feature = "ibverbs", feature = "iwarp"))]
 fn foreign<T>(verb: &'static str) -> Result<T> {
     let cause = Cause::OtherProvider;
     Err(VerbError { verb, cause })
@@ -293,7 +334,7 @@ macro_rules! queues {
                 completions,
                 receives: Some(receives),
             }),
-            #[cfg(feature = "ibverbs")]
+            #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
             _ => foreign($verb),
         }
     }};
@@ -323,6 +364,12 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
                 let connected = manager.connect(address, config, queues, private_data);
                 connected.map(AnyQueuePair::Software)
             }
+            #[cfg(feature = "iwarp")]
+            Self::Iwarp(manager) => {
+                let queues = queues!(Iwarp, queues, "connect")?;
+                let connected = manager.connect(address, config, queues, private_data);
+                connected.map(AnyQueuePair::Iwarp)
+            }
             #[cfg(feature = "ibverbs")]
             Self::Ibverbs(manager) => {
                 let queues = queues!(Ibverbs, queues, "connect")?;
@@ -344,13 +391,19 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
                 let prepared = manager.prepare(request, config, queues);
                 prepared.map(AnyQueuePair::Software)
             }
+            #[cfg(feature = "iwarp")]
+            (Self::Iwarp(manager), AnyConnectRequest::Iwarp(request)) => {
+                let queues = queues!(Iwarp, queues, "accept")?;
+                let prepared = manager.prepare(request, config, queues);
+                prepared.map(AnyQueuePair::Iwarp)
+            }
             #[cfg(feature = "ibverbs")]
             (Self::Ibverbs(manager), AnyConnectRequest::Ibverbs(request)) => {
                 let queues = queues!(Ibverbs, queues, "accept")?;
                 let prepared = manager.prepare(request, config, queues);
                 prepared.map(AnyQueuePair::Ibverbs)
             }
-            #[cfg(feature = "ibverbs")]
+            #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
             _ => foreign("accept"),
         }
     }
@@ -367,13 +420,19 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
                 AnyConnectRequest::Software(request),
                 AnyQueuePair::Software(pair),
             ) => manager.accept(request, pair, private_data),
+            #[cfg(feature = "iwarp")]
+            (
+                Self::Iwarp(manager),
+                AnyConnectRequest::Iwarp(request),
+                AnyQueuePair::Iwarp(pair),
+            ) => manager.accept(request, pair, private_data),
             #[cfg(feature = "ibverbs")]
             (
                 Self::Ibverbs(manager),
                 AnyConnectRequest::Ibverbs(request),
                 AnyQueuePair::Ibverbs(pair),
             ) => manager.accept(request, pair, private_data),
-            #[cfg(feature = "ibverbs")]
+            #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
             _ => foreign("accept"),
         }
     }
@@ -383,12 +442,16 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
             (Self::Software(manager), AnyConnectRequest::Software(request)) => {
                 manager.reject(request, private_data);
             }
+            #[cfg(feature = "iwarp")]
+            (Self::Iwarp(manager), AnyConnectRequest::Iwarp(request)) => {
+                manager.reject(request, private_data);
+            }
             #[cfg(feature = "ibverbs")]
             (Self::Ibverbs(manager), AnyConnectRequest::Ibverbs(request)) => {
                 manager.reject(request, private_data);
             }
             // A request that is dropped is rejected.
-            #[cfg(feature = "ibverbs")]
+            #[cfg(any(feature = "ibverbs", feature = "iwarp"))]
             _ => {}
         }
     }
@@ -396,6 +459,8 @@ impl ConnectionManager<AnyDevice> for AnyConnectionManager {
     fn poll(&mut self) -> Option<ConnectionEvent<AnyConnectRequest>> {
         Some(match self {
             Self::Software(manager) => manager.poll()?.map(AnyConnectRequest::Software),
+            #[cfg(feature = "iwarp")]
+            Self::Iwarp(manager) => manager.poll()?.map(AnyConnectRequest::Iwarp),
             #[cfg(feature = "ibverbs")]
             Self::Ibverbs(manager) => manager.poll()?.map(AnyConnectRequest::Ibverbs),
         })

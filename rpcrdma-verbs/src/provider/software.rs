@@ -9,11 +9,9 @@
 //! [delay](Fabric::with_delay).
 
 mod completion;
-mod events;
 mod faults;
 mod latency;
 mod manager;
-mod memory;
 mod qp_pair;
 
 use std::collections::HashMap;
@@ -24,16 +22,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 pub use completion::SoftwareCompletionQueue;
-use completion::invalid;
-use events::EventQueue;
-use faults::Random;
 pub use faults::{FaultCounts, Faults};
 use latency::{Latency, Progress, Time};
 pub use manager::SoftwareConnectionManager;
-use memory::Domain;
+pub use qp_pair::SoftwareConnectRequest;
 use qp_pair::{QpPair, QpState};
-pub use qp_pair::{SoftwareConnectRequest, SoftwareSharedReceives};
 
+use super::common::domain::Domain;
+use super::common::events::EventQueue;
+use super::common::random::Random;
+use super::common::receives::SharedQueue;
+use super::common::wakeup::invalid;
 use super::{
     Access, Capabilities, Cause, ConnectionEvent, Device, ProtectionDomainId, Receive, Result, Sge,
     VerbError, WorkRequest,
@@ -98,6 +97,10 @@ pub struct SoftwareWindow {
     /// The answer of the device to the request to end it; `None` before it was made.
     ended: Option<bool>,
 }
+
+/// A shared receive queue of the software fabric.
+#[derive(Clone, Debug)]
+pub struct SoftwareSharedReceives(SharedQueue<QpPair>);
 
 /// A queue pair of the software fabric.
 #[derive(Debug)]
@@ -496,11 +499,9 @@ impl Device for SoftwareDevice {
     }
 
     fn shared_receives(&self, entries: u32) -> Result<SoftwareSharedReceives> {
-        Ok(SoftwareSharedReceives::new(
-            self.domain.clone(),
-            entries,
-            self.capabilities.max_sge,
-        ))
+        let slices = self.capabilities.max_sge;
+        let queue = SharedQueue::new(self.domain.clone(), entries, slices);
+        Ok(SoftwareSharedReceives(queue))
     }
 
     fn manager(&self) -> Result<SoftwareConnectionManager> {
@@ -519,9 +520,8 @@ impl super::MemoryRegion for SoftwareRegion {
 
     fn deregister(&mut self) -> bool {
         let Self { domain, key, ended } = self;
-        *ended.get_or_insert_with(|| {
-            domain.end_unless_refused(|| domain.forget(memory::number(*key)))
-        })
+        *ended
+            .get_or_insert_with(|| domain.end_unless_refused(|| domain.forget(domain.number(*key))))
     }
 }
 
@@ -533,7 +533,7 @@ impl Drop for SoftwareRegion {
 
 impl super::Window for SoftwareWindow {
     fn number(&self) -> u32 {
-        memory::number(self.key)
+        self.domain.number(self.key)
     }
 
     fn key(&self) -> u32 {
@@ -542,9 +542,8 @@ impl super::Window for SoftwareWindow {
 
     fn end(&mut self) -> bool {
         let Self { domain, key, ended } = self;
-        *ended.get_or_insert_with(|| {
-            domain.end_unless_refused(|| domain.forget(memory::number(*key)))
-        })
+        *ended
+            .get_or_insert_with(|| domain.end_unless_refused(|| domain.forget(domain.number(*key))))
     }
 }
 
@@ -557,11 +556,11 @@ impl Drop for SoftwareWindow {
 impl super::SharedReceives for SoftwareSharedReceives {
     #[allow(unsafe_code, reason = "the promise is the caller's")]
     unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
-        Self::post(self, receives, slices)
+        self.0.post(receives, slices)
     }
 
     fn end(&self) -> bool {
-        self.end_once()
+        self.0.end_once()
     }
 }
 

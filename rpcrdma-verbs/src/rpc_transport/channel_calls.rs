@@ -198,8 +198,7 @@ impl ChannelCalls {
         options: BeginOptions,
     ) -> Begun {
         self.header.clear();
-        if let Err(error) = submission.request().encode_header(0, &mut self.header) {
-            let kind = CallErrorKind::Encode(error);
+        if let Err(kind) = submission.request().encode_header(0, &mut self.header) {
             submission.fail(kind, Execution::NotExecuted);
             return Begun::Done;
         }
@@ -226,6 +225,7 @@ impl ChannelCalls {
             reducible: true,
             resend: submission.request().may_resend(),
             deadline,
+            span: submission.request().span.clone(),
         };
         let body = &submission.request().body;
         let begun = driver.call(connection, &mut params, |writer| {

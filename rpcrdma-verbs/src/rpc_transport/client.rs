@@ -281,8 +281,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
         while self.driver.ready().is_some() {}
         while let Some(event) = self.driver.poll_event(self.id) {
             match event {
-                DriverEvent::Ready(version) => {
-                    tracing::debug!(?version, "connected");
+                DriverEvent::Ready(_) => {
                     self.connected = true;
                     self.outage.end();
                     self.calls.set_sent();
@@ -353,7 +352,6 @@ impl<D: Device, P: Programs> Runner<D, P> {
 
     /// The connection is gone. The session ends the calls that may not be sent again.
     fn closed(&mut self, reason: CloseReason, is_final: bool) {
-        tracing::info!(%reason, is_final, "connection closed");
         let was_connected = std::mem::replace(&mut self.connected, false);
         self.outage.failed(self.driver.take_connect_error(self.id));
         self.ended |= is_final;

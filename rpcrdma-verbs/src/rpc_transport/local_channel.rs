@@ -16,7 +16,7 @@ use rpcrdma_proto::connection::Config;
 use super::callers::LocalCaller;
 use super::dispatcher::reject;
 use super::failure;
-use super::local_event::{CompletedCall, LocalEvent, completed};
+use super::local_event::{CompletedCall, LocalEvent, Spans, completed};
 use super::message::{self, OutgoingItem};
 use super::services::{CarriedServices, LocalServices, without_services};
 use crate::driver::{BeginError, CallParams, ConnectionId, Driver, DriverError, DriverEvent};
@@ -61,6 +61,7 @@ pub struct LocalChannel<D: Device> {
     max_unbounded_reply: u32,
     /// The memory of the last call, for the next one.
     spare: Rc<Cell<Spare>>,
+    spans: Rc<Spans>,
     way: Way<D>,
     driver: PhantomData<fn(&mut Driver<D>)>,
 }
@@ -141,6 +142,7 @@ impl<D: Device> LocalChannel<D> {
             peer: peer.into(),
             max_unbounded_reply: message::MAX_UNBOUNDED_REPLY,
             spare: Rc::default(),
+            spans: Rc::default(),
             way,
             driver: PhantomData,
         }
@@ -193,7 +195,13 @@ impl<D: Device> LocalChannel<D> {
                         reject(driver, (self.id, call));
                     }
                 },
-                event => return completed((driver, self.id), event),
+                event => {
+                    let mut event = completed((driver, self.id), event);
+                    if self.spans.are_there() {
+                        self.spans.attach(&mut event);
+                    }
+                    return event;
+                }
             }
         }
     }
@@ -213,7 +221,7 @@ impl<D: Device> LocalChannel<D> {
         if call.xid() != completed.xid() {
             return None;
         }
-        Some(match &completed.outcome {
+        let read = match &completed.outcome {
             Ok(reply) => call.read_reply(&reply.items(), &self.peer, f),
             Err((kind, execution)) => Err(CallError::new(
                 oncrpc::ProcedureId::of::<P>(),
@@ -221,7 +229,13 @@ impl<D: Device> LocalChannel<D> {
                 kind.clone(),
                 *execution,
             )),
-        })
+        };
+        completed.record(&read);
+        #[cfg(feature = "metrics")]
+        if let Err((kind, _)) = &completed.outcome {
+            oncrpc::count_failed_call(&oncrpc::ProcedureId::of::<P>(), kind);
+        }
+        Some(read)
     }
 
     /// Gives the memory of a reply back to the driver. A reply that is dropped gives it back to the
@@ -256,6 +270,7 @@ impl<D: Device> LocalChannel<D> {
         if let Way::Forward(_) = &self.way {
             driver.finish(self.id);
             driver.forget(self.id);
+            self.spans.clear();
         }
     }
 
@@ -283,6 +298,7 @@ impl<D: Device> LocalChannel<D> {
             reducible: true,
             resend: request.may_resend(),
             deadline,
+            span: request.span.clone(),
         };
         let begun = driver.call(self.id, &mut params, |writer| {
             message::write(writer, header, &request.body, items)
@@ -320,14 +336,21 @@ impl<D: Device> LocalTransport for LocalChannel<D> {
         spare.header.clear();
         let begun = match request.encode_header(0, &mut spare.header) {
             Ok(()) => self.send(driver, &request, &mut spare),
-            Err(error) => Err((CallErrorKind::Encode(error), Execution::NotExecuted)),
+            Err(kind) => Err((kind, Execution::NotExecuted)),
         };
         request.body.clear();
         spare.items.clear();
         spare.body = std::mem::take(&mut request.body);
         self.spare.set(spare);
-        if let (Way::Backward(caller), Ok(xid)) = (&self.way, &begun) {
-            caller.begun(*xid);
+        match (&self.way, &begun) {
+            // Another channel to the same client may take the call's end.
+            (Way::Backward(caller), Ok(xid)) => caller.begun(*xid),
+            (Way::Forward(_), Ok(xid)) => {
+                if let Some(span) = request.span.take() {
+                    self.spans.add(*xid, span);
+                }
+            }
+            (_, Err(_)) => {}
         }
         begun.map_err(|(kind, execution)| request.error(self.peer.clone(), kind, execution))
     }
@@ -338,6 +361,7 @@ impl<D: Device> Clone for LocalChannel<D> {
         Self {
             peer: self.peer.clone(),
             spare: self.spare.clone(),
+            spans: self.spans.clone(),
             way: self.way.clone(),
             ..*self
         }

@@ -1,13 +1,17 @@
 //! What happens at a channel that its user drives.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use oncrpc::xdr::{ItemList, Matching, ReceivedItem, SharedBytes};
-use oncrpc::{CallErrorKind, Execution};
+use oncrpc::{CallError, CallErrorKind, Execution, ReplyStatus};
 use rpcrdma_proto::connection::CloseReason;
 use rpcrdma_proto::transfer::MAX_RESULTS;
 use rpcrdma_proto::version::Version;
+use tracing::Span;
+use tracing::field::display;
 
 use super::{failure, message};
 use crate::driver::{ConnectError, DriverEvent, Payload};
@@ -38,6 +42,8 @@ pub enum LocalEvent {
 pub struct CompletedCall {
     xid: u32,
     pub(super) outcome: Result<ReceivedReply, (CallErrorKind, Execution)>,
+    /// The span of the call, if anybody subscribes to it.
+    span: Option<Box<Span>>,
 }
 
 impl CompletedCall {
@@ -45,6 +51,16 @@ impl CompletedCall {
     #[must_use]
     pub const fn xid(&self) -> u32 {
         self.xid
+    }
+
+    /// Records on the span of the call how it has ended.
+    pub(super) fn record<R>(&self, read: &Result<R, CallError>) {
+        if let Some(span) = &self.span {
+            match read {
+                Ok(_) => span.record("status", display(ReplyStatus::Success)),
+                Err(error) => span.record("status", display(error.kind())),
+            };
+        }
     }
 
     /// Returns the buffer of the reply, if nothing else can have a share in it.
@@ -56,6 +72,43 @@ impl CompletedCall {
             }) => Some(payload),
             _ => None,
         }
+    }
+}
+
+/// The spans of calls in flight by their XIDs, if anybody subscribes to them.
+#[derive(Default)]
+pub(super) struct Spans {
+    count: Cell<usize>,
+    by_xid: RefCell<HashMap<u32, Box<Span>>>,
+}
+
+impl Spans {
+    #[cold]
+    pub(super) fn add(&self, xid: u32, span: Box<Span>) {
+        self.change(|spans| drop(spans.insert(xid, span)));
+    }
+
+    #[inline]
+    pub(super) fn are_there(&self) -> bool {
+        self.count.get() > 0
+    }
+
+    /// Hands the span of a call that has ended to its event.
+    #[cold]
+    pub(super) fn attach(&self, event: &mut Option<LocalEvent>) {
+        if let Some(LocalEvent::Completed(completed)) = event {
+            self.change(|spans| completed.span = spans.remove(&completed.xid));
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.change(HashMap::clear);
+    }
+
+    fn change(&self, f: impl FnOnce(&mut HashMap<u32, Box<Span>>)) {
+        let mut spans = self.by_xid.borrow_mut();
+        f(&mut spans);
+        self.count.set(spans.len());
     }
 }
 
@@ -127,7 +180,11 @@ pub(super) fn completed<D: Device>(
         DriverEvent::CallFailed { xid, error, sent } => (xid, Err(failure::of_call(error, sent))),
         _ => return None,
     };
-    Some(LocalEvent::Completed(CompletedCall { xid, outcome }))
+    Some(LocalEvent::Completed(CompletedCall {
+        xid,
+        outcome,
+        span: None,
+    }))
 }
 
 fn received<D: Device>(

@@ -110,6 +110,23 @@ impl World {
         }
     }
 
+    async fn tcp() -> Self {
+        let (mirror, store) = (Arc::new(Mirror::default()), Arc::new(Store::default()));
+        let router = Router::new().add_service(kv1::serve(mirror.clone()));
+        let server = tcp::Server::bind("127.0.0.1:0", router).await.unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        tokio::spawn(server.run());
+        let services = Router::new().add_service(kv1::serve(store.clone()));
+        let config = tcp::ClientConfig::new();
+        let channel = tcp::connect_with_services(&address, config, services).await;
+        Self {
+            mirror,
+            store,
+            kv: Client::new(channel.unwrap()),
+            rdma: None,
+        }
+    }
+
     fn rdma(client: Config, server: Config) -> Self {
         Self::over_rdma(client, server, true)
     }
@@ -139,10 +156,11 @@ impl World {
     }
 
     /// All worlds with a backward direction.
-    fn all() -> [Self; 4] {
+    async fn all() -> [Self; 5] {
         let rtr = |config: Config| config.with_rtr(RtrExtConfig::ALL);
         [
             Self::loopback(),
+            Self::tcp().await,
             Self::rdma(Config::client(), Config::server()),
             Self::rdma(first(Config::client()), first(Config::server())),
             Self::rdma(rtr(Config::client()), rtr(Config::server())),
@@ -163,7 +181,7 @@ fn first(config: Config) -> Config {
 #[test]
 fn a_handler_calls_its_client() {
     run(async {
-        for world in World::all() {
+        for world in World::all().await {
             assert_eq!(world.kv.fail(&9).await.unwrap(), 9);
             world.kv.put(&put("a", vec![7; 300])).await.unwrap();
             assert_eq!(world.store.puts.load(Relaxed), 1);
@@ -177,6 +195,7 @@ fn long_items_travel_backward_where_the_client_takes_chunks() {
     run(async {
         for world in [
             World::loopback(),
+            World::tcp().await,
             World::rdma(Config::client(), Config::server()),
         ] {
             let args = put("a", vec![7; 300_000]);
@@ -225,6 +244,7 @@ fn many_calls_go_both_ways_at_once() {
         };
         for world in [
             World::loopback(),
+            World::tcp().await,
             World::rdma(seeded(Config::client()), seeded(Config::server())),
             World::rdma(
                 seeded(first(Config::client())),
@@ -278,7 +298,8 @@ fn a_client_without_services_is_not_called() {
         tokio::spawn(server.run());
         let channel = tcp::connect(&address).await.unwrap();
         Client::new(channel).fail(&9).await.unwrap_err();
-        let text = "can't call the client: the transport carries no backward calls";
+        // TCP has no message by which a client says that it carries none.
+        let text = "the server does not offer the program";
         assert_error(&mirror.error(), text, Execution::NotExecuted);
     });
 }
@@ -302,7 +323,7 @@ fn a_client_of_version_one_without_services_rejects_the_call() {
 #[test]
 fn failures_of_the_clients_handlers_are_replies() {
     run(async {
-        for world in World::all() {
+        for world in World::all().await {
             world.kv.fail(&0).await.unwrap_err();
             let error = world.mirror.error();
             assert_error(&error, "the server failed", Execution::Unknown);
@@ -353,7 +374,7 @@ fn a_call_fails_with_its_connection() {
 #[test]
 fn a_call_ends_at_its_deadline() {
     run(async {
-        for world in World::all() {
+        for world in World::all().await {
             assert_eq!(world.kv.fail(&9).await.unwrap(), 9);
             let channel = world.mirror.channel.lock().unwrap().clone().unwrap();
             let client = Client::new(channel);
@@ -370,7 +391,7 @@ fn a_call_ends_at_its_deadline() {
 #[test]
 fn a_call_that_is_given_up_ends() {
     run(async {
-        for world in World::all() {
+        for world in World::all().await {
             // The first reply grants more credits than one.
             assert_eq!(world.kv.fail(&9).await.unwrap(), 9);
             for _ in 0..3 {
@@ -386,14 +407,18 @@ fn a_call_that_is_given_up_ends() {
 #[test]
 fn no_more_calls_wait_than_may() {
     run(async {
-        let world = World::rdma(Config::client(), Config::server());
-        world.kv.fail(&MANY).await.unwrap_err();
-        let text = "can't call the client: too many calls wait for it";
-        assert_error(&world.mirror.error(), text, Execution::NotExecuted);
-        let served = world.store.fails.load(Relaxed);
-        assert!(
-            served <= usize::from(Config::client().max_served),
-            "{served}"
-        );
+        for (world, max) in [
+            (
+                World::rdma(Config::client(), Config::server()),
+                usize::from(Config::client().max_served),
+            ),
+            (World::tcp().await, 64),
+        ] {
+            world.kv.fail(&MANY).await.unwrap_err();
+            let text = "can't call the client: too many calls wait for it";
+            assert_error(&world.mirror.error(), text, Execution::NotExecuted);
+            let served = world.store.fails.load(Relaxed);
+            assert!(served <= max, "{served}");
+        }
     });
 }

@@ -39,8 +39,8 @@ impl Catalog {
 }
 
 /// A book that exists only while a call is served.
-fn book(number: u32) -> Result<owned::Book, RpcError> {
-    Ok(owned::Book {
+fn book(number: u32) -> Result<owned::BookItem, RpcError> {
+    Ok(owned::BookItem {
         name: format!("Volume {number}").try_into()?,
         pages: 100,
     })
@@ -58,7 +58,7 @@ impl Service for Catalog {
         let mut books = ListBuf::new();
         for number in 1..=count {
             let name = format!("Volume {number}").try_into()?;
-            books.push(owned::Book { name, pages: 100 });
+            books.push(owned::BookItem { name, pages: 100 });
         }
         Ok(books.into())
     }
@@ -103,7 +103,7 @@ impl Service for Catalog {
                 100
             };
             let bytes = SharedBytes::from(vec![3; len as usize]).into();
-            pictures.push(owned::NumberedPicture { bytes });
+            pictures.push(owned::NumberedPictureItem { bytes });
         }
         Ok(pictures.into())
     }

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use rpcrdma_verbs::provider::any::AnyDevice;
+use rpcrdma_verbs::provider::iwarp::IwarpDevice;
 use rpcrdma_verbs::provider::software::{Fabric, SoftwareDevice};
 use rpcrdma_verbs::provider::{Capabilities, Device};
 
@@ -13,8 +15,18 @@ pub trait DeviceSource {
     /// Opens the device with its own protection domain.
     fn open(&self) -> Self::Device;
 
+    /// Opens the device of a server, which may be another.
+    fn open_server(&self) -> Self::Device {
+        self.open()
+    }
+
     /// Returns the address for a server, with any port.
     fn address(&self) -> SocketAddr;
+
+    /// Whether the client's device answers while its driver is not turned.
+    fn answers_alone(&self) -> bool {
+        true
+    }
 }
 
 /// The software fabric.
@@ -71,15 +83,34 @@ impl DeviceSource for Unacknowledging {
     }
 }
 
-/// The device that the environment names.
-#[cfg(feature = "ibverbs")]
+/// iWARP over TCP, on the loopback interface.
+#[derive(Debug)]
+pub struct Iwarp;
+
+impl DeviceSource for Iwarp {
+    type Device = IwarpDevice;
+
+    fn open(&self) -> IwarpDevice {
+        IwarpDevice::default()
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    fn answers_alone(&self) -> bool {
+        false
+    }
+}
+
+/// The device that the environment names, and the device of the server if that is another.
 #[derive(Debug)]
 pub struct Named {
     device: String,
+    server: String,
     address: SocketAddr,
 }
 
-#[cfg(feature = "ibverbs")]
 impl Named {
     /// Returns `None` if the environment names no device.
     pub fn new() -> Option<Self> {
@@ -87,30 +118,38 @@ impl Named {
             println!("RPCRDMA_DEVICE names no device to run this on");
             return None;
         };
-        let address =
-            std::env::var("RPCRDMA_ADDRESS").expect("RPCRDMA_ADDRESS: an address of the device");
+        let address = std::env::var("RPCRDMA_ADDRESS")
+            .expect("RPCRDMA_ADDRESS: an address of the server's device");
         Some(Self {
+            server: std::env::var("RPCRDMA_SERVER_DEVICE").unwrap_or_else(|_| device.clone()),
             device,
             address: SocketAddr::new(address.parse().expect("an address"), 0),
         })
     }
 }
 
-#[cfg(feature = "ibverbs")]
 impl DeviceSource for Named {
-    type Device = rpcrdma_verbs::provider::ibverbs::IbvDevice;
+    type Device = AnyDevice;
 
-    fn open(&self) -> Self::Device {
-        Self::Device::open(Some(&self.device)).expect("a device that works")
+    fn open(&self) -> AnyDevice {
+        AnyDevice::open(&self.device).expect("a device that works")
+    }
+
+    fn open_server(&self) -> AnyDevice {
+        AnyDevice::open(&self.server).expect("a device that works")
     }
 
     fn address(&self) -> SocketAddr {
         self.address
     }
+
+    fn answers_alone(&self) -> bool {
+        !matches!(self.open(), AnyDevice::Iwarp(_))
+    }
 }
 
-/// Makes tests of functions that take a device source: one each on the software fabric, and one on
-/// the named device.
+/// Makes tests of functions that take a device source: one each on the software fabric, one over
+/// iWARP, and one on the named device.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident),* $(,)?) => {
@@ -118,7 +157,10 @@ macro_rules! on_every_device {
             use $crate::device_source::{Software, on};
             $(#[test] fn $name() { on(Some(Software::new()), super::$name); })*
         }
-        #[cfg(feature = "ibverbs")]
+        mod iwarp {
+            use $crate::device_source::{Iwarp, on};
+            $(#[test] fn $name() { on(Some(Iwarp), super::$name); })*
+        }
         mod device {
             use $crate::device_source::{Named, on};
             $(#[test] fn $name() { on(Named::new(), super::$name); })*

@@ -59,7 +59,7 @@ impl<D: Device> Ends<D> {
     /// Creates both ends on devices of a source.
     pub fn of(source: &impl DeviceSource<Device = D>, client: Config, server: Config) -> Self {
         let budgets = [Budget::new(1 << 28), Budget::new(1 << 28)];
-        let devices = [source.open(), source.open()];
+        let devices = [source.open(), source.open_server()];
         Self::within(budgets, devices, source.address(), (client, server))
     }
 

@@ -10,6 +10,7 @@
 )]
 
 pub mod block;
+pub mod capture;
 pub mod device_source;
 pub mod ends;
 pub mod random;

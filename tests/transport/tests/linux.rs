@@ -5,7 +5,6 @@
 //! address of it, and `RPCRDMA_NFSD` the address and port where the kernel's NFS server listens for
 //! RDMA. NFS is mounted, which is expected to fail. `docs/linux.md` lists the results.
 
-#![cfg(feature = "ibverbs")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "linux/cases.rs"]
@@ -19,6 +18,7 @@ mod peer;
 #[path = "linux/server.rs"]
 mod server;
 #[path = "linux/wire.rs"]
+#[allow(dead_code, reason = "it is shared with the peer of rping")]
 mod wire;
 
 const NFS: u32 = 100_003;

@@ -24,7 +24,7 @@ const CUT: u64 = 20;
 fn connections_are_cut_at_random(source: &impl DeviceSource) {
     let (seed, end) = begin();
     let mut random = Random(seed);
-    let mut host = Host::new(&source.open(), source.address());
+    let mut host = Host::new(&source.open_server(), source.address());
     let address = host.server.local_addr();
     let mut callers: Vec<_> = (0..4)
         .map(|number| Caller::new(&source.open(), address, number, seed))
@@ -45,7 +45,7 @@ fn connections_are_cut_at_random(source: &impl DeviceSource) {
                 }
                 1 if random.one_in(4) => {
                     host.end();
-                    host = Host::new(&source.open(), address);
+                    host = Host::new(&source.open_server(), address);
                     restarts += 1;
                 }
                 _ => cuts += u32::from(cut(&mut host, &mut random)),

@@ -42,8 +42,8 @@ struct Drivers<D: Device> {
 
 impl<D: Device> Drivers<D> {
     fn new(source: &impl DeviceSource<Device = D>, rtr: RtrExtConfig) -> Self {
-        let driver = || Driver::new(&source.open(), &Budget::new(1 << 28), 4096).unwrap();
-        let (mut near, mut far) = (driver(), driver());
+        let driver = |device| Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+        let (mut near, mut far) = (driver(source.open()), driver(source.open_server()));
         let server = Config::server().with_rtr(rtr);
         let listener = far.listen(source.address(), server).unwrap();
         let client = Config::client().with_rtr(rtr);

@@ -1,26 +1,24 @@
-//! Changes that were asked for and are neither made nor rejected yet (xcharext-02, sections 4.3 and
-//! 4.4).
-//!
-//! In xcharext-03 nothing is ever pending.
+//! Requested changes that are neither made nor rejected yet (xcharext-02, sections 4.3 and 4.4).
+//! xcharext-03 has no pending changes.
 
 use arrayvec::ArrayVec;
 
 use crate::property::{BasicProperty, PropertyValues};
 use crate::v2::properties::{Propid, Propvalset};
 
-/// A change of the peer's properties that we have asked for.
+/// A change of the peer's properties that we requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RequestedChange {
     pub(super) value: BasicProperty,
-    /// What held when it was asked for.
+    /// The value at the time of the request.
     before: BasicProperty,
 }
 
-/// What has become of a change that we have asked for.
+/// The outcome of a change that we requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::connection) struct ChangeOutcome {
     pub(in crate::connection) requested: BasicProperty,
-    /// What holds now; none if it was rejected.
+    /// The current value; `None` if the change was rejected.
     pub(in crate::connection) value: Option<BasicProperty>,
 }
 
@@ -49,7 +47,7 @@ impl RequestedChange {
     }
 }
 
-/// Changes that we have asked for and that the peer has called pending: one of each property.
+/// Our requested changes that the peer has called pending, at most one of each property.
 #[derive(Clone, Default, Debug)]
 pub(super) struct PendingChanges(ArrayVec<RequestedChange, 3>);
 
@@ -77,7 +75,7 @@ impl PendingChanges {
         Some(self.0.remove(at).outcome(peer))
     }
 
-    /// Gives all of them up.
+    /// Removes all of them.
     pub(super) fn take(&mut self) -> impl Iterator<Item = RequestedChange> + use<> {
         core::mem::take(&mut self.0).into_iter()
     }
@@ -87,16 +85,16 @@ impl PendingChanges {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LocalChange {
     pub(super) value: BasicProperty,
-    /// Whether it is what the peer has asked for, or all that will come of it.
+    /// Whether it completes a change that the peer requested.
     pub(super) clears: bool,
 }
 
-/// The changed local properties that are not announced yet, and whether the peer waits for one.
+/// The changed local properties that are not announced yet.
 #[derive(Clone, Default, Debug)]
 pub(super) struct LocalChanges {
     all: ArrayVec<LocalChange, 3>,
-    /// Whether the peer was told that a larger size of our receive buffers, which it has asked for,
-    /// is pending.
+    /// Whether the peer has requested a larger size of our receive buffers and was told that the
+    /// change is pending.
     pub(super) growth_pending: bool,
 }
 

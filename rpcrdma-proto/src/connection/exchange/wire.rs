@@ -1,7 +1,7 @@
-//! The operations on the wire: one exchange in the forms of either draft (decision D5).
+//! The encodings of the property operations in the two drafts (decision D5).
 //!
-//! What begins a connection and what asks for changes has the same bytes in both. Their answers and
-//! updates differ.
+//! The announcement at the start of a connection and the requests have the same encoding in both.
+//! Answers and updates differ.
 
 use arrayvec::ArrayVec;
 
@@ -34,7 +34,7 @@ const _: () = {
     );
 };
 
-/// The draft that is spoken.
+/// The draft that a connection uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PropertyDraft {
     /// xcharext-03.
@@ -43,7 +43,7 @@ pub(super) enum PropertyDraft {
     Characteristics,
 }
 
-/// An operation of the peer's.
+/// A property operation of the peer.
 #[derive(Debug)]
 pub(super) enum PropertyOperation<'a> {
     /// ROPT_CONNPROP, or ROPT_INITXCH.
@@ -65,7 +65,7 @@ pub(super) enum ChangeResponse<'a> {
 #[derive(Debug)]
 pub(super) struct PropertyUpdate<'a> {
     now: UpdatedValues<'a>,
-    /// Whether what was asked for of this property is no longer pending.
+    /// Whether the requested change of this property is no longer pending.
     pub(super) clears: bool,
 }
 
@@ -84,10 +84,10 @@ impl PropertyDraft {
         }
     }
 
-    /// Reads a property operation; `None` if the operation is another one.
+    /// Decodes a property operation; returns `None` if the operation is another one.
     ///
     /// # Errors
-    /// It is malformed. Whether its values are, they themselves tell.
+    /// It is malformed. Its values are not decoded here.
     // spec: xc2-2.1-d, xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d, xc2-4.4-f, xc2-4.4-g
     pub(super) fn read(self, code: u32, info: &[u8]) -> xdr::Result<Option<PropertyOperation<'_>>> {
         Ok(Some(match (code, self) {
@@ -135,8 +135,8 @@ impl PropertyDraft {
         }
     }
 
-    /// Writes an update: of all that has changed, or of the first where it has one value. How many
-    /// bytes, and how many of the changes it tells.
+    /// Writes an update of all changes, or of the first in the draft whose updates have one value.
+    /// Returns its size in bytes and the number of changes in it.
     // spec: xc3-4-h, xc3-4.4-b, xc3-3-n, xc2-3-j, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
     pub(super) fn write_update(
         self,
@@ -257,7 +257,7 @@ impl PropertyExchange {
         })
     }
 
-    /// Hands what we tell of rtrext-02 to `f`: nothing, where that is not used.
+    /// Passes our properties of rtrext-02 to `f`: none where the extension is off.
     fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
         match &self.capabilities {
             Some(abilities) => abilities.with_xdr(f),
@@ -266,7 +266,7 @@ impl PropertyExchange {
     }
 }
 
-/// Writes a request for a change, or for an answer alone.
+/// Writes a request for a change, or one without changes, which probes the version.
 // spec: xc3-4-f, xc3-4.2-c, xc2-4.2-c
 pub(super) fn write_request(
     buffer: &mut [u8],
@@ -291,17 +291,17 @@ pub(super) fn write_request(
     )
 }
 
-/// XID, credits, direction and operation of a message.
+/// The XID, credits, direction and operation of a message.
 type Head = (u32, u32, MsgType, u32);
 
-/// Writes an operation with what it says; none if the buffer is too small.
+/// Writes an operation with its content; returns `None` if the buffer is too small.
 fn write(buffer: &mut [u8], head: Head, info: &impl Encode) -> Option<usize> {
     let mut place = [0; 1024];
     let bytes = info.encode_to_slice(&mut place).ok()?;
     optional(buffer, head, place.get(..bytes)?)
 }
 
-/// Writes an operation that says this.
+/// Writes an operation with this content.
 pub(super) fn optional(
     buffer: &mut [u8],
     (xid, credit, optdir, opttype): Head,

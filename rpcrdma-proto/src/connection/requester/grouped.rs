@@ -14,6 +14,7 @@ use crate::connection::output::{
 use crate::connection::queues::OutputQueues;
 use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
 use crate::connection::rtr::headers::write as write_header;
+use crate::connection::rtr::request::GroupTrial;
 use crate::connection::states::RequestState;
 use crate::continuation::{GroupError, ReassembledMessage, Reduction};
 use crate::placement::Layout;
@@ -259,7 +260,7 @@ impl Requester {
         }
         // Of one group there may be several reports: those that come when it goes by other means
         // already say nothing new.
-        if request.without_groups && !matches!(why, GroupError::HeaderType(_)) {
+        if request.groups.given_up && !matches!(why, GroupError::HeaderType(_)) {
             return true;
         }
         if !matches!(
@@ -268,7 +269,7 @@ impl Requester {
         ) {
             return false;
         }
-        let again = !core::mem::replace(&mut request.without_groups, true);
+        let again = !core::mem::replace(&mut request.groups.given_up, true);
         let outcome = if again {
             CallOutcome::Again
         } else {
@@ -289,8 +290,8 @@ impl Requester {
         out: &mut OutputQueues,
     ) -> Option<u32> {
         let request = self.calls.get_mut(xid)?;
-        if request.stale_errors > 0 {
-            request.stale_errors -= 1;
+        if request.groups.stale_errors > 0 {
+            request.groups.stale_errors -= 1;
             return Some(0);
         }
         // One that was not sent yet is not meant: the peer can't know it.
@@ -300,9 +301,12 @@ impl Requester {
         ) && request.credit.is_some();
         let count = request
             .grouped()
-            .filter(|_| went && !request.without_groups)?
+            .filter(|_| went && !request.groups.given_up)?
             .count;
-        (request.stale_errors, request.without_groups) = (count - 1, true);
+        request.groups = GroupTrial {
+            given_up: true,
+            stale_errors: count - 1,
+        };
         self.on_error_answer(xid, Some(grant), CallOutcome::Again, out);
         Some(count)
     }

@@ -3,6 +3,7 @@
 use super::call_chunks::CallChunks;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{CallFailure, CallRegion, Exposure, ReplyLocation};
+use crate::connection::rtr::request::GroupTrial;
 use crate::connection::slab::Reset;
 use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
@@ -30,11 +31,8 @@ pub(super) struct Request {
     pub(super) chunks: CallChunks,
     pub(super) plan: TransferPlan,
     pub(super) invalidated: Option<u32>,
-    /// Whether it is transferred without rtrext-02, since it was reported broken or its operation
-    /// is unknown to the peer.
-    pub(super) without_groups: bool,
-    /// The number of errors that its first transmissions may still cause.
-    pub(super) stale_errors: u32,
+    /// What it has met in transmissions of rtrext-02.
+    pub(super) groups: GroupTrial,
     /// The length of segment to plan with: that of the path, unless memory of the call was exposed
     /// in more segments than that led to expect.
     pub(super) segment_len: Option<u32>,
@@ -97,8 +95,7 @@ impl Reset for Request {
         chunks: CallChunks::EMPTY,
         plan: INLINE_PLAN,
         invalidated: None,
-        without_groups: false,
-        stale_errors: 0,
+        groups: GroupTrial::NONE,
         segment_len: None,
         outcome: CallOutcome::None,
     };
@@ -130,8 +127,7 @@ impl Request {
             chunks: its_chunks,
             plan: its_plan,
             invalidated,
-            without_groups: its_without_groups,
-            stale_errors,
+            groups,
             segment_len,
             outcome,
         } = self;
@@ -141,8 +137,8 @@ impl Request {
         (*resend, *transmission) = (true, Transmission::None);
         its_chunks.begin(call.items, call.results);
         (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
-        (*sending, *its_exposed, *its_without_groups, *stale_errors) = (false, false, false, 0);
-        *segment_len = None;
+        (*sending, *its_exposed) = (false, false);
+        (*groups, *segment_len) = (GroupTrial::NONE, None);
     }
 
     pub(super) fn as_call(&self) -> CallSpec<'_> {

@@ -9,6 +9,7 @@ use crate::chunk::Segment;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{BufferId, CallLocation, RdmaWrite};
 use crate::connection::rtr::group_sender::MAX_REDUCED;
+use crate::connection::rtr::replies::GroupedCall;
 use crate::connection::slab::Reset;
 use crate::connection::states::{ServedEvent, ServedState};
 use crate::sizes;
@@ -33,13 +34,8 @@ pub(super) struct ServedCall {
     pub(super) length: u32,
     pub(super) offered: OfferedChunks,
     pub(super) keys: ChunkKeys,
-    /// The number of transmissions in which it arrived.
-    pub(super) parts: u32,
-    /// The number of receives reserved for its reply, if it arrived by rtrext-02.
-    pub(super) reserve: Option<u32>,
-    /// Whether its reply is retained after its Send, and whether it was retransmitted.
-    pub(super) retains_reply: bool,
-    pub(super) retransmitted: bool,
+    /// What it has besides if it arrived in transmissions of rtrext-02.
+    pub(super) group: Option<GroupedCall>,
     pub(super) reply: OutgoingReply,
 }
 
@@ -49,8 +45,8 @@ pub(super) struct OutgoingReply {
     pub(super) length: u32,
     pub(super) results: ArrayVec<DataItem, MAX_RESULTS>,
     pub(super) plan: ReplyPlan,
-    /// The plan of a reply in transmissions of rtrext-02.
-    pub(super) group: Option<GroupReplyPlan>,
+    /// Which chunk or direction each result takes.
+    pub(super) matched: DirectionMatch,
 }
 
 impl OutgoingReply {
@@ -61,7 +57,7 @@ impl OutgoingReply {
             reduced: 0,
             long: false,
         },
-        group: None,
+        matched: DirectionMatch::IN_ORDER,
     };
 
     /// Begins an inline reply in a slot that another reply may have used.
@@ -70,15 +66,15 @@ impl OutgoingReply {
             length,
             results,
             plan: its_plan,
-            group,
+            matched,
         } = self;
-        (*length, *its_plan, *group) = (
+        (*length, *its_plan, *matched) = (
             bytes,
             ReplyPlan {
                 reduced: 0,
                 long: false,
             },
-            None,
+            DirectionMatch::IN_ORDER,
         );
         results.clear();
         results.extend(items.iter().map(|result| result.item).take(MAX_RESULTS));
@@ -97,10 +93,7 @@ impl OutgoingReply {
     /// Returns the results that are written to offered memory, each with the number of its chunk or
     /// direction.
     fn reduced(&self) -> impl Iterator<Item = (usize, DataItem)> + use<'_> {
-        let reduced = self.plan.reduced;
-        let matched = self
-            .group
-            .map_or(DirectionMatch::IN_ORDER, |group| group.matched);
+        let (reduced, matched) = (self.plan.reduced, self.matched);
         let results = self
             .results
             .iter()
@@ -177,10 +170,7 @@ impl Reset for ServedCall {
         length: 0,
         offered: OfferedChunks::EMPTY,
         keys: ChunkKeys::None,
-        parts: 1,
-        reserve: None,
-        retains_reply: false,
-        retransmitted: false,
+        group: None,
         reply: OutgoingReply::NONE,
     };
 }
@@ -205,10 +195,7 @@ impl ServedCall {
             length,
             offered,
             keys,
-            parts,
-            reserve,
-            retains_reply: its_retains,
-            retransmitted: its_retransmitted,
+            group,
             reply: answer,
         } = self;
         (
@@ -219,10 +206,24 @@ impl ServedCall {
             *its_buffer,
         ) = (ServedState::Delivered, xid, version, asked, buffer);
         *length = bytes.as_ref().map_or(0, |bytes| bytes.end - bytes.start);
-        (*inline, *keys) = (bytes, ChunkKeys::None);
+        (*inline, *keys, *group) = (bytes, ChunkKeys::None, None);
         offered.begin();
-        (*parts, *reserve, *its_retains, *its_retransmitted) = (1, None, false, false);
         answer.begin(0, &[]);
+    }
+
+    /// Returns the number of messages in which it arrived.
+    pub(super) fn messages(&self) -> u32 {
+        self.group.as_ref().map_or(1, |group| group.parts)
+    }
+
+    /// Returns the plan of its reply, if that goes in transmissions.
+    pub(super) fn group_reply(&self) -> Option<GroupReplyPlan> {
+        self.group.as_ref()?.reply
+    }
+
+    /// Returns whether its reply was retransmitted.
+    pub(super) fn is_retransmitted(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.retransmitted)
     }
 
     /// Applies an event to the state. Returns false if it cannot happen in this state.

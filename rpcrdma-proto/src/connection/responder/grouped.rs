@@ -14,6 +14,7 @@ use crate::connection::queues::OutputQueues;
 use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::rtr::reassembly::IncomingGroup;
+use crate::connection::rtr::replies::GroupedCall;
 use crate::connection::states::{ServedEvent, ServedState};
 use crate::continuation::ReassembledMessage;
 use crate::placement::Layout;
@@ -87,19 +88,17 @@ impl Responder {
             .filter(|call| call.state == ServedState::Delivered)?;
         let directions = call.offered.directions();
         let matched = DirectionMatch::of(results, directions, call.length);
+        let grouped = call.group.as_mut()?;
         call.reply.begin(length, results);
         let results = &call.reply.results;
-        let (reserve, plain) = (
-            call.reserve?,
-            BASE_HEADER.saturating_add(length) <= limits.threshold,
-        );
-        let group = match limits.groups {
+        let plain = BASE_HEADER.saturating_add(length) <= limits.threshold;
+        grouped.reply = match limits.groups {
             // The peer has announced meanwhile that it accepts none.
             None if plain => None,
             None => return Some(Err(TransferError::ReplyTooLong)),
             Some(_) if directions.is_empty() && plain => None,
             Some((theirs, most)) => {
-                let most = reserve.max(1).min(most);
+                let most = grouped.reserve.max(1).min(most);
                 match transfer::plan_group_reply(&GroupReplySpec {
                     length,
                     results,
@@ -113,17 +112,13 @@ impl Responder {
                 }
             }
         };
-        let written = group.map_or(0, |group| group.written.into());
-        (call.reply.plan, call.reply.group) = (
-            ReplyPlan {
-                reduced: written,
-                long: false,
-            },
-            group,
-        );
+        if let Some(plan) = grouped.reply {
+            call.reply.plan.reduced = plan.written.into();
+            call.reply.matched = plan.matched;
+        }
         call.assign_chunks();
         call.advance(ServedEvent::Replied);
-        self.replies_queued += call.parts;
+        self.replies_queued += call.messages();
         self.replies.push_back(served.0);
         Some(Ok(()))
     }
@@ -138,7 +133,7 @@ impl Responder {
         buffer: &mut [u8],
     ) -> Option<GroupSender> {
         let (call, (theirs, _)) = (self.calls.get(key)?, limits.groups?);
-        let group = call.reply.group?;
+        let group = call.group_reply()?;
         let outline = GroupOutline {
             owner: SendOwner::Reply {
                 call: ServedCallId(key),
@@ -163,24 +158,30 @@ impl Responder {
     /// retransmitted without rtrext-02 (decision D23). Returns false if it cannot be.
     // spec: rtr-5.4-m
     pub(in crate::connection) fn on_error_report(&mut self, xid: u32, threshold: u32) -> bool {
-        let found = self.group_xids.find(xid);
+        let Some(replies) = &mut self.groups else {
+            return false;
+        };
+        let found = replies.xids.find(xid);
         let Some((key, call)) = found.and_then(|key| Some((key, self.calls.get_mut(key)?))) else {
+            return false;
+        };
+        let Some(group) = &mut call.group else {
             return false;
         };
         // Of one group there may be several reports: before the reply goes again they say nothing
         // new.
-        let waits = call.state == ServedState::Replying || call.reply.group.is_some();
-        if call.retransmitted && waits {
+        let waits = call.state == ServedState::Replying || group.reply.is_some();
+        if group.retransmitted && waits {
             return true;
         }
         let fits = BASE_HEADER.saturating_add(call.reply.length) <= threshold;
         // Once is enough: it could be reported for ever.
-        if !fits || call.reply.group.is_none() || call.retransmitted {
+        if !fits || group.reply.is_none() || group.retransmitted {
             return false;
         }
-        call.retransmitted = true;
+        group.retransmitted = true;
         if call.advance(ServedEvent::Again) {
-            self.only_retained -= 1;
+            replies.only_retained -= 1;
             self.retransmit(key);
         }
         true
@@ -188,9 +189,10 @@ impl Responder {
 
     /// Queues a retained reply again, all of it inline.
     fn retransmit(&mut self, key: u32) {
-        if let Some(call) = self.calls.get_mut(key) {
-            call.retains_reply = false;
-            call.reply.group = None;
+        if let Some(call) = self.calls.get_mut(key)
+            && let Some(group) = &mut call.group
+        {
+            (group.retains_reply, group.reply) = (false, None);
             call.reply.plan = ReplyPlan {
                 reduced: 0,
                 long: false,
@@ -202,10 +204,17 @@ impl Responder {
 
     /// Removes the entries of replies that are no longer retained from the front.
     fn skip_retransmitted(&mut self) {
-        while let Some((key, _)) = self.retained.front()
-            && !self.calls.get(*key).is_some_and(|call| call.retains_reply)
+        let Some(replies) = &mut self.groups else {
+            return;
+        };
+        let retains = |key| {
+            let group = self.calls.get(key)?.group.as_ref()?;
+            Some(group.retains_reply)
+        };
+        while let Some((key, _)) = replies.retained.front()
+            && retains(*key) != Some(true)
         {
-            self.retained.pop_front();
+            replies.retained.pop_front();
         }
     }
 
@@ -213,33 +222,33 @@ impl Responder {
     /// retransmitted.
     // spec: rtr-5.4-l
     pub(super) fn retain_reply(&mut self, key: u32) {
-        let Some(call) = self.calls.get_mut(key) else {
+        let (Some(call), Some(replies)) = (self.calls.get_mut(key), &mut self.groups) else {
             return;
         };
         call.advance(ServedEvent::Kept);
-        if call.retransmitted && call.advance(ServedEvent::Again) {
+        if call.is_retransmitted() && call.advance(ServedEvent::Again) {
             self.retransmit(key);
         } else {
-            self.only_retained += 1;
+            replies.only_retained += 1;
         }
     }
 
     /// Drops the replies that were retained until this time, or until a later call.
     pub(in crate::connection) fn drop_retained(&mut self, until: u64, out: &mut OutputQueues) {
-        while let Some((key, _)) = self
-            .retained
-            .front()
-            .copied()
-            .filter(|(_, due)| *due <= until)
+        while let Some(replies) = &mut self.groups
+            && let Some((key, due)) = replies.retained.front().copied()
+            && due <= until
         {
-            self.retained.pop_front();
+            replies.retained.pop_front();
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
             // Where its Send has its memory still, nothing keeps it after that.
-            call.retains_reply = false;
+            if let Some(group) = &mut call.group {
+                group.retains_reply = false;
+            }
             if call.state == ServedState::Retained && call.advance(ServedEvent::Dropped) {
-                self.only_retained -= 1;
+                replies.only_retained -= 1;
                 self.remove(ServedCallId(key), true, out);
             }
         }
@@ -249,22 +258,26 @@ impl Responder {
     /// Handles the loss of the connection: no reply that is with a Send is retained or
     /// retransmitted.
     pub(super) fn drop_sending(&mut self) {
-        self.retained.clear();
+        let Some(replies) = &mut self.groups else {
+            return;
+        };
+        replies.retained.clear();
         let mut from = 0;
         while let Some((key, next)) = self
             .calls
             .find_from(from, |call| call.state == ServedState::Sending)
         {
             from = next;
-            if let Some(call) = self.calls.get_mut(key) {
-                (call.retains_reply, call.retransmitted) = (false, false);
+            if let Some(group) = self.calls.get_mut(key).and_then(|call| call.group.as_mut()) {
+                (group.retains_reply, group.retransmitted) = (false, false);
             }
         }
     }
 
     /// Returns the time until which the first of the retained replies is retained.
     pub(in crate::connection) fn retained_until(&self) -> Option<u64> {
-        self.retained.front().map(|(_, until)| *until)
+        let (_, until) = self.groups.as_ref()?.retained.front()?;
+        Some(*until)
     }
 
     /// Releases a reply whose last transmission was not sent before the connection was lost: nobody
@@ -274,8 +287,12 @@ impl Responder {
         call: ServedCallId,
         out: &mut OutputQueues,
     ) {
-        if let Some(call) = self.calls.get_mut(call.0) {
-            call.retains_reply = false;
+        let group = self
+            .calls
+            .get_mut(call.0)
+            .and_then(|call| call.group.as_mut());
+        if let Some(group) = group {
+            group.retains_reply = false;
         }
         if self.released(call) {
             out.push_event(Event::CallEnded {
@@ -296,10 +313,11 @@ impl Responder {
             .calls
             .get_mut(key)
             .filter(|call| call.state == ServedState::Replying)?;
-        let (before, reserve) = (call.reply.group?, call.reserve?);
+        let group = call.group.as_mut()?;
+        let before = group.reply?;
         let plan = limits(call.version).groups.and_then(|(theirs, most)| {
             let (length, results) = (call.reply.length, call.reply.results.as_slice());
-            let (directions, most) = (call.offered.directions(), reserve.max(1).min(most));
+            let (directions, most) = (call.offered.directions(), group.reserve.max(1).min(most));
             let answer = GroupReplySpec {
                 length,
                 results,
@@ -311,7 +329,7 @@ impl Responder {
             transfer::group_laid(&answer, before.placed.into(), before.written.into())
         });
         match plan {
-            Some(plan) => call.reply.group = Some(plan),
+            Some(plan) => group.reply = Some(plan),
             None => return Some(ServedCallId(key)),
         }
         None
@@ -327,21 +345,22 @@ impl Responder {
         buffer: &mut [u8],
     ) -> Option<Transmit> {
         let sending = self.begin_group(key, limits, buffer)?;
-        let call = self.calls.get_mut(key)?;
+        let (call, replies) = (self.calls.get_mut(key)?, self.groups.as_mut()?);
         let one = sending.count == 1;
         let invalidate = call.keys.single().filter(|_| one && limits.invalidate);
-        call.retains_reply = until != 0;
+        call.group.as_mut()?.retains_reply = until != 0;
         call.advance(ServedEvent::Transmitted);
         let (xid, asked, parts, again) = (
             call.xid,
             call.requested_credits,
-            call.parts,
-            call.retransmitted,
+            call.messages(),
+            call.is_retransmitted(),
         );
-        self.retained.extend((until != 0).then_some((key, until)));
+        let until = (until != 0).then_some((key, until));
+        replies.retained.extend(until);
+        replies.xids.insert(self.calls.index(key), key, xid);
         self.replies.pop_front();
         self.answered(key, asked, parts, again);
-        self.group_xids.insert(self.calls.index(key), key, xid);
         let transmit = sending.first(invalidate);
         sending.replace(place);
         Some(transmit)
@@ -431,11 +450,14 @@ impl ServedCall {
         } else {
             ServedState::Delivered
         };
-        (self.parts, self.reserve, self.length) = (
-            group.parts(),
-            Some(group.directions.reply_receives),
-            message.length,
-        );
+        self.group = Some(GroupedCall {
+            parts: group.parts(),
+            reserve: group.directions.reply_receives,
+            reply: None,
+            retains_reply: false,
+            retransmitted: false,
+        });
+        self.length = message.length;
         self.keys
             .add(message.segments.iter().map(|segment| segment.handle));
         let lists = self.offered.fill();

@@ -18,7 +18,6 @@ use crate::block::{self, BLOCK_SIZE, BlockService, Programs};
 use crate::device_source::DeviceSource;
 use crate::schema::block::block1::{self, Discard, Echo, Read};
 use crate::schema::{ReadArgs, Region};
-use crate::serve::PORT;
 
 /// A server with its driver.
 type Serving = (Driver<AnyDevice>, LocalServer<Programs>);
@@ -115,13 +114,8 @@ impl Clients {
         };
         client = options.extension.of(client);
         share(&mut near, &mut client, options.shared_receives)?;
-        let (address, server) = match options.connect {
-            Some(mut address) => {
-                if address.port() == 0 {
-                    address.set_port(PORT);
-                }
-                (address, None)
-            }
+        let (address, server) = match options.server {
+            Some(address) => (address, None),
             None => {
                 let (far, server) = server(options, source, far)?;
                 (server.local_addr(), Some((far, server)))

@@ -119,7 +119,7 @@ async fn sample(options: &Options, channel: Channel) -> Result<[f64; 3], Box<dyn
     let mut samples = Vec::new();
     for _ in 0..SAMPLES {
         let (began, before) = (Instant::now(), done.load(Relaxed));
-        tokio::time::sleep(Duration::from_millis(options.seconds * 1000) / SAMPLES).await;
+        tokio::time::sleep(options.duration / SAMPLES).await;
         let calls = (done.load(Relaxed) - before).max(1);
         samples.push(began.elapsed().as_nanos() as f64 / calls as f64);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_verbs::measure::{self, Transfer, ping_pong, transfer_rate};
 use rpcrdma_verbs::provider::any::AnyDevice;
 
-use super::{Operation, Options, least_median_most};
+use super::{Operation, Options, least_median_most, tcp};
 use crate::device_source::DeviceSource;
 
 /// Samples of the reference. For an echo: the same messages without RPC, with headers of 72 and 56
@@ -19,8 +19,14 @@ pub(super) struct Reference<'a> {
     count: u32,
     raw: Vec<f64>,
     memcpy: Vec<f64>,
+    /// The same bytes over a plain TCP connection, if the device is iWARP over TCP.
+    tcp: Vec<f64>,
+    is_tcp: bool,
 }
 
+/// The bytes of the headers of a call and of a reply in Version Two.
+const CALL: u32 = 72;
+const REPLY: u32 = 56;
 /// The duration of a sample of messages.
 const SAMPLE: Duration = Duration::from_millis(150);
 /// The maximum number of bytes that are sent inline, which have a reference.
@@ -37,6 +43,8 @@ impl<'a> Reference<'a> {
             count: 200,
             raw: Vec::new(),
             memcpy: Vec::new(),
+            tcp: Vec::new(),
+            is_tcp: matches!(source.open()?, AnyDevice::Iwarp(_)),
         };
         if options.operation == Operation::Echo && options.size <= INLINE {
             let each = Duration::from_secs_f64(this.messages()? / 1e9);
@@ -52,9 +60,14 @@ impl<'a> Reference<'a> {
             self.options.buffers(),
             usize::from(self.options.depth),
         );
+        if self.is_tcp {
+            self.tcp.push(self.over_tcp()?);
+        }
         match self.options.operation {
             Operation::Echo if size <= INLINE => self.raw.push(self.messages()?),
             Operation::Echo => {}
+            // Both ends would have to make progress at once: plain TCP is the reference.
+            Operation::Read | Operation::Write if self.is_tcp => {}
             Operation::Read => {
                 self.raw.push(self.transfers(Transfer::Write)?);
                 self.memcpy.push(memcpy(size, all, all));
@@ -77,6 +90,26 @@ impl<'a> Reference<'a> {
         (!self.memcpy.is_empty()).then(|| least_median_most(self.memcpy.clone())[1])
     }
 
+    /// Returns the nanoseconds of the same bytes over a plain TCP connection: minimum, median and
+    /// maximum.
+    pub(super) fn tcp(&self) -> Option<[f64; 3]> {
+        (!self.tcp.is_empty()).then(|| least_median_most(self.tcp.clone()))
+    }
+
+    fn over_tcp(&self) -> Result<f64, Box<dyn Error>> {
+        let Options { size, depth, .. } = *self.options;
+        Ok(match self.options.operation {
+            Operation::Echo => {
+                let count = self.count.max(20 * u32::from(depth)) as usize;
+                let sizes = [CALL, REPLY].map(|header| size.saturating_add(header) as usize);
+                tcp::exchange(sizes, depth.into(), count)?
+            }
+            Operation::Read | Operation::Write => {
+                tcp::stream(size as usize, self.options.buffers())?
+            }
+        })
+    }
+
     fn ends(&self) -> Result<measure::Devices<AnyDevice>, Box<dyn Error>> {
         let (near, far) = (self.source.open()?, self.source.open()?);
         // The server uses the requested port.
@@ -91,7 +124,7 @@ impl<'a> Reference<'a> {
             connections,
             ..
         } = *self.options;
-        let sizes = (size.saturating_add(72), size.saturating_add(56));
+        let sizes = (size.saturating_add(CALL), size.saturating_add(REPLY));
         Ok(ping_pong(
             &self.ends()?,
             sizes,

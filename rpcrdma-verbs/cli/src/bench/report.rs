@@ -57,6 +57,8 @@ struct References {
     raw: Option<[f64; 3]>,
     /// `memcpy` over the same working set.
     memcpy: Option<f64>,
+    /// The same bytes over a plain TCP connection.
+    tcp: Option<[f64; 3]>,
     /// The same calls with futures on tokio.
     tokio: Option<f64>,
 }
@@ -72,7 +74,13 @@ pub(super) fn print(
         reference.and_then(Reference::raw),
         reference.and_then(Reference::memcpy),
     );
-    let others = References { raw, memcpy, tokio };
+    let tcp = reference.and_then(Reference::tcp);
+    let others = References {
+        raw,
+        memcpy,
+        tcp,
+        tokio,
+    };
     let mut out = io::stdout().lock();
     let done = if options.json {
         json(&mut out, options, &others, &sums)
@@ -106,6 +114,7 @@ fn json(
         "ns_per_rpc": median, "ns_per_rpc_least": least, "ns_per_rpc_most": most,
         "raw_ns": others.raw.map(|raw| raw[1]), "raw_ns_least": others.raw.map(|raw| raw[0]),
         "raw_ns_most": others.raw.map(|raw| raw[2]), "memcpy_ns": others.memcpy, "tokio_ns": others.tokio,
+        "tcp_ns": others.tcp.map(|tcp| tcp[1]),
         "rpc_per_second": sums.rate, "bytes_per_second": sums.bytes_per_second, "registered_bytes_per_connection": sums.memory,
         "latency_us": { "p50": half, "p90": ninety, "p99": ninety_nine, "p999": last },
     });
@@ -124,7 +133,7 @@ fn json(
         );
     }
     if let (Some(delay), Some(json)) = (options.delay, json.as_object_mut()) {
-        json.insert("delay_us".to_owned(), delay.into());
+        json.insert("delay_us".to_owned(), (delay.as_secs_f64() * 1e6).into());
     }
     writeln!(out, "{json}")
 }
@@ -157,7 +166,7 @@ fn text(
         write!(out, ", the server on a thread of its own")?;
     }
     if let Some(delay) = options.delay {
-        write!(out, ", {delay} us from end to end")?;
+        write!(out, ", {delay:?} from end to end")?;
     }
     writeln!(out, ":")?;
     let [least, median, most] = sums.calls;
@@ -186,6 +195,14 @@ fn text(
             out,
             "    {memcpy:.0} ns for memcpy over the same set: {:.2} of the time of a call",
             memcpy / median
+        )?;
+    }
+    if let Some([least, tcp, most]) = others.tcp {
+        let times = median / tcp;
+        writeln!(
+            out,
+            "    {tcp:.0} ns for the same bytes over TCP ({least:.0} to {most:.0}): a call takes \
+            {times:.2} times that"
         )?;
     }
     if let Some(tokio) = others.tokio {

@@ -8,6 +8,8 @@ use rpcrdma_nfs::{Export, FileSystem, Squash};
 #[cfg(target_os = "linux")]
 use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
 
+use crate::units::size;
+
 #[derive(clap::Args)]
 pub(super) struct Offer {
     /// Directory of this host to serve, with all that is below it on the same mount.
@@ -17,7 +19,8 @@ pub(super) struct Offer {
     #[arg(long, conflicts_with = "dir")]
     memory: bool,
     /// Bytes of memory that the file system in memory may take.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, conflicts_with = "dir")]
+    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "1G",
+        conflicts_with = "dir")]
     pub(super) size: u64,
     /// Whose calls are those of user 65534: `none`, `root` or `all`. User 0 is squashed by default
     /// if a directory is served.

@@ -14,6 +14,7 @@ use rpcrdma_proto::placement::BufferStructure;
 use rpcrdma_proto::transfer::MAX_ITEMS;
 use tracing::{debug, warn};
 
+use super::logging::logs_calls;
 use super::retained::RetainedReceive;
 use super::{Connection, ConnectionAction, WrContext, slot_mut};
 use crate::driver::events::{Payload, PlacedItem};
@@ -373,8 +374,8 @@ impl<D: Device> Connection<D> {
     #[inline]
     pub(super) fn reply_payload(&mut self, xid: u32, reply: ReplyLocation) -> Option<Payload> {
         let place = self.session.call_slot(xid);
-        if let Some(outgoing) = self.calls.get(place) {
-            debug!(parent: &outgoing.span, inline = reply.inline.len(), long = reply.long, "replied");
+        if logs_calls() {
+            self.log_replied(place, &reply);
         }
         self.counters.round_trips += 1;
         let ReplyLocation {

@@ -6,8 +6,8 @@ use arrayvec::ArrayVec;
 use rpcrdma_proto::connection::{
     PayloadPiece, SendOwner, ServedCallId, Session, TransmissionIndex, Transmit,
 };
-use tracing::debug;
 
+use super::logging::logs_calls;
 use super::{
     Connection, IncomingCall, OutgoingCall, SIGNAL_INTERVAL, WrContext, close_without_memory,
 };
@@ -37,7 +37,9 @@ impl<D: Device> Connection<D> {
             inline,
             ..
         } = *transmit;
-        self.trace(what);
+        if logs_calls() {
+            self.trace(what, scratch);
+        }
         let total = u32::try_from(header)
             .unwrap_or(u32::MAX)
             .saturating_add(inline);
@@ -190,7 +192,9 @@ impl<D: Device> Connection<D> {
         } = *transmit;
         let mut written = Some(false);
         if share.number == 0 {
-            self.trace(what);
+            if logs_calls() {
+                self.trace(what, scratch);
+            }
             written = if let SendOwner::Reply { call } = what {
                 self.push_writes(call)
             } else {
@@ -313,25 +317,6 @@ impl<D: Device> Connection<D> {
             self.zeros = Some(buf.into());
         }
         self.zeros.clone()
-    }
-
-    /// Traces how a call is transferred, and why.
-    #[inline]
-    fn trace(&self, what: SendOwner) {
-        let SendOwner::Call { xid } = what else {
-            return;
-        };
-        let Some(outgoing) = self.calls.get(self.session.call_slot(xid)) else {
-            return;
-        };
-        if outgoing.span.is_disabled() {
-            return;
-        }
-        if let (Some(transfer), Some(cost)) =
-            (self.session.transfer_plan(xid), self.session.cost(xid))
-        {
-            debug!(parent: &outgoing.span, %transfer, %cost, "sent");
-        }
     }
 
     /// Writes a reply to the peer's chunks. Returns whether there are any, or `None` if there is no

@@ -330,6 +330,9 @@ impl Queue {
         let mut state = self.lock();
         if std::mem::replace(&mut state.woken, false) {
             quiet(&self.wake);
+        } else if self.expected.load(Ordering::Relaxed) == 0 {
+            // The device has woken twice for one arming, as siw does under load.
+            self.device.take_event();
         }
         // Neither waits: the channel does not block.
         while self.expected.load(Ordering::Relaxed) > 0 && self.device.take_event() {

@@ -42,6 +42,8 @@ struct Entry {
 /// The number of polls after which the descriptors are checked although no thread is about to wait,
 /// because a check is a system call.
 const SELDOM: u32 = 32;
+/// How many ports are tried where any will do.
+const PORT_DRAWS: u32 = 16;
 
 /// Reasons of InfiniBand for a rejection: by the consumer, and no listener.
 const CONSUMER: i32 = 28;
@@ -319,6 +321,25 @@ fn system(status: i32) -> std::io::Error {
     }
 }
 
+impl IbvConnectionManager {
+    /// Listens at an address. On iWARP the port that the connection manager draws where any will do
+    /// may be one of TCP that is in use: it draws another.
+    fn listen_somewhere(&self, address: SocketAddr) -> Result<(Id, SocketAddr)> {
+        let draws = if address.port() == 0 { PORT_DRAWS } else { 1 };
+        let mut drawn = 1;
+        loop {
+            let id = Id::new(&self.channel)?;
+            match id.listen(address) {
+                Ok(address) => return Ok((id, address)),
+                Err(error) if drawn == draws || !matches!(error.cause, Cause::AddressInUse(_)) => {
+                    return Err(error);
+                }
+                Err(_) => drawn += 1,
+            }
+        }
+    }
+}
+
 fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
     if private_data.len() <= MAX_PRIVATE_DATA {
         Ok(())
@@ -334,8 +355,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
     type Request = IbvConnectRequest;
 
     fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr> {
-        let id = Id::new(&self.channel)?;
-        let address = id.listen(address)?;
+        let (id, address) = self.listen_somewhere(address)?;
         self.is_ours(&id, address)?;
         self.listening.push((id, address));
         Ok(address)

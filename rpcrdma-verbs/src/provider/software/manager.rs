@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
-use super::completion::invalid;
-use super::events::EventQueue;
-use super::qp_pair::{QpPair, QpState, ReceiveQueue, SoftwareConnectRequest};
+use super::qp_pair::{QpPair, QpState, SoftwareConnectRequest};
 use super::{Fabric, SoftwareDevice, SoftwareQueuePair};
+use crate::provider::common::events::EventQueue;
+use crate::provider::common::receives::ReceiveQueue;
+use crate::provider::common::wakeup::invalid;
 use crate::provider::{
     self, Cause, ConnectionEvent, MAX_PRIVATE_DATA, QueuePairConfig, Queues, Result, VerbError,
 };
@@ -44,10 +45,10 @@ impl SoftwareConnectionManager {
             });
         }
         let receives = match queues.receives {
-            Some(shared) if !Arc::ptr_eq(&shared.domain, &self.device.domain) => {
+            Some(shared) if !shared.0.is_of(&self.device.domain) => {
                 return Err(invalid(verb));
             }
-            Some(shared) => ReceiveQueue::Shared(shared.clone()),
+            Some(shared) => ReceiveQueue::Shared(shared.0.clone()),
             None => {
                 let most = config.receives as usize;
                 ReceiveQueue::Own {

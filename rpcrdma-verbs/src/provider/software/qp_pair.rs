@@ -2,7 +2,6 @@
 
 mod connect_request;
 mod execute;
-mod receives;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -11,15 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arrayvec::ArrayVec;
 pub use connect_request::SoftwareConnectRequest;
-pub(super) use receives::ReceiveQueue;
-pub use receives::SoftwareSharedReceives;
-use receives::{PostedReceive, enqueue, entries};
 
 use super::Fabric;
-use super::completion::{CompletionState as Completions, Entry};
-use super::events::EventQueue;
+use super::completion::CompletionState as Completions;
 use super::latency::{Latency, Progress, Time};
-use super::memory::{self, Domain, ReadLocks};
+use crate::provider::common::completions::CompletionEntry as Entry;
+use crate::provider::common::domain::{self, Domain, ReadLocks};
+use crate::provider::common::events::EventQueue;
+use crate::provider::common::receives::{
+    PostedReceive, ReceiveQueue, ReceiveWaiter, enqueue, entries,
+};
 use crate::provider::{
     Capabilities, Cause, Completion, ConnectionEvent, Operation, QueuePairConfig, Receive, Result,
     Sge, Status, VerbError, WorkRequest,
@@ -61,7 +61,7 @@ pub(super) struct QpState {
     completed: VecDeque<Entry>,
     /// True if the disconnection is to be reported after them.
     is_disconnected: bool,
-    receives: ReceiveQueue,
+    receives: ReceiveQueue<QpPair>,
     /// True if Sends of the peer wait for a receive.
     rnr_retry: bool,
     events: Arc<EventQueue<SoftwareConnectRequest>>,
@@ -114,10 +114,10 @@ impl DelayedRequest {
         let mut taken = request.inline.then(|| {
             // SAFETY: the request is being posted: the caller of `post` promises that its entries
             // are memory that can be read until `post` returns.
-            unsafe { memory::copy_inline(slices) }
+            unsafe { domain::copy_inline(slices) }
         });
         let slices = match &mut taken {
-            Some(taken) => [memory::inline_entry(taken)].into_iter().collect(),
+            Some(taken) => [domain::inline_entry(taken)].into_iter().collect(),
             None => slices.iter().copied().collect(),
         };
         Self {
@@ -136,7 +136,7 @@ impl QpState {
         number: u32,
         (domain, capabilities): (Arc<Domain>, Arc<Capabilities>),
         completions: Arc<Completions>,
-        receives: ReceiveQueue,
+        receives: ReceiveQueue<QpPair>,
         events: Arc<EventQueue<SoftwareConnectRequest>>,
         config: &QueuePairConfig,
     ) -> Self {
@@ -176,7 +176,7 @@ impl QpState {
     /// Returns true if a request may be inline.
     fn fits_inline(&self, request: &WorkRequest, slices: &[Sge]) -> bool {
         let sends = matches!(request.operation, Operation::Send { .. });
-        sends && memory::total_length(slices) <= self.capabilities.max_inline.into()
+        sends && domain::total_length(slices) <= self.capabilities.max_inline.into()
     }
 
     pub(super) fn push_event(&self, event: ConnectionEvent<SoftwareConnectRequest>) {
@@ -343,6 +343,12 @@ impl LockedQpPair<'_> {
 impl Progress for QpPair {
     fn progress(&self) {
         self.catch_up(&mut self.lock());
+    }
+}
+
+impl ReceiveWaiter for QpPair {
+    fn receive_posted(&self) {
+        self.progress();
     }
 }
 

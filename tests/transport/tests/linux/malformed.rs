@@ -8,7 +8,7 @@ use rpcrdma_proto::error::{PeerError, Refusal, RefusalReason};
 use rpcrdma_proto::header::{Header, HeaderBody};
 use rpcrdma_proto::private_data::PrivateData;
 use rpcrdma_proto::version::Version;
-use rpcrdma_verbs::provider::ibverbs::IbvDevice;
+use rpcrdma_verbs::provider::any::AnyDevice;
 
 use crate::cases::{self, CALLS, CHUNK, Case, ERROR, LOST, SERVED, SILENCE, STALE, Segment, XID};
 use crate::peer::Linux;
@@ -105,7 +105,7 @@ fn joined(said: &[String]) -> String {
 }
 
 /// Returns what Linux does.
-fn linux(linux: &Linux, device: &IbvDevice, case: &Case) -> String {
+fn linux(linux: &Linux, device: &AnyDevice, case: &Case) -> String {
     let ours = PrivateData::from_sizes(4096, 4096).encode();
     let (mut wire, _) = Wire::connect(device, linux.nfsd, &ours).expect("a connection");
     wire.expose(0, &words(&null_call(XID, 3)));

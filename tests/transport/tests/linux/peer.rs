@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use rpcrdma_verbs::provider::ibverbs::IbvDevice;
+use rpcrdma_verbs::provider::any::AnyDevice;
 
 /// The device of the machine, and the kernel's NFS server.
 pub(crate) struct Linux {
@@ -36,8 +36,8 @@ impl Linux {
         })
     }
 
-    pub(crate) fn open(&self) -> IbvDevice {
-        IbvDevice::open(Some(&self.device)).expect("a device that works")
+    pub(crate) fn open(&self) -> AnyDevice {
+        AnyDevice::open(&self.device).expect("a device that works")
     }
 
     /// Returns an address of ours, with any port.

@@ -12,7 +12,7 @@ use rpcrdma_verbs::driver::{self, Driver};
 use rpcrdma_verbs::dump::Dump;
 use rpcrdma_verbs::memory::Budget;
 use rpcrdma_verbs::provider::Device;
-use rpcrdma_verbs::provider::ibverbs::IbvDevice;
+use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{LocalChannel, LocalEvent};
 
 use crate::peer::Linux;
@@ -25,8 +25,8 @@ const GRANT: u32 = 64;
 
 /// Our client, with the messages that it has sent.
 struct Caller {
-    driver: Driver<IbvDevice>,
-    channel: LocalChannel<IbvDevice>,
+    driver: Driver<AnyDevice>,
+    channel: LocalChannel<AnyDevice>,
     sent: Arc<Mutex<Vec<String>>>,
 }
 
@@ -75,7 +75,7 @@ impl Caller {
     /// Makes a call, whose reply has no results.
     fn call<P>(
         &mut self,
-        call: Call<'_, LocalChannel<IbvDevice>, P>,
+        call: Call<'_, LocalChannel<AnyDevice>, P>,
         credentials: Credentials,
         room: u64,
     ) where

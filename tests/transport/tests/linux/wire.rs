@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use rpcrdma_verbs::provider::ibverbs::{IbvCompletionQueue, IbvDevice, IbvQueuePair};
+use rpcrdma_verbs::provider::any::{AnyCompletionQueue, AnyDevice, AnyQueuePair};
 use rpcrdma_verbs::provider::{
     Access, CompletionQueue as _, ConnectionEvent, ConnectionManager as _, Device,
-    MemoryRegion as _, Operation, QueuePair as _, QueuePairConfig, Queues, Receive, Sge, Status,
-    Window as _, WorkRequest,
+    MemoryRegion as _, Operation, QueuePair as _, QueuePairConfig, Queues, Receive, RemoteMemory,
+    Sge, Status, Window as _, WorkRequest,
 };
 
-type Region = <IbvDevice as Device>::Region;
-type Window = <IbvDevice as Device>::Window;
-type Manager = <IbvDevice as Device>::Manager;
-type Request = <Manager as rpcrdma_verbs::provider::ConnectionManager<IbvDevice>>::Request;
+type Region = <AnyDevice as Device>::Region;
+type Window = <AnyDevice as Device>::Window;
+type Manager = <AnyDevice as Device>::Manager;
+type Request = <Manager as rpcrdma_verbs::provider::ConnectionManager<AnyDevice>>::Request;
 
 /// The number and size of receives: the longest message that Linux sends.
 const RECEIVES: u32 = 64;
@@ -31,8 +31,9 @@ pub(crate) const REACHED: u32 = 1 << 16;
 /// The timeout for anything on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The ids of the completions of Sends; receives have their number.
+/// The ids of the completions of Sends, and of RDMA Reads and Writes; receives have their number.
 const SENT: u64 = 1 << 32;
+const MOVED: u64 = SENT + 1;
 
 /// Memory that is accessed by address only, because a device may change it at any time.
 struct Block {
@@ -96,7 +97,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(device: &IbvDevice, length: u32, access: Access) -> Self {
+    fn new(device: &AnyDevice, length: u32, access: Access) -> Self {
         let block = Block::new(length);
         // SAFETY: The block is freed after the region has ended, or never, and is accessed by
         // address only.
@@ -134,14 +135,15 @@ pub(crate) enum Got {
 
 /// A connection. The queue pair is dropped first, after which nothing accesses the memory.
 pub(crate) struct Wire {
-    pair: IbvQueuePair,
+    pair: AnyQueuePair,
     window: Option<(Window, u32)>,
-    completions: IbvCompletionQueue,
+    completions: AnyCompletionQueue,
     manager: Manager,
     receives: Memory,
     sends: Memory,
     reached: Memory,
     sent: u32,
+    moved: u32,
     came: VecDeque<(Vec<u8>, Option<u32>)>,
     lost: bool,
 }
@@ -149,13 +151,13 @@ pub(crate) struct Wire {
 /// The parts of a connection.
 struct Parts {
     config: QueuePairConfig,
-    completions: IbvCompletionQueue,
+    completions: AnyCompletionQueue,
     manager: Manager,
     memory: [Memory; 3],
 }
 
 impl Parts {
-    fn new(device: &IbvDevice) -> Self {
+    fn new(device: &AnyDevice) -> Self {
         let able = device.capabilities();
         let everything = Access {
             remote_read: true,
@@ -181,7 +183,7 @@ impl Parts {
         }
     }
 
-    fn wire(self, pair: IbvQueuePair) -> Wire {
+    fn wire(self, pair: AnyQueuePair) -> Wire {
         let [receives, sends, reached] = self.memory;
         let (completions, manager, window) = (self.completions, self.manager, None);
         let came = VecDeque::new();
@@ -194,6 +196,7 @@ impl Parts {
             sends,
             reached,
             sent: 0,
+            moved: 0,
             came,
             lost: false,
         };
@@ -205,7 +208,7 @@ impl Parts {
 impl Wire {
     /// Connects, and returns the private data of the peer, or `None` if the peer rejects.
     pub(crate) fn connect(
-        device: &IbvDevice,
+        device: &AnyDevice,
         to: SocketAddr,
         private_data: &[u8],
     ) -> Option<(Self, Box<[u8]>)> {
@@ -264,7 +267,10 @@ impl Wire {
     fn post(&mut self, operation: Operation, slices: &[Sge]) {
         let count = u32::try_from(slices.len()).expect("one slice");
         let request = WorkRequest {
-            id: SENT,
+            id: match operation {
+                Operation::Read { .. } | Operation::Write { .. } => MOVED,
+                _ => SENT,
+            },
             signaled: true,
             inline: false,
             slices: (0, count),
@@ -309,6 +315,8 @@ impl Wire {
         for done in completions {
             if done.status != Status::Success {
                 self.lost = true;
+            } else if done.id == MOVED {
+                self.moved += 1;
             } else if done.id < SENT {
                 let number = u32::try_from(done.id).expect("a receive");
                 self.came.push_back((
@@ -321,6 +329,26 @@ impl Wire {
             }
         }
         self.lost |= ended;
+    }
+
+    /// Reads the peer's memory into the accessible memory, and waits for it.
+    pub(crate) fn fetch(&mut self, from: RemoteMemory, at: u32, length: u32) {
+        self.transfer(Operation::Read { from }, at, length);
+    }
+
+    /// Writes accessible memory to the peer's, and waits for it.
+    pub(crate) fn store(&mut self, to: RemoteMemory, at: u32, length: u32) {
+        self.transfer(Operation::Write { to }, at, length);
+    }
+
+    fn transfer(&mut self, operation: Operation, at: u32, length: u32) {
+        let (moved, began) = (self.moved, Instant::now());
+        self.post(operation, &[self.reached.slice(at, length)]);
+        while self.moved == moved {
+            assert!(!self.lost, "the connection is lost");
+            assert!(began.elapsed() < PATIENCE, "the data do not come");
+            self.poll();
+        }
     }
 
     /// Returns a segment of the accessible memory as in a header: handle, length, and the two words
@@ -338,7 +366,7 @@ impl Wire {
 
     /// Binds a window to all accessible memory, and uses its key instead of the region's, because
     /// it can be invalidated.
-    pub(crate) fn bind(&mut self, device: &IbvDevice) {
+    pub(crate) fn bind(&mut self, device: &AnyDevice) {
         let window = device.window().expect("a window");
         let (number, key) = (
             window.number(),
@@ -387,7 +415,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn new(device: &IbvDevice, address: SocketAddr) -> Self {
+    pub(crate) fn new(device: &AnyDevice, address: SocketAddr) -> Self {
         let mut parts = Parts::new(device);
         let address = parts
             .manager

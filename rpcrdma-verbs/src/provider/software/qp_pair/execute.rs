@@ -1,8 +1,8 @@
 //! Execution of work requests.
 
 use super::{QpPair, QpPhase, QpState};
+use crate::provider::common::domain::{self, BufferUse, Domain, ReadLocks, TableLocks};
 use crate::provider::software::latency::Time;
-use crate::provider::software::memory::{self, BufferUse, Domain, ReadLocks, TableLocks};
 use crate::provider::{Operation, RemoteMemory, Sge, Status, WorkRequest};
 
 impl QpPair {
@@ -69,7 +69,7 @@ impl QpPair {
             request.operation,
             Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. }
         );
-        if moves && memory::total_length(slices) > ours.capabilities.max_message.into() {
+        if moves && domain::total_length(slices) > ours.capabilities.max_message.into() {
             return Err(ExecutionError::of(Status::LocalLength));
         }
         if !matches!(
@@ -121,13 +121,13 @@ impl QpPair {
         let Some(posted) = theirs.take_receive(&self.me) else {
             return Err(ExecutionError::of(Status::ReceiverNotReady));
         };
-        let length = memory::total_length(slices);
+        let length = domain::total_length(slices);
         let fails = |status, at_theirs| ExecutionError {
             status,
             receive: Some((posted.id, at_theirs)),
         };
         let target = posted.slices.all();
-        if length > memory::total_length(target) {
+        if length > domain::total_length(target) {
             return Err(fails(Status::RemoteInvalidRequest, Status::LocalLength));
         }
         let tables = reading.tables();
@@ -145,7 +145,7 @@ impl QpPair {
         // room for the length.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
-            memory::copy(slices, target);
+            domain::copy(slices, target);
         }
         if let Some(key) = invalidate {
             reading.release();
@@ -176,11 +176,12 @@ impl QpPair {
         tables.ours().check_local(slices, BufferUse::Send)?;
         tables
             .theirs()
-            .check_remote(to, length, true, theirs.number)?;
+            .check_remote(to, length, true, theirs.number)
+            .map_err(Status::from)?;
         // SAFETY: both were just checked under the locks that are held, the peer's for writing.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
-            memory::copy(
+            domain::copy(
                 slices,
                 &[Sge {
                     address: to.address,
@@ -210,12 +211,13 @@ impl QpPair {
         tables.ours().check_local(slices, sink)?;
         tables
             .theirs()
-            .check_remote(from, length, false, theirs.number)?;
+            .check_remote(from, length, false, theirs.number)
+            .map_err(Status::from)?;
         // SAFETY: both were just checked under the locks that are held. Nothing writes the peer's
         // memory without the lock for writing, and our memory was posted.
         #[allow(unsafe_code, reason = "the promise of `post`")]
         unsafe {
-            memory::copy(
+            domain::copy(
                 &[Sge {
                     address: from.address,
                     length,
@@ -232,7 +234,7 @@ impl QpPair {
         if self.fabric.refuses_key() {
             return Err(ExecutionError::of(Status::RemoteAccess));
         }
-        u32::try_from(memory::total_length(slices))
+        u32::try_from(domain::total_length(slices))
             .map_err(|_| ExecutionError::of(Status::LocalLength))
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn headers() -> Vec<Case> {
             |_| fixed(MSG, &[2, 0, 0]),
             &[CHUNK],
             CHUNK,
-            "but Linux fails only because no segment follows",
+            "Linux rejects it only because no segment follows",
         ),
         case(
             "a Read list whose presence word is 2, with a complete segment",

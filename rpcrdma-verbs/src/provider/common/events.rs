@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::completion::{quiet, wake, waker};
+use super::wakeup::{quiet, wake, waker};
 use crate::provider::{ConnectionEvent, Result};
 
 /// Connection events with connect requests of type `R`.
 #[derive(Debug)]
-pub(super) struct EventQueue<R> {
+pub(in crate::provider) struct EventQueue<R> {
     queue: Mutex<VecDeque<ConnectionEvent<R>>>,
     /// False only if the queue is empty, so that polling an empty queue takes no lock.
     maybe_some: AtomicBool,
@@ -18,7 +18,7 @@ pub(super) struct EventQueue<R> {
 }
 
 impl<R> EventQueue<R> {
-    pub(super) fn new() -> Result<Self> {
+    pub(in crate::provider) fn new() -> Result<Self> {
         Ok(Self {
             queue: Mutex::default(),
             maybe_some: AtomicBool::new(false),
@@ -27,7 +27,7 @@ impl<R> EventQueue<R> {
     }
 
     /// Adds an event, and makes the descriptor readable.
-    pub(super) fn push(&self, event: ConnectionEvent<R>) {
+    pub(in crate::provider) fn push(&self, event: ConnectionEvent<R>) {
         self.queue
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -36,7 +36,7 @@ impl<R> EventQueue<R> {
         wake(&self.wake);
     }
 
-    pub(super) fn poll(&self) -> Option<ConnectionEvent<R>> {
+    pub(in crate::provider) fn poll(&self) -> Option<ConnectionEvent<R>> {
         if !self.maybe_some.load(Ordering::Acquire) {
             return None;
         }
@@ -51,13 +51,13 @@ impl<R> EventQueue<R> {
 
     /// Drops all events. Dropping requests rejects them, which pushes events to other queues: so
     /// the lock is released first.
-    pub(super) fn clear(&self) {
+    pub(in crate::provider) fn clear(&self) {
         let events =
             std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
         drop(events);
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(in crate::provider) fn descriptor(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 }

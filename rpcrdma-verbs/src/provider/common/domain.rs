@@ -5,17 +5,19 @@
     reason = "registered memory is reached by address, as a device would"
 )]
 
+#[cfg(feature = "iwarp")]
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::faults::Random;
+use super::random::Random;
 use crate::provider::{Access, Cause, RemoteMemory, Result, Sge, Status, VerbError};
 
 /// A protection domain: the keys of one device.
 #[derive(Debug)]
-pub(super) struct Domain {
+pub(in crate::provider) struct Domain {
     table: RwLock<KeyTable>,
     /// True if the device refuses to end anything.
     refuses: AtomicBool,
@@ -23,10 +25,74 @@ pub(super) struct Domain {
 
 /// The keys of a domain, indexed by the number in their high bits.
 #[derive(Debug)]
-pub(super) struct KeyTable {
+pub(in crate::provider) struct KeyTable {
     entries: Vec<Entry>,
     free: Vec<u32>,
     random: Random,
+    /// The secret by which keys are hidden; `None` if they are not.
+    secret: Option<Secret>,
+}
+
+/// Permutes the numbers in keys, so that a peer which knows some keys cannot guess others.
+///
+/// This is a Feistel network over the highest 24 bits of a key. The lowest 8 bits stay: a bind
+/// chooses them.
+#[derive(Clone, Copy, Debug)]
+struct Secret([u32; 4]);
+
+impl Secret {
+    #[cfg(feature = "iwarp")]
+    fn random() -> Self {
+        let state = RandomState::new();
+        let [a, b] = [0, 1].map(|number: u64| state.hash_one(number));
+        Self([a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32])
+    }
+
+    const fn round(half: u32, key: u32) -> u32 {
+        let mixed = (half ^ key).wrapping_mul(0x9e37_79b1);
+        (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b) >> 20
+    }
+
+    const fn hide(self, key: u32) -> u32 {
+        let [a, b, c, d] = self.0;
+        let (mut left, mut right) = (key >> 20, key >> 8 & 0xfff);
+        left ^= Self::round(right, a);
+        right ^= Self::round(left, b);
+        left ^= Self::round(right, c);
+        right ^= Self::round(left, d);
+        left << 20 | right << 8 | key & VARIANT
+    }
+
+    const fn reveal(self, key: u32) -> u32 {
+        let [a, b, c, d] = self.0;
+        let (mut left, mut right) = (key >> 20, key >> 8 & 0xfff);
+        right ^= Self::round(left, d);
+        left ^= Self::round(right, c);
+        right ^= Self::round(left, b);
+        left ^= Self::round(right, a);
+        left << 20 | right << 8 | key & VARIANT
+    }
+}
+
+/// Why a peer cannot access memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::provider) enum RemoteError {
+    /// The key names nothing that is exposed.
+    Key,
+    /// The key is for the peer of another queue pair.
+    OtherQueuePair,
+    /// The range exceeds that which is exposed.
+    Bounds,
+    /// The end of the range exceeds 64 bits.
+    Wrap,
+    /// The key does not give this right.
+    Access,
+}
+
+impl From<RemoteError> for Status {
+    fn from(_: RemoteError) -> Self {
+        Self::RemoteAccess
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +133,7 @@ impl MemoryRange {
 
 /// How a work request uses our memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum BufferUse {
+pub(in crate::provider) enum BufferUse {
     /// As the source of a Send or Write.
     Send,
     /// As the target of a receive or Read.
@@ -93,11 +159,12 @@ const TAG: u32 = 12;
 const VARIANT: u32 = 0xff;
 
 impl Domain {
-    pub(super) fn new(seed: u64) -> Arc<Self> {
+    pub(in crate::provider) fn new(seed: u64) -> Arc<Self> {
         let table = KeyTable {
             entries: Vec::new(),
             free: Vec::new(),
             random: Random::new(seed),
+            secret: None,
         };
         Arc::new(Self {
             table: RwLock::new(table),
@@ -105,12 +172,25 @@ impl Domain {
         })
     }
 
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, KeyTable> {
+    /// Returns a domain whose keys no peer can guess.
+    #[cfg(feature = "iwarp")]
+    pub(in crate::provider) fn hidden() -> Arc<Self> {
+        let domain = Self::new(RandomState::new().hash_one(0u64));
+        domain.write().secret = Some(Secret::random());
+        domain
+    }
+
+    /// Returns the number of the region or window with this key.
+    pub(in crate::provider) fn number(&self, key: u32) -> u32 {
+        self.read().number(key)
+    }
+
+    pub(in crate::provider) fn read(&self) -> RwLockReadGuard<'_, KeyTable> {
         // The table contains plain numbers, and no panic separates two changes.
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, KeyTable> {
+    pub(in crate::provider) fn write(&self) -> RwLockWriteGuard<'_, KeyTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +198,7 @@ impl Domain {
     ///
     /// # Safety
     /// The memory stays valid until the key is removed.
-    pub(super) unsafe fn register(
+    pub(in crate::provider) unsafe fn register(
         &self,
         memory: NonNull<u8>,
         length: usize,
@@ -135,19 +215,19 @@ impl Domain {
         })
     }
 
-    pub(super) fn window(&self) -> Result<u32> {
+    pub(in crate::provider) fn window(&self) -> Result<u32> {
         self.write().insert(Kind::Unbound).ok_or(VerbError {
             verb: "window",
             cause: Cause::Full,
         })
     }
 
-    pub(super) fn refuse_ends(&self, refuses: bool) {
+    pub(in crate::provider) fn refuse_ends(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
     /// Runs `end`, unless the device refuses. Returns whether it ran.
-    pub(super) fn end_unless_refused(&self, end: impl FnOnce()) -> bool {
+    pub(in crate::provider) fn end_unless_refused(&self, end: impl FnOnce()) -> bool {
         let agrees = !self.refuses.load(Ordering::Relaxed);
         if agrees {
             end();
@@ -156,7 +236,7 @@ impl Domain {
     }
 
     /// Removes a region or a window. Windows of the region become inaccessible.
-    pub(super) fn forget(&self, number: u32) {
+    pub(in crate::provider) fn forget(&self, number: u32) {
         let mut table = self.write();
         for entry in &mut table.entries {
             if matches!(entry.kind, Kind::Bound { region, .. } if region == number) {
@@ -171,7 +251,7 @@ impl Domain {
 }
 
 /// The locked tables of both ends of a connection.
-pub(super) struct TableLocks<G> {
+pub(in crate::provider) struct TableLocks<G> {
     ours: G,
     /// `None` if both have the same table.
     theirs: Option<G>,
@@ -180,7 +260,7 @@ pub(super) struct TableLocks<G> {
 impl<G: Deref<Target = KeyTable>> TableLocks<G> {
     /// Locks the tables of two domains in a fixed order, so that two connections that are busy in
     /// opposite directions in two threads do not deadlock.
-    pub(super) fn lock<'d>(
+    pub(in crate::provider) fn lock<'d>(
         ours: &'d Arc<Domain>,
         theirs: &'d Arc<Domain>,
         lock: impl Fn(&'d Domain) -> G,
@@ -206,48 +286,51 @@ impl<G: Deref<Target = KeyTable>> TableLocks<G> {
         }
     }
 
-    pub(super) fn ours(&self) -> &KeyTable {
+    pub(in crate::provider) fn ours(&self) -> &KeyTable {
         &self.ours
     }
 
-    pub(super) fn theirs(&self) -> &KeyTable {
+    pub(in crate::provider) fn theirs(&self) -> &KeyTable {
         self.theirs.as_ref().unwrap_or(&self.ours)
     }
 }
 
 /// The tables of two domains, locked for reading. The locks are held for a batch of requests, most
 /// of which only read.
-pub(super) struct ReadLocks<'d> {
+pub(in crate::provider) struct ReadLocks<'d> {
     domains: [&'d Arc<Domain>; 2],
     tables: Option<TableLocks<RwLockReadGuard<'d, KeyTable>>>,
 }
 
 impl<'d> ReadLocks<'d> {
-    pub(super) fn new(domains: [&'d Arc<Domain>; 2]) -> Self {
+    pub(in crate::provider) fn new(domains: [&'d Arc<Domain>; 2]) -> Self {
         Self {
             domains,
             tables: None,
         }
     }
 
-    pub(super) fn tables(&mut self) -> &TableLocks<RwLockReadGuard<'d, KeyTable>> {
+    pub(in crate::provider) fn tables(&mut self) -> &TableLocks<RwLockReadGuard<'d, KeyTable>> {
         let [ours, theirs] = self.domains;
         self.tables
             .get_or_insert_with(|| TableLocks::lock(ours, theirs, Domain::read))
     }
 
     /// Releases the locks. Call it before a table is locked in another way.
-    pub(super) fn release(&mut self) {
+    pub(in crate::provider) fn release(&mut self) {
         self.tables = None;
     }
 }
 
-/// Returns the number in a key.
-pub(super) const fn number(key: u32) -> u32 {
-    key >> TAG
-}
-
 impl KeyTable {
+    /// Returns the number in a key.
+    fn number(&self, key: u32) -> u32 {
+        match self.secret {
+            Some(secret) => secret.reveal(key) >> TAG,
+            None => key >> TAG,
+        }
+    }
+
     fn insert(&mut self, kind: Kind) -> Option<u32> {
         let number = match self.free.pop() {
             Some(number) => number,
@@ -263,14 +346,15 @@ impl KeyTable {
             }
         };
         let tag = (self.random.next() >> (64 - TAG)) as u32;
-        let key = number << TAG | tag;
+        let plain = number << TAG | tag;
+        let key = self.secret.map_or(plain, |secret| secret.hide(plain));
         *self.entries.get_mut(number as usize)? = Entry { key, kind };
         Some(key)
     }
 
     fn find(&self, key: u32) -> Option<&Entry> {
         self.entries
-            .get(number(key) as usize)
+            .get(self.number(key) as usize)
             .filter(|entry| entry.key == key)
     }
 
@@ -288,7 +372,7 @@ impl KeyTable {
     }
 
     /// Checks that all entries may be used like this.
-    pub(super) fn check_local(
+    pub(in crate::provider) fn check_local(
         &self,
         slices: &[Sge],
         using: BufferUse,
@@ -300,13 +384,13 @@ impl KeyTable {
 
     /// Checks that the peer may access `length` bytes on this queue pair of ours. Zero bytes need
     /// no key.
-    pub(super) fn check_remote(
+    pub(in crate::provider) fn check_remote(
         &self,
         to: RemoteMemory,
         length: u32,
         write: bool,
         queue_pair: u32,
-    ) -> std::result::Result<(), Status> {
+    ) -> std::result::Result<(), RemoteError> {
         if length == 0 {
             return Ok(());
         }
@@ -317,22 +401,40 @@ impl KeyTable {
                 queue_pair: bound,
                 ..
             }) if bound == queue_pair => range,
-            _ => return Err(Status::RemoteAccess),
+            Some(Kind::Bound { .. }) => return Err(RemoteError::OtherQueuePair),
+            _ => return Err(RemoteError::Key),
         };
         let allowed = if write {
             range.access.remote_write
         } else {
             range.access.remote_read
         };
-        if allowed && range.holds(to.address, length) {
-            Ok(())
-        } else {
-            Err(Status::RemoteAccess)
+        if to.address.checked_add(length.into()).is_none() {
+            return Err(RemoteError::Wrap);
         }
+        if !range.holds(to.address, length) {
+            return Err(RemoteError::Bounds);
+        }
+        allowed.then_some(()).ok_or(RemoteError::Access)
+    }
+
+    /// Returns true if the key is that of a region, which several queue pairs can reach.
+    #[cfg(feature = "iwarp")]
+    pub(in crate::provider) fn is_region(&self, key: u32) -> bool {
+        let entry = self.find(key);
+        entry.is_some_and(|entry| matches!(entry.kind, Kind::Region(_)))
+    }
+
+    /// Returns true if the peer on this queue pair may invalidate a key.
+    #[cfg(feature = "iwarp")]
+    pub(in crate::provider) fn may_invalidate(&self, key: u32, peer_on: u32) -> bool {
+        self.find(key).is_some_and(
+            |entry| matches!(entry.kind, Kind::Bound { queue_pair, .. } if queue_pair == peer_on),
+        )
     }
 
     /// Binds a window to a range of a region.
-    pub(super) fn bind(
+    pub(in crate::provider) fn bind(
         &mut self,
         window: u32,
         key: u32,
@@ -357,6 +459,7 @@ impl KeyTable {
             length: slice.length.into(),
             access,
         };
+        let region_number = self.number(slice.key);
         match self.entries.get_mut(window as usize) {
             Some(entry)
                 if matches!(entry.kind, Kind::Unbound) && (entry.key ^ key) & !VARIANT == 0 =>
@@ -365,7 +468,7 @@ impl KeyTable {
                     key,
                     kind: Kind::Bound {
                         range,
-                        region: number(slice.key),
+                        region: region_number,
                         queue_pair,
                     },
                 };
@@ -376,10 +479,11 @@ impl KeyTable {
     }
 
     /// Invalidates a window: at our own request, or at that of the peer on this queue pair.
-    pub(super) fn invalidate(&mut self, key: u32, peer_on: Option<u32>) -> bool {
+    pub(in crate::provider) fn invalidate(&mut self, key: u32, peer_on: Option<u32>) -> bool {
+        let number = self.number(key) as usize;
         let Some(entry) = self
             .entries
-            .get_mut(number(key) as usize)
+            .get_mut(number)
             .filter(|entry| entry.key == key)
         else {
             return false;
@@ -397,7 +501,7 @@ impl KeyTable {
 }
 
 /// Returns the number of bytes of all entries.
-pub(super) fn total_length(slices: &[Sge]) -> u64 {
+pub(in crate::provider) fn total_length(slices: &[Sge]) -> u64 {
     match slices {
         [one] => one.length.into(),
         _ => slices.iter().map(|slice| u64::from(slice.length)).sum(),
@@ -409,7 +513,7 @@ pub(super) fn total_length(slices: &[Sge]) -> u64 {
 /// # Safety
 /// The entries are of an inline request that is being posted: the memory is valid, and nothing
 /// changes it.
-pub(super) unsafe fn copy_inline(slices: &[Sge]) -> Vec<u8> {
+pub(in crate::provider) unsafe fn copy_inline(slices: &[Sge]) -> Vec<u8> {
     let mut taken = vec![0; usize::try_from(total_length(slices)).unwrap_or(usize::MAX)];
     // SAFETY: the caller promises that the source is valid; `taken` is ours, and has the same
     // length.
@@ -421,7 +525,7 @@ pub(super) unsafe fn copy_inline(slices: &[Sge]) -> Vec<u8> {
 
 /// Returns an entry for the bytes of an inline request, which needs no key. The bytes stay in place
 /// when the vector moves.
-pub(super) fn inline_entry(taken: &mut Vec<u8>) -> Sge {
+pub(in crate::provider) fn inline_entry(taken: &mut Vec<u8>) -> Sge {
     // It is at most the limit of inline requests, which has 32 bits.
     let length = u32::try_from(taken.len()).unwrap_or(u32::MAX);
     Sge {
@@ -439,7 +543,7 @@ pub(super) fn inline_entry(taken: &mut Vec<u8>) -> Sge {
 /// an inline request. So the memory is valid (a region is removed under the lock before its memory
 /// is freed), and nothing else uses it: memory of work requests belongs to the device until their
 /// completion, and exposed memory is changed only under the lock.
-pub(super) unsafe fn copy(from: &[Sge], to: &[Sge]) {
+pub(in crate::provider) unsafe fn copy(from: &[Sge], to: &[Sge]) {
     let (mut targets, mut room) = (to.iter(), (0u64, 0usize));
     for slice in from {
         let (mut source, mut left) = (slice.address, slice.length as usize);
@@ -461,5 +565,32 @@ pub(super) unsafe fn copy(from: &[Sge], to: &[Sge]) {
             (source, left) = (source + bytes as u64, left - bytes);
             room = (room.0 + bytes as u64, room.1 - bytes);
         }
+    }
+}
+
+#[cfg(all(test, feature = "iwarp"))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn hidden_keys_are_those_that_were_given_out() {
+        let secret = Secret::random();
+        let keys: HashSet<u32> = (0..1 << 16)
+            .map(|number| {
+                let plain = number << TAG | 0x2a5;
+                let key = secret.hide(plain);
+                assert_eq!((secret.reveal(key), key & VARIANT), (plain, 0xa5));
+                key
+            })
+            .collect();
+        assert_eq!(keys.len(), 1 << 16);
+        // Keys of neighbours differ in about half of their bits.
+        let differences = (0..1 << 12).map(|number: u32| {
+            (secret.hide(number << TAG) ^ secret.hide((number + 1) << TAG)).count_ones()
+        });
+        let mean = f64::from(differences.sum::<u32>()) / f64::from(1 << 12);
+        assert!((10.0..14.0).contains(&mean), "{mean} bits");
     }
 }

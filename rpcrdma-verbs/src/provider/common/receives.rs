@@ -3,28 +3,26 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::QpPair;
-use crate::provider::software::latency::Progress as _;
-use crate::provider::software::memory::Domain;
+use super::domain::Domain;
 use crate::provider::{Cause, Receive, Result, Sge, VerbError};
 
 /// A posted receive.
 #[derive(Clone, Debug)]
-pub(in crate::provider::software) struct PostedReceive {
-    pub(super) id: u64,
-    pub(super) slices: SgList,
+pub(in crate::provider) struct PostedReceive {
+    pub(in crate::provider) id: u64,
+    pub(in crate::provider) slices: SgList,
 }
 
 /// The entries of a receive: one, two, or, rarely, more.
 #[derive(Clone, Debug)]
-pub(super) enum SgList {
+pub(in crate::provider) enum SgList {
     One(Sge),
     Two([Sge; 2]),
     More(Box<[Sge]>),
 }
 
 impl SgList {
-    pub(super) fn of(slices: &[Sge]) -> Self {
+    pub(in crate::provider) fn of(slices: &[Sge]) -> Self {
         match *slices {
             [one] => Self::One(one),
             [one, two] => Self::Two([one, two]),
@@ -32,7 +30,7 @@ impl SgList {
         }
     }
 
-    pub(super) fn all(&self) -> &[Sge] {
+    pub(in crate::provider) fn all(&self) -> &[Sge] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Two(two) => two,
@@ -41,40 +39,53 @@ impl SgList {
     }
 }
 
+/// Something that waits for a receive of a shared queue.
+pub(in crate::provider) trait ReceiveWaiter {
+    /// Goes on: there is a receive.
+    fn receive_posted(&self);
+}
+
 /// The receive queue of a queue pair: its own or a shared one.
-#[derive(Clone, Debug)]
-pub(in crate::provider::software) enum ReceiveQueue {
+#[derive(Debug)]
+pub(in crate::provider) enum ReceiveQueue<W> {
     Own {
         queue: VecDeque<PostedReceive>,
         most: usize,
     },
-    Shared(SoftwareSharedReceives),
+    Shared(SharedQueue<W>),
 }
 
-/// A shared receive queue of the software fabric.
-#[derive(Clone, Debug)]
-pub struct SoftwareSharedReceives {
-    queue: Arc<Mutex<SharedReceiveState>>,
-    pub(in crate::provider::software) domain: Arc<Domain>,
+/// A shared receive queue. `W` waits for receives.
+#[derive(Debug)]
+pub(in crate::provider) struct SharedQueue<W> {
+    queue: Arc<Mutex<SharedReceiveState<W>>>,
+    domain: Arc<Domain>,
     most: usize,
     slices: usize,
 }
 
+impl<W> Clone for SharedQueue<W> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            domain: self.domain.clone(),
+            most: self.most,
+            slices: self.slices,
+        }
+    }
+}
+
 #[derive(Debug)]
-struct SharedReceiveState {
+struct SharedReceiveState<W> {
     posted: VecDeque<PostedReceive>,
     /// Connections with a Send that waits for a receive.
-    waiting: VecDeque<Weak<QpPair>>,
+    waiting: VecDeque<Weak<W>>,
     /// The answer of the device to the request to end it; `None` before it was made.
     ended: Option<bool>,
 }
 
-impl SoftwareSharedReceives {
-    pub(in crate::provider::software) fn new(
-        domain: Arc<Domain>,
-        most: u32,
-        slices: usize,
-    ) -> Self {
+impl<W: ReceiveWaiter> SharedQueue<W> {
+    pub(in crate::provider) fn new(domain: Arc<Domain>, most: u32, slices: usize) -> Self {
         let most = most as usize;
         let state = SharedReceiveState {
             posted: VecDeque::with_capacity(most),
@@ -89,58 +100,59 @@ impl SoftwareSharedReceives {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharedReceiveState> {
+    /// Returns true if the queue was created in this domain.
+    pub(in crate::provider) fn is_of(&self, domain: &Arc<Domain>) -> bool {
+        Arc::ptr_eq(&self.domain, domain)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SharedReceiveState<W>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::provider::software) fn post(
-        &self,
-        receives: &[Receive],
-        slices: &[Sge],
-    ) -> Result<()> {
+    pub(in crate::provider) fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
         enqueue(
             &mut self.lock().posted,
             (self.most, self.slices),
             receives,
             slices,
         )?;
-        while let Some(link) = self.next_waiting() {
-            link.progress();
+        while let Some(waiter) = self.next_waiting() {
+            waiter.receive_posted();
         }
         Ok(())
     }
 
-    pub(in crate::provider::software) fn end_once(&self) -> bool {
+    pub(in crate::provider) fn end_once(&self) -> bool {
         let SharedReceiveState { posted, ended, .. } = &mut *self.lock();
         *ended.get_or_insert_with(|| self.domain.end_unless_refused(|| posted.clear()))
     }
 
     /// Returns a connection with a Send that can continue. The lock is released, because the locks
     /// of connections come first.
-    fn next_waiting(&self) -> Option<Arc<QpPair>> {
+    fn next_waiting(&self) -> Option<Arc<W>> {
         let mut state = self.lock();
         while !state.posted.is_empty() {
-            if let Some(link) = state.waiting.pop_front()?.upgrade() {
-                return Some(link);
+            if let Some(waiter) = state.waiting.pop_front()?.upgrade() {
+                return Some(waiter);
             }
         }
         None
     }
 
     /// Takes a receive. If there is none, `waits` is informed of the next.
-    pub(super) fn take(&self, waits: Option<&Weak<QpPair>>) -> Option<PostedReceive> {
+    pub(in crate::provider) fn take(&self, waits: Option<&Weak<W>>) -> Option<PostedReceive> {
         let mut state = self.lock();
         // The receive that was posted last may still be in the caches. A shared queue has no order.
         let posted = state.posted.pop_back();
-        if let (None, Some(link)) = (&posted, waits) {
-            state.waiting.push_back(link.clone());
+        if let (None, Some(waiter)) = (&posted, waits) {
+            state.waiting.push_back(waiter.clone());
         }
         posted
     }
 }
 
 /// Returns the entries of a request in the table that was posted with it.
-pub(super) fn entries<'a>(
+pub(in crate::provider) fn entries<'a>(
     (from, count): (u32, u32),
     slices: &'a [Sge],
     verb: &'static str,
@@ -156,7 +168,7 @@ pub(super) fn entries<'a>(
 }
 
 /// Adds all receives to a queue, or none. The queue has room for `most` receives of `each` entries.
-pub(super) fn enqueue(
+pub(in crate::provider) fn enqueue(
     queue: &mut VecDeque<PostedReceive>,
     (most, each): (usize, usize),
     receives: &[Receive],

@@ -1,0 +1,185 @@
+//! Both directions of one stream, and what binds them.
+
+use std::collections::VecDeque;
+
+use crate::{
+    FpduProgress, FpduReceiver, Framer, FramerPiece, IwarpEvent, MpaEstablished, OutgoingKind,
+    Placement, ReadDepths, ReadRequestHeader, ReadSink, Terminate,
+};
+
+/// One end of an iWARP stream after its setup: a [`Framer`] and an [`FpduReceiver`] with the rules
+/// that concern both.
+///
+/// - A responder sends nothing before the initiator's first FPDU (RFC 5044, section 7.1.2). An
+///   initiator begins with the ready-to-receive message that both ends agreed on (RFC 6581, section
+///   9.2).
+/// - At most ORD RDMA Reads of ours are outstanding, and at most IRD of the peer (RFC 5040, section
+///   7.2; RFC 6581, section 9.1).
+/// - Nothing follows a Terminate (RFC 5040, section 4.8).
+#[derive(Debug)]
+pub struct IwarpStream {
+    framer: Framer,
+    receiver: FpduReceiver,
+    ord: u32,
+    reads: u32,
+    /// The ready-to-receive message is an RDMA Read that has not been answered.
+    rtr_read: bool,
+    responses: VecDeque<ReadRequestHeader>,
+    ended: bool,
+}
+
+impl IwarpStream {
+    /// Returns the end that has connected. It sends FPDUs of at most `emss` bytes. `ours` are the
+    /// depths where the peer has negotiated none.
+    pub fn initiator(established: &MpaEstablished, ours: ReadDepths, emss: usize) -> Self {
+        let mut stream = Self::new(established, ours, emss, false);
+        if let Some(rtr) = established.rtr {
+            let nothing = OutgoingKind::Write { stag: 0, offset: 0 };
+            if rtr.write {
+                stream.framer.push_copied(nothing, &[]);
+            } else if rtr.read {
+                stream.rtr_read = stream.push_read(0, 0, (0, 0));
+            } else {
+                stream.framer.push_empty();
+            }
+        }
+        stream
+    }
+
+    /// Returns the end that was connected to. Parameters as for [`Self::initiator`].
+    pub fn responder(established: &MpaEstablished, ours: ReadDepths, emss: usize) -> Self {
+        Self::new(established, ours, emss, true)
+    }
+
+    fn new(established: &MpaEstablished, ours: ReadDepths, emss: usize, held: bool) -> Self {
+        let depths = established.depths.unwrap_or(ours);
+        Self {
+            framer: Framer::new(emss, established.crc, established.markers, held),
+            receiver: FpduReceiver::new(established.crc, depths.ird.into()),
+            ord: depths.ord.into(),
+            reads: 0,
+            rtr_read: false,
+            responses: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// Returns what goes out, to queue messages and to take pieces. Nothing may be queued once the
+    /// stream [has ended](Self::has_ended).
+    pub const fn framer(&mut self) -> &mut Framer {
+        &mut self.framer
+    }
+
+    /// Returns the pieces that go out, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = FramerPiece<'_>> {
+        self.framer.pieces()
+    }
+
+    /// Returns the position in the outgoing stream that is sent, and that which is queued, in bytes.
+    pub const fn positions(&self) -> (u64, u64) {
+        (self.framer.bytes_sent(), self.framer.position())
+    }
+
+    /// Returns true if a Terminate was queued or received: nothing may be queued any more.
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns true if the peer's first FPDU has begun to arrive.
+    pub const fn has_heard(&self) -> bool {
+        self.receiver.has_started()
+    }
+
+    /// Queues an RDMA Read of `len` bytes from the peer's memory, an STag and a tagged offset. The
+    /// response goes to [`FpduDestination::Sink`](crate::FpduDestination::Sink) with offsets from 0.
+    /// `sink` is the STag that the peer is told, which it can use for nothing else. Returns false if
+    /// ORD Reads are outstanding: nothing is queued then.
+    pub fn push_read(&mut self, sink: u32, len: u32, source: (u32, u64)) -> bool {
+        if self.reads >= self.ord {
+            return false;
+        }
+        self.reads += 1;
+        self.framer.push_read_request(&ReadRequestHeader {
+            sink_stag: sink,
+            sink_offset: 0,
+            len,
+            source_stag: source.0,
+            source_offset: source.1,
+        });
+        self.receiver.read_posted(ReadSink {
+            stag: sink,
+            offset: 0,
+            len,
+        });
+        true
+    }
+
+    /// Returns the oldest RDMA Read of the peer that is not answered.
+    pub fn response(&self) -> Option<&ReadRequestHeader> {
+        self.responses.front()
+    }
+
+    /// Returns the unanswered RDMA Read of the peer with this index.
+    pub fn response_at(&self, index: usize) -> Option<&ReadRequestHeader> {
+        self.responses.get(index)
+    }
+
+    /// Ends the oldest RDMA Read of the peer: its response is sent.
+    pub fn answered(&mut self) {
+        self.responses.pop_front();
+        self.receiver.read_answered();
+    }
+
+    /// Queues a Terminate. Nothing may follow it.
+    pub fn terminate(&mut self, terminate: &Terminate) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.framer.push_terminate(terminate);
+        }
+    }
+
+    /// As [`FpduReceiver::advance`].
+    ///
+    /// # Errors
+    ///
+    /// The Terminate that was queued. Afterwards every byte is dropped.
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        placement: &mut impl Placement,
+    ) -> Result<(usize, FpduProgress), Terminate> {
+        let mut taken = 0;
+        loop {
+            let advanced = self.receiver.advance(&input[taken..], placement);
+            if self.receiver.has_started() || advanced.is_err() {
+                self.framer.release();
+            }
+            let (n, progress) = match advanced {
+                Ok(advanced) => advanced,
+                Err(terminate) => {
+                    self.terminate(&terminate);
+                    return Err(terminate);
+                }
+            };
+            taken += n;
+            match &progress {
+                FpduProgress::Event(IwarpEvent::ReadRequested(request)) => {
+                    self.responses.push_back(*request);
+                }
+                FpduProgress::Event(IwarpEvent::ReadDone) => {
+                    self.reads -= 1;
+                    if std::mem::take(&mut self.rtr_read) {
+                        continue;
+                    }
+                }
+                FpduProgress::Event(IwarpEvent::Terminated(_)) => self.ended = true,
+                _ => {}
+            }
+            return Ok((taken, progress));
+        }
+    }
+
+    /// As [`FpduReceiver::placed`].
+    pub fn placed(&mut self, bytes: &[u8]) {
+        self.receiver.placed(bytes);
+    }
+}

@@ -1,0 +1,157 @@
+//! The client, and what its operations have in common.
+
+use oncrpc::xdr::{Error as XdrError, ErrorKind, Text};
+use oncrpc::{
+    AsyncTransport, CallError, CallErrorKind, CallOptions, Execution, Method, ProcedureId,
+};
+
+use super::error::{ClientError, ProtocolFault};
+use super::outcome::make;
+use crate::handle::FileHandle;
+use crate::nfs3::nfs_program::nfs_v3::{Client as Stubs, Fsinfo};
+use crate::nfs3::owned::{Fsinfo3resok, PostOpAttr};
+use crate::nfs3::{Diropargs3, Fattr3, Fsinfo3args};
+
+/// A client of an NFSv3 server.
+///
+/// Its operations are the procedures of RFC 1813, section 3.3, and some that make several calls.
+/// Any number of them may be in flight at once. See the [module](super) for an example.
+#[derive(Clone, Debug)]
+pub struct Client<T> {
+    pub(super) stubs: Stubs<T>,
+    root: FileHandle,
+    pub(super) limits: TransferLimits,
+}
+
+/// How many bytes one call transfers at most, and how many calls an operation has in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TransferLimits {
+    /// The most bytes of a READ.
+    pub read: u32,
+    /// The most bytes of a WRITE.
+    pub write: u32,
+    /// The most bytes of a part of a directory.
+    pub listing: u32,
+    /// The most READs or WRITEs that one operation has in flight.
+    pub depth: usize,
+}
+
+impl TransferLimits {
+    /// What a client transfers at most, however much the server would.
+    pub const DEFAULT: Self = Self {
+        read: 1 << 20,
+        write: 1 << 20,
+        listing: 1 << 16,
+        depth: 4,
+    };
+
+    /// Cuts the limits to those of a server.
+    fn cut(self, info: &Fsinfo3resok) -> Result<Self, ClientError> {
+        if info.rtmax == 0 || info.wtmax == 0 {
+            return Err(fault::<Fsinfo>(ProtocolFault::NoLimit));
+        }
+        Ok(Self {
+            read: self.read.clamp(1, info.rtmax),
+            write: self.write.clamp(1, info.wtmax),
+            // It is what the server prefers: other values work, too.
+            listing: info
+                .dtpref
+                .clamp(MIN_LISTING, self.listing.max(MIN_LISTING)),
+            depth: self.depth.max(1),
+        })
+    }
+}
+
+/// A part of a directory has room for an entry with the longest name.
+const MIN_LISTING: u32 = 4096;
+
+impl<T: AsyncTransport> Client<T> {
+    /// Creates a client for the file system that has a root: [`mount`](super::mount) returns its
+    /// handle. Asks the server for its limits (FSINFO).
+    ///
+    /// # Errors
+    /// Fails as FSINFO does.
+    pub async fn new(
+        transport: T,
+        options: CallOptions,
+        root: FileHandle,
+    ) -> Result<Self, ClientError> {
+        Self::with_limits(transport, options, root, TransferLimits::DEFAULT).await
+    }
+
+    /// Does as [`new`](Self::new), with limits that the server's limits cut.
+    ///
+    /// # Errors
+    /// Fails as FSINFO does.
+    pub async fn with_limits(
+        transport: T,
+        options: CallOptions,
+        root: FileHandle,
+        limits: TransferLimits,
+    ) -> Result<Self, ClientError> {
+        let stubs = Stubs::new(transport).with_options(options);
+        let fsroot = root.as_args();
+        let info = make(stubs.fsinfo(&Fsinfo3args { fsroot })).await?;
+        Ok(Self {
+            limits: limits.cut(&info)?,
+            stubs,
+            root,
+        })
+    }
+
+    /// Returns an error of a call that can't be encoded.
+    fn not_encoded<P: Method>(&self) -> ClientError {
+        let kind = CallErrorKind::Encode(XdrError::new(ErrorKind::TooLong, 0));
+        let peer = self.stubs.transport().peer();
+        CallError::new(ProcedureId::of::<P>(), peer, kind, Execution::NotExecuted).into()
+    }
+
+    /// Returns a name in a directory, which the server checks.
+    pub(super) fn place<'a, P: Method>(
+        &self,
+        dir: &'a FileHandle,
+        name: &'a [u8],
+    ) -> Result<Diropargs3<'a>, ClientError> {
+        let dir = dir.as_args();
+        let name = Text::from_bytes(name).map_err(|_| self.not_encoded::<P>())?;
+        Ok(Diropargs3 { dir, name })
+    }
+}
+
+impl<T> Client<T> {
+    /// Returns the handle of the root.
+    #[must_use]
+    pub const fn root(&self) -> &FileHandle {
+        &self.root
+    }
+
+    /// Returns the limits, cut to those of the server.
+    #[must_use]
+    pub const fn limits(&self) -> &TransferLimits {
+        &self.limits
+    }
+
+    /// Returns the generated client, for results that the operations leave out, such as weak cache
+    /// consistency data.
+    #[must_use]
+    pub const fn stubs(&self) -> &Stubs<T> {
+        &self.stubs
+    }
+}
+
+/// Returns an error of a reply that is not what it may be.
+pub(super) fn fault<P: Method>(fault: ProtocolFault) -> ClientError {
+    ClientError::Protocol {
+        procedure: P::NAME,
+        fault,
+    }
+}
+
+/// Returns the attributes that a server returned, if it did.
+pub(super) fn attributes(returned: PostOpAttr) -> Option<Fattr3> {
+    match returned {
+        PostOpAttr::True(attributes) => Some(*attributes),
+        PostOpAttr::False => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! Why an operation failed.
+
+use std::error::Error;
+use std::fmt;
+
+use oncrpc::{CallError, Execution};
+
+use crate::mount3::Mountstat3;
+use crate::nfs3::Nfsstat3;
+
+/// Why an operation of a [`Client`](super::Client) failed. The status of the server and the failure
+/// of the RPC are kept apart.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server answered with a status.
+    Status {
+        /// The procedure, such as `NFSPROC3_READ`.
+        procedure: &'static str,
+        /// The status: never `Ok`.
+        status: Nfsstat3,
+    },
+    /// The server does not let the client mount the path.
+    Mount(Mountstat3),
+    /// There is no reply that can be decoded.
+    Rpc(CallError),
+    /// The bytes reach beyond the last offset that a file can have. Nothing was sent.
+    Offset,
+    /// The reply contradicts the call, or another reply.
+    Protocol {
+        /// The procedure.
+        procedure: &'static str,
+        /// The contradiction.
+        fault: ProtocolFault,
+    },
+}
+
+/// How a reply contradicts its call or another reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ProtocolFault {
+    /// READ returns more bytes than it was asked for, or not as many as it says.
+    Count,
+    /// READ returns no byte and does not say that the file ends, or WRITE takes no byte.
+    NoProgress,
+    /// WRITE is less stable than it was asked for.
+    Stability,
+    /// FSINFO names a limit of 0 bytes.
+    NoLimit,
+    /// A directory returns no entry and does not end, or comes back to a cookie that it had before.
+    Cookies,
+    /// A directory returns a name that no directory has: empty, or with `/` or NUL.
+    Name,
+    /// The write verifier changes each time that the client writes the bytes again.
+    Verifier,
+}
+
+impl ClientError {
+    /// Returns the status of the server, if it answered with one.
+    #[must_use]
+    pub fn status(&self) -> Option<Nfsstat3> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the server executed the last call of the operation.
+    #[must_use]
+    pub fn execution(&self) -> Execution {
+        match self {
+            Self::Rpc(error) => error.execution(),
+            Self::Offset => Execution::NotExecuted,
+            _ => Execution::Executed,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status { procedure, status } => write!(f, "{procedure}: {}", status.name()),
+            Self::Mount(status) => write!(f, "MOUNTPROC3_MNT: {}", status.name()),
+            Self::Rpc(error) => error.fmt(f),
+            Self::Offset => f.write_str("the bytes reach beyond the last offset of a file"),
+            Self::Protocol { procedure, fault } => write!(f, "{procedure}: {fault}"),
+        }
+    }
+}
+
+impl fmt::Display for ProtocolFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Count => "the server returns another count of bytes than it may",
+            Self::NoProgress => "the server transfers no bytes, and the file does not end",
+            Self::Stability => "the server wrote less stably than it was asked to",
+            Self::NoLimit => "the server takes 0 bytes at most",
+            Self::Cookies => "the server lists a directory without an end",
+            Self::Name => "the server returns a name that no directory has",
+            Self::Verifier => "the server loses what is written, again and again",
+        })
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Rpc(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<CallError> for ClientError {
+    fn from(error: CallError) -> Self {
+        Self::Rpc(error)
+    }
+}

@@ -1,0 +1,202 @@
+//! READDIR and READDIRPLUS: the entries of a directory, part by part.
+
+use std::fmt;
+
+use oncrpc::{AsyncTransport, Method, ReplyLimits};
+
+use super::base::{Client, attributes, fault};
+use super::error::{ClientError, ProtocolFault};
+use super::outcome::make;
+use crate::directory::DirEntry;
+use crate::handle::{FileHandle, Object};
+use crate::name::Name;
+use crate::nfs3::nfs_program::nfs_v3::{Readdir, Readdirplus};
+use crate::nfs3::owned::{Entry3Item, Entryplus3Item, PostOpFh3};
+use crate::nfs3::{Readdir3args, Readdirplus3args};
+
+/// What a reply may have beyond the bytes that were asked for: servers do not count alike.
+const REPLY_SLACK: u64 = 1024;
+
+/// A directory, part by part: [`Client::read_dir`] and [`Client::read_dir_plus`] return it. It
+/// takes a constant amount of memory for however many entries.
+pub struct DirectoryStream<'c, T> {
+    client: &'c Client<T>,
+    dir: FileHandle,
+    wants_objects: bool,
+    cookie: u64,
+    verifier: [u8; 8],
+    is_done: bool,
+    circle: Circle,
+}
+
+/// Finds out that a server comes back to a cookie, in constant memory (Brent's algorithm): it
+/// compares each cookie with one of before, which is replaced ever more seldom.
+struct Circle {
+    before: u64,
+    /// How many cookies came since.
+    count: u64,
+    limit: u64,
+}
+
+impl Circle {
+    /// Returns true if the cookies go round.
+    fn closes(&mut self, cookie: u64) -> bool {
+        let closes = cookie == self.before;
+        self.count += 1;
+        if self.count == self.limit {
+            (self.before, self.count) = (cookie, 0);
+            self.limit = self.limit.saturating_mul(2);
+        }
+        closes
+    }
+}
+
+impl<T: AsyncTransport> Client<T> {
+    /// Returns the entries of a directory without objects (READDIR). Servers list `.` and `..`, too.
+    #[must_use]
+    pub fn read_dir(&self, dir: &FileHandle) -> DirectoryStream<'_, T> {
+        DirectoryStream {
+            client: self,
+            dir: *dir,
+            wants_objects: false,
+            cookie: 0,
+            verifier: [0; 8],
+            is_done: false,
+            circle: Circle {
+                before: 0,
+                count: 0,
+                limit: 1,
+            },
+        }
+    }
+
+    /// Returns the entries of a directory with their objects (READDIRPLUS). An entry has none where
+    /// the server does not return both handle and attributes. A server may answer NFS3ERR_NOTSUPP.
+    #[must_use]
+    pub fn read_dir_plus(&self, dir: &FileHandle) -> DirectoryStream<'_, T> {
+        DirectoryStream {
+            wants_objects: true,
+            ..self.read_dir(dir)
+        }
+    }
+}
+
+/// A part of a directory, as it was received.
+struct Part<E> {
+    entries: Vec<E>,
+    eof: bool,
+    verifier: [u8; 8],
+}
+
+impl<T: AsyncTransport> DirectoryStream<'_, T> {
+    /// Returns the next entries; `None` at the end.
+    ///
+    /// # Errors
+    /// Fails as READDIR or READDIRPLUS does. NFS3ERR_BAD_COOKIE says that the directory has changed
+    /// so much that it has to be listed from the start.
+    pub async fn next(&mut self) -> Result<Option<Vec<DirEntry>>, ClientError> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let entries = if self.wants_objects {
+            let part = self.plus_part().await?;
+            self.take::<Readdirplus, _>(part)?
+        } else {
+            let part = self.part().await?;
+            self.take::<Readdir, _>(part)?
+        };
+        Ok(Some(entries).filter(|entries| !entries.is_empty()))
+    }
+
+    async fn part(&self) -> Result<Part<Entry3Item>, ClientError> {
+        let count = self.client.limits.listing;
+        let args = Readdir3args {
+            dir: self.dir.as_args(),
+            cookie: self.cookie,
+            cookieverf: self.verifier,
+            count,
+        };
+        let call = self.client.stubs.readdir(&args);
+        let ok = make(call.reply_limits(reply_limits(count))).await?;
+        Ok(Part {
+            entries: ok.reply.entries.into_inner(),
+            eof: ok.reply.eof,
+            verifier: ok.cookieverf,
+        })
+    }
+
+    async fn plus_part(&self) -> Result<Part<Entryplus3Item>, ClientError> {
+        let count = self.client.limits.listing;
+        let args = Readdirplus3args {
+            dir: self.dir.as_args(),
+            cookie: self.cookie,
+            cookieverf: self.verifier,
+            dircount: count,
+            maxcount: count,
+        };
+        let call = self.client.stubs.readdirplus(&args);
+        let ok = make(call.reply_limits(reply_limits(count))).await?;
+        Ok(Part {
+            entries: ok.reply.entries.into_inner(),
+            eof: ok.reply.eof,
+            verifier: ok.cookieverf,
+        })
+    }
+
+    /// Takes over a part, and goes on after it.
+    fn take<P: Method, E: Into<DirEntry>>(
+        &mut self,
+        part: Part<E>,
+    ) -> Result<Vec<DirEntry>, ClientError> {
+        let entries: Vec<DirEntry> = part.entries.into_iter().map(Into::into).collect();
+        if entries.iter().any(|entry| Name::new(&entry.name).is_err()) {
+            return Err(fault::<P>(ProtocolFault::Name));
+        }
+        let last = entries.last().map(|entry| entry.cookie);
+        if !part.eof && last.is_none_or(|cookie| self.circle.closes(cookie)) {
+            return Err(fault::<P>(ProtocolFault::Cookies));
+        }
+        self.cookie = last.unwrap_or(self.cookie);
+        self.verifier = part.verifier;
+        self.is_done = part.eof;
+        Ok(entries)
+    }
+}
+
+fn reply_limits(count: u32) -> ReplyLimits {
+    ReplyLimits::new(Some(u64::from(count) + REPLY_SLACK))
+}
+
+impl From<Entry3Item> for DirEntry {
+    fn from(entry: Entry3Item) -> Self {
+        Self {
+            fileid: entry.fileid,
+            name: entry.name.into_inner(),
+            cookie: entry.cookie,
+            object: None,
+        }
+    }
+}
+
+impl From<Entryplus3Item> for DirEntry {
+    fn from(entry: Entryplus3Item) -> Self {
+        let handle = match entry.name_handle {
+            PostOpFh3::True(handle) => Some(FileHandle::from(&handle.data)),
+            PostOpFh3::False => None,
+        };
+        let found = handle.zip(attributes(entry.name_attributes));
+        Self {
+            fileid: entry.fileid,
+            name: entry.name.into_inner(),
+            cookie: entry.cookie,
+            object: found.map(|(handle, attributes)| Object { handle, attributes }),
+        }
+    }
+}
+
+impl<T> fmt::Debug for DirectoryStream<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dir, cookie, .. } = self;
+        write!(f, "DirectoryStream({dir:?}, cookie {cookie})")
+    }
+}

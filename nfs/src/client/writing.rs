@@ -1,0 +1,202 @@
+//! WRITE and COMMIT: one call, or bytes of any length, until they are on stable storage.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use oncrpc::xdr::Item;
+use oncrpc::{AsyncTransport, ResultsFuture};
+
+use super::base::{Client, fault};
+use super::error::{ClientError, ProtocolFault};
+use super::outcome::{make, success};
+use crate::file_system::Written;
+use crate::handle::FileHandle;
+use crate::nfs3::nfs_program::nfs_v3::{Commit, Write};
+use crate::nfs3::owned::Write3res;
+use crate::nfs3::{Commit3args, StableHow, Write3args};
+
+/// How often bytes are written until COMMIT says that none are lost: a server that starts again
+/// loses them once.
+const MAX_ROUNDS: usize = 8;
+
+/// Bytes for a file.
+struct Bytes<'a> {
+    file: &'a FileHandle,
+    offset: u64,
+    data: Item<'a>,
+    stable: StableHow,
+}
+
+/// What is known of bytes that were all written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Stable,
+    /// Some are lost if the server's verifier is another one.
+    Uncommitted([u8; 8]),
+    /// The server had several verifiers meanwhile.
+    PerhapsLost,
+}
+
+impl Fate {
+    fn and(self, written: &Written) -> Self {
+        match self {
+            _ if written.committed != StableHow::Unstable => self,
+            Self::Stable => Self::Uncommitted(written.verifier),
+            Self::Uncommitted(verifier) if verifier == written.verifier => self,
+            _ => Self::PerhapsLost,
+        }
+    }
+}
+
+impl Bytes<'_> {
+    /// Returns a part. It shares what the bytes share.
+    fn part(&self, range: &Range<usize>) -> Item<'_> {
+        match self.data.shared() {
+            Some(shared) => shared.slice(range.clone()).unwrap_or_default().into(),
+            None => self.data.get(range.clone()).unwrap_or_default().into(),
+        }
+    }
+}
+
+/// Checks the results of a WRITE of `len` bytes.
+fn written(results: Write3res, len: usize, stable: StableHow) -> Result<Written, ClientError> {
+    let ok = success::<Write>(results)?;
+    if ok.count as usize > len {
+        return Err(fault::<Write>(ProtocolFault::Count));
+    }
+    if ok.count == 0 && len > 0 {
+        return Err(fault::<Write>(ProtocolFault::NoProgress));
+    }
+    if ok.committed < stable {
+        return Err(fault::<Write>(ProtocolFault::Stability));
+    }
+    Ok(Written {
+        count: ok.count,
+        committed: ok.committed,
+        verifier: ok.verf,
+    })
+}
+
+impl<T: AsyncTransport> Client<T> {
+    /// Writes bytes by one call (WRITE): the first ones, as many as one call may.
+    ///
+    /// # Errors
+    /// Fails as WRITE does.
+    pub async fn write<'d>(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: impl Into<Item<'d>>,
+        stable: StableHow,
+    ) -> Result<Written, ClientError> {
+        let bytes = Bytes {
+            file,
+            offset,
+            data: data.into(),
+            stable,
+        };
+        let len = bytes.data.len().min(self.limits.write as usize);
+        let results = self.begin_write(&bytes, &(0..len)).await?;
+        written(results, len, stable)
+    }
+
+    /// Begins to write a part that is not longer than one call may write.
+    fn begin_write(
+        &self,
+        bytes: &Bytes<'_>,
+        range: &Range<usize>,
+    ) -> ResultsFuture<T::Call, Write> {
+        let args = Write3args {
+            file: bytes.file.as_args(),
+            offset: bytes.offset.saturating_add(range.start as u64),
+            count: u32::try_from(range.len()).unwrap_or(self.limits.write),
+            stable: bytes.stable,
+            data: bytes.part(range),
+        };
+        self.stubs.write(&args).into_future()
+    }
+
+    /// Writes bytes of any length, and returns when all are on stable storage.
+    ///
+    /// With `Unstable` it sends them, then COMMIT; if the server has lost some of them meanwhile,
+    /// it writes them again. With the others the server puts each part on stable storage before it
+    /// answers.
+    ///
+    /// Bytes that have a share in a buffer are not copied, if it is one that the transport sends
+    /// from: `oncrpc::Channel::item_buf` returns such buffers.
+    ///
+    /// # Errors
+    /// Fails as WRITE and COMMIT do. Any part may be written then.
+    pub async fn write_all<'d>(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: impl Into<Item<'d>>,
+        stable: StableHow,
+    ) -> Result<(), ClientError> {
+        let bytes = Bytes {
+            file,
+            offset,
+            data: data.into(),
+            stable,
+        };
+        if offset.checked_add(bytes.data.len() as u64).is_none() {
+            return Err(ClientError::Offset);
+        }
+        // 0 stands for all to the end of the file.
+        let count = u32::try_from(bytes.data.len()).unwrap_or(0);
+        for _ in 0..MAX_ROUNDS {
+            let fate = self.write_once(&bytes).await?;
+            if fate == Fate::Stable {
+                return Ok(());
+            }
+            let verifier = self.commit(file, offset, count).await?;
+            if fate == Fate::Uncommitted(verifier) {
+                return Ok(());
+            }
+        }
+        Err(fault::<Commit>(ProtocolFault::Verifier))
+    }
+
+    /// Writes all bytes once, several parts at the same time.
+    async fn write_once(&self, bytes: &Bytes<'_>) -> Result<Fate, ClientError> {
+        let (mut calls, mut fate, mut next) = (VecDeque::new(), Fate::Stable, 0);
+        let most = self.limits.write as usize;
+        loop {
+            while next < bytes.data.len() && calls.len() < self.limits.depth {
+                let range = next..bytes.data.len().min(next.saturating_add(most));
+                next = range.end;
+                calls.push_back((self.begin_write(bytes, &range), range));
+            }
+            let Some((call, range)) = calls.pop_front() else {
+                return Ok(fate);
+            };
+            let written = written(call.await?, range.len(), bytes.stable)?;
+            fate = fate.and(&written);
+            let rest = range.start + written.count as usize..range.end;
+            if !rest.is_empty() {
+                calls.push_front((self.begin_write(bytes, &rest), rest));
+            }
+        }
+    }
+
+    /// Puts what was written on stable storage (COMMIT): `count` bytes, or all to the end of the
+    /// file if it is 0. Returns the server's write verifier: bytes that were written with another
+    /// one may be lost.
+    ///
+    /// # Errors
+    /// Fails as COMMIT does.
+    pub async fn commit(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<[u8; 8], ClientError> {
+        let args = Commit3args {
+            file: file.as_args(),
+            offset,
+            count,
+        };
+        Ok(make(self.stubs.commit(&args)).await?.verf)
+    }
+}

@@ -1,0 +1,10 @@
+//! The client with our own server over the loopback transport, TCP and RDMA (software fabric), with
+//! every file system, and with servers that lie.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../backends/mod.rs"]
+mod backends;
+mod files;
+mod lies;
+mod names;
+mod support;

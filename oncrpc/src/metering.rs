@@ -1,0 +1,140 @@
+//! Metrics of calls (the feature `metrics`). Without the feature all of this is nothing.
+
+#[cfg(feature = "metrics")]
+mod names;
+#[cfg(feature = "metrics")]
+mod procedures;
+#[cfg(feature = "metrics")]
+mod publish;
+
+#[cfg(feature = "metrics")]
+use std::cell::Cell;
+
+use crate::error::CallErrorKind;
+use crate::header::ReplyStatus;
+use crate::procedure::ProcedureId;
+
+/// How a call has ended, as a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CallOutcome {
+    Success,
+    ProgramUnavailable,
+    ProgramMismatch,
+    ProcedureUnavailable,
+    GarbageArgs,
+    SystemError,
+    RpcMismatch,
+    AuthError,
+    NoReply,
+    Undecodable,
+    Timeout,
+    Unreachable,
+    ConnectionLost,
+    Failed,
+}
+
+impl From<&ReplyStatus> for CallOutcome {
+    fn from(status: &ReplyStatus) -> Self {
+        match status {
+            ReplyStatus::Success => Self::Success,
+            ReplyStatus::ProgramUnavailable => Self::ProgramUnavailable,
+            ReplyStatus::ProgramMismatch { .. } => Self::ProgramMismatch,
+            ReplyStatus::ProcedureUnavailable => Self::ProcedureUnavailable,
+            ReplyStatus::GarbageArgs => Self::GarbageArgs,
+            ReplyStatus::SystemError => Self::SystemError,
+            ReplyStatus::RpcMismatch { .. } => Self::RpcMismatch,
+            ReplyStatus::AuthError(_) => Self::AuthError,
+        }
+    }
+}
+
+impl From<&CallErrorKind> for CallOutcome {
+    fn from(kind: &CallErrorKind) -> Self {
+        match kind {
+            CallErrorKind::Status(status) => status.into(),
+            CallErrorKind::Decode(..) => Self::Undecodable,
+            CallErrorKind::DeadlineExceeded { .. } => Self::Timeout,
+            CallErrorKind::Connect(_) => Self::Unreachable,
+            CallErrorKind::ConnectionLost(_) => Self::ConnectionLost,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Which end of a call counts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Client,
+    Server,
+}
+
+/// The time of one call in sixteen: to ask for it twice in each call would cost more than all else.
+#[derive(Debug)]
+pub(crate) struct Timer(#[cfg(feature = "metrics")] Option<std::time::Instant>);
+
+/// One call in this many is timed.
+#[cfg(feature = "metrics")]
+const SAMPLED: u32 = 16;
+
+impl Timer {
+    /// Starts to measure, if it is this call's turn on its thread.
+    #[inline]
+    pub(crate) fn start(end: End) -> Self {
+        #[cfg(feature = "metrics")]
+        {
+            thread_local!(static TURNS: [Cell<u32>; 2] = const { [Cell::new(0), Cell::new(0)] });
+            let turn = TURNS.with(|turns| {
+                let turn = &turns[end as usize];
+                turn.replace(turn.get().wrapping_add(1))
+            });
+            Self(turn.is_multiple_of(SAMPLED).then(std::time::Instant::now))
+        }
+        #[cfg(not(feature = "metrics"))]
+        {
+            let _ = end;
+            Self()
+        }
+    }
+
+    /// Records the time of a call that has ended.
+    #[inline]
+    pub(crate) fn stop(&mut self, end: End, procedure: &ProcedureId) {
+        #[cfg(feature = "metrics")]
+        if let Some(began) = self.0.take() {
+            procedures::of(end, procedure).record(began.elapsed());
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (end, procedure);
+    }
+}
+
+/// Counts a call that has ended.
+#[inline]
+pub(crate) fn count(end: End, procedure: &ProcedureId, outcome: impl FnOnce() -> CallOutcome) {
+    #[cfg(feature = "metrics")]
+    procedures::of(end, procedure).count(outcome());
+    #[cfg(not(feature = "metrics"))]
+    let _ = (end, procedure, outcome);
+}
+
+/// Counts the bytes of messages, as ONC RPC has them: of calls that are sent, the arguments alone, as
+/// the transport writes the header.
+#[inline]
+pub(crate) fn count_bytes(
+    end: End,
+    received: impl FnOnce() -> usize,
+    sent: impl FnOnce() -> usize,
+) {
+    #[cfg(feature = "metrics")]
+    procedures::count_bytes(end, received(), sent());
+    #[cfg(not(feature = "metrics"))]
+    let _ = (end, received, sent);
+}
+
+/// Counts, in the metrics, a call that a transport without futures could not bring to its end: for
+/// crates that implement [`LocalTransport`](crate::LocalTransport).
+#[cfg(feature = "metrics")]
+#[cold]
+pub fn count_failed_call(procedure: &ProcedureId, kind: &CallErrorKind) {
+    count(End::Client, procedure, || kind.into());
+}

@@ -1,0 +1,103 @@
+//! The handlers of one connection: a server's, or those of the services that a client carries.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::task::JoinSet;
+
+use super::poll_once;
+use crate::message::{OutgoingReply, ReceivedMessage, word};
+use crate::router::{Programs, Router};
+use crate::service::{HandlerDeadline, Peer};
+
+/// A handler that waits, and its reply.
+type Handler = Pin<Box<dyn Future<Output = Served> + Send>>;
+
+/// The XID of a call, and its reply.
+pub(crate) type Served = (u32, Option<OutgoingReply>);
+
+/// What the handlers of a connection share. They share nothing with other connections per call.
+struct Services<P> {
+    router: Arc<Router<P>>,
+    peer: Arc<Peer>,
+}
+
+/// The calls of a connection that are served.
+pub(crate) struct Handlers<P> {
+    services: Arc<Services<P>>,
+    /// Those that wait.
+    tasks: JoinSet<Served>,
+}
+
+impl<P: Programs> Handlers<P> {
+    pub(crate) fn new(router: Arc<Router<P>>, peer: Arc<Peer>) -> Self {
+        Self {
+            services: Arc::new(Services { router, peer }),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Returns the caller.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.services.peer
+    }
+
+    /// Returns true if no handler waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Returns how many handlers wait.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Serves a call. If its handler does not wait, its reply is returned; else a task has it,
+    /// together with what `guard` returns.
+    pub(crate) async fn begin<G: Send + 'static>(
+        &mut self,
+        record: Vec<u8>,
+        deadline: HandlerDeadline<impl Future<Output = ()> + Send + 'static>,
+        guard: impl FnOnce() -> G,
+    ) -> Option<Served> {
+        let xid = word(&record, 0).unwrap_or(0);
+        let services = self.services.clone();
+        let message = ReceivedMessage::whole(record.into());
+        let mut handler: Handler = Box::pin(async move {
+            let Services { router, peer } = &*services;
+            let served = router.serve(&message, peer, deadline, OutgoingReply::default());
+            (xid, served.await)
+        });
+        if let Poll::Ready(served) = poll_once(handler.as_mut()).await {
+            return Some(served);
+        }
+        let guard = guard();
+        self.tasks.spawn(async move {
+            let served = handler.await;
+            drop(guard);
+            served
+        });
+        None
+    }
+
+    /// Waits for the next reply of a handler that waits; for ever if none does.
+    pub(crate) async fn next(&mut self) -> Served {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(served)) => return served,
+                // A panic is caught before: there is nothing else that can fail.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Handlers go on when their caller is gone: what they have begun is not left half done.
+impl<P> Drop for Handlers<P> {
+    fn drop(&mut self) {
+        self.tasks.detach_all();
+    }
+}

@@ -1,0 +1,113 @@
+//! `rpcrdma nfs cp`: a file, from a server or to it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use rpcrdma_nfs::nfs3::{Createhow3, Ftype3, Sattr3, SetMode3, SetSize3, StableHow};
+
+use super::remote::{Access, AnyError, Opened, Place, Remote};
+use crate::output::{UsageError, outln};
+
+#[derive(clap::Args)]
+pub(super) struct Copy {
+    #[command(flatten)]
+    access: Access,
+    /// File to copy: server:/path, or a path of this host.
+    from: String,
+    /// Where to: a path of this host, or server:/path. A directory gets a file of the same name.
+    to: String,
+}
+
+/// How many bytes are written before they are committed.
+const WINDOW: usize = 4 << 20;
+
+impl Copy {
+    pub(super) async fn run(&self) -> Result<(), AnyError> {
+        let bytes = match (Remote::new(&self.from), Remote::new(&self.to)) {
+            (Some(from), None) => self.get(&from, Path::new(&self.to)).await?,
+            (None, Some(to)) => self.put(Path::new(&self.from), &to).await?,
+            _ => {
+                let usage = "one of both is of a server, like server:/path, and the other is not";
+                return Err(UsageError(usage.to_owned()).into());
+            }
+        };
+        outln!("{bytes} bytes copied");
+        Ok(())
+    }
+
+    async fn get(&self, from: &Remote, to: &Path) -> Result<u64, AnyError> {
+        let Opened { client, object } = self.access.open(from).await?;
+        let to = match from.name() {
+            Some(name) if to.is_dir() => to.join(name),
+            _ => PathBuf::from(to),
+        };
+        let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
+        // Before the file is created: a directory can't be read.
+        let mut part = stream.next().await?;
+        let mut file = File::create(&to).map_err(|error| at(&to, &error))?;
+        let mut bytes = 0;
+        while let Some(data) = part {
+            file.write_all(&data).map_err(|error| at(&to, &error))?;
+            bytes += data.len() as u64;
+            part = stream.next().await?;
+        }
+        Ok(bytes)
+    }
+
+    async fn put(&self, from: &Path, to: &Remote) -> Result<u64, AnyError> {
+        let mut file = File::open(from).map_err(|error| at(from, &error))?;
+        let Place { client, dir, name } = self.target(from, to).await?;
+        let empty = Sattr3 {
+            mode: SetMode3::True(0o644),
+            size: SetSize3::True(0),
+            ..Sattr3::UNSET
+        };
+        let how = Createhow3::Unchecked(empty);
+        let target = client.create(&dir, &name, &how).await?.handle;
+        let mut bytes = 0;
+        loop {
+            let mut window = client.stubs().transport().item_buf(WINDOW);
+            let filled = fill(&mut file, &mut window).map_err(|error| at(from, &error))?;
+            if filled == 0 {
+                return Ok(bytes);
+            }
+            let data = window.into_item(filled);
+            client
+                .write_all(&target, bytes, data, StableHow::Unstable)
+                .await?;
+            bytes += filled as u64;
+        }
+    }
+
+    /// Finds where a file goes: into a directory, or to a name.
+    async fn target(&self, from: &Path, to: &Remote) -> Result<Place, AnyError> {
+        if let Ok(Opened { client, object }) = self.access.open(to).await
+            && object.attributes.r#type == Ftype3::Dir
+        {
+            let name = from.file_name().and_then(|name| name.to_str());
+            return Ok(Place {
+                client,
+                dir: object.handle,
+                name: name.ok_or("the file has no name")?.to_owned(),
+            });
+        }
+        self.access.place(to).await
+    }
+}
+
+/// Reads until memory is full or the file ends.
+fn fill(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+fn at(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}

@@ -1,0 +1,151 @@
+//! `rpcrdma nfs ls` and `rpcrdma nfs cat`.
+
+use std::io::{self, Write as _};
+
+use oncrpc::Channel;
+use rpcrdma_nfs::client::Client;
+use rpcrdma_nfs::nfs3::{Fattr3, Ftype3, Nfsstat3};
+use rpcrdma_nfs::{DirEntry, FileHandle};
+
+use super::remote::{Access, AnyError, Opened, Remote};
+use crate::output::{OutputError, outln};
+
+#[derive(clap::Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    access: Access,
+    /// Directory or file of a server: server:/path.
+    #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
+    what: Remote,
+    /// Print a line of JSON for each entry. Names that are no UTF-8 have U+FFFD in them.
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    pub(super) async fn run(&self) -> Result<(), AnyError> {
+        let Opened { client, object } = self.access.open(&self.what).await?;
+        if object.attributes.r#type != Ftype3::Dir {
+            let name = self.what.name().unwrap_or_default();
+            return Ok(self.print(name.as_bytes(), &object.attributes)?);
+        }
+        // A server need not have READDIRPLUS.
+        let mut stream = client.read_dir_plus(&object.handle);
+        let mut part = stream.next().await;
+        if part
+            .as_ref()
+            .is_err_and(|error| error.status() == Some(Nfsstat3::Notsupp))
+        {
+            stream = client.read_dir(&object.handle);
+            part = stream.next().await;
+        }
+        while let Some(entries) = part? {
+            for entry in entries {
+                self.list(&client, &object.handle, &entry).await?;
+            }
+            part = stream.next().await;
+        }
+        Ok(())
+    }
+
+    /// Prints an entry, unless it is the directory itself or its parent.
+    async fn list(
+        &self,
+        client: &Client<Channel>,
+        dir: &FileHandle,
+        entry: &DirEntry,
+    ) -> Result<(), AnyError> {
+        if matches!(entry.name.as_slice(), b"." | b"..") {
+            return Ok(());
+        }
+        let attributes = match &entry.object {
+            Some(object) => object.attributes,
+            None => match client.lookup(dir, &entry.name).await {
+                Ok(object) => object.attributes,
+                // It is gone since.
+                Err(error) if error.status() == Some(Nfsstat3::Noent) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        Ok(self.print(&entry.name, &attributes)?)
+    }
+
+    fn print(&self, name: &[u8], attributes: &Fattr3) -> Result<(), OutputError> {
+        let Fattr3 {
+            nlink,
+            uid,
+            gid,
+            size,
+            ..
+        } = attributes;
+        let mode = mode(attributes);
+        if self.json {
+            let name = String::from_utf8_lossy(name);
+            let line = serde_json::json!({
+                "name": name, "mode": mode, "links": nlink, "uid": uid, "gid": gid, "size": size,
+            });
+            outln!("{line}");
+            return Ok(());
+        }
+        outln!(
+            "{mode} {nlink:>3} {uid:>5} {gid:>5} {size:>12} {}",
+            printable(name)
+        );
+        Ok(())
+    }
+}
+
+/// Returns a name as a terminal may get it.
+fn printable(name: &[u8]) -> String {
+    let mut text = String::new();
+    for character in String::from_utf8_lossy(name).chars() {
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Returns the type and the permissions as `ls -l` shows them.
+fn mode(attributes: &Fattr3) -> String {
+    let kind = match attributes.r#type {
+        Ftype3::Reg => '-',
+        Ftype3::Dir => 'd',
+        Ftype3::Blk => 'b',
+        Ftype3::Chr => 'c',
+        Ftype3::Lnk => 'l',
+        Ftype3::Sock => 's',
+        Ftype3::Fifo => 'p',
+    };
+    let bits = (0..9).rev().zip("rwxrwxrwx".chars());
+    let bits = bits.map(|(bit, letter)| {
+        let is_set = attributes.mode >> bit & 1 == 1;
+        if is_set { letter } else { '-' }
+    });
+    std::iter::once(kind).chain(bits).collect()
+}
+
+#[derive(clap::Args)]
+pub(super) struct Cat {
+    #[command(flatten)]
+    access: Access,
+    /// File of a server: server:/path.
+    #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
+    file: Remote,
+}
+
+impl Cat {
+    pub(super) async fn run(&self) -> Result<(), AnyError> {
+        let Opened { client, object } = self.access.open(&self.file).await?;
+        let mut stream = client.read_stream(&object.handle, 0, u64::MAX);
+        while let Some(data) = stream.next().await? {
+            io::stdout()
+                .lock()
+                .write_all(&data)
+                .map_err(OutputError::from)?;
+        }
+        Ok(io::stdout().lock().flush().map_err(OutputError::from)?)
+    }
+}

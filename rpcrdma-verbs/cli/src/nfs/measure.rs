@@ -1,0 +1,299 @@
+//! `rpcrdma nfs bench`: operations per second, and latencies, of each operation.
+
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use oncrpc::Channel;
+use oncrpc::xdr::SharedBytes;
+use rpcrdma_nfs::client::{Client, ClientError};
+use rpcrdma_nfs::nfs3::{ACCESS3_READ, Createhow3, Ftype3, Sattr3, SetMode3, StableHow};
+use rpcrdma_nfs::{FileHandle, Object};
+use tokio::task::JoinSet;
+
+use super::remote::{Access, AnyError, Opened, Remote};
+use crate::output::{OutputError, outln};
+use crate::units::{size_u32, time};
+
+#[derive(clap::Args)]
+pub(super) struct Bench {
+    #[command(flatten)]
+    access: Access,
+    /// Directory of a server: a directory is made in it, and removed in the end.
+    #[arg(value_name = "SERVER:/PATH", value_parser = Remote::parse)]
+    dir: Remote,
+    /// Time for each operation; `remove` takes as many calls as `create`.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    duration: Duration,
+    /// Calls in flight.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    depth: u16,
+    /// Bytes of a READ and of a WRITE, at most what the server takes.
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, default_value = "4K")]
+    size: u32,
+    /// Print a line of JSON for each operation.
+    #[arg(long)]
+    json: bool,
+}
+
+fn some_bytes(text: &str) -> Result<u32, String> {
+    let bytes = size_u32(text)?;
+    let some = Some(bytes).filter(|bytes| *bytes > 0);
+    some.ok_or_else(|| "one byte is the least".to_owned())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Operation {
+    Null,
+    Getattr,
+    Lookup,
+    Access,
+    Readdirplus,
+    Read,
+    Write,
+    WriteStable,
+    Create,
+    Remove,
+}
+
+impl Operation {
+    const ALL: [Self; 10] = [
+        Self::Null,
+        Self::Getattr,
+        Self::Lookup,
+        Self::Access,
+        Self::Readdirplus,
+        Self::Write,
+        Self::WriteStable,
+        Self::Read,
+        Self::Create,
+        Self::Remove,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Getattr => "getattr",
+            Self::Lookup => "lookup",
+            Self::Access => "access",
+            Self::Readdirplus => "readdirplus",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::WriteStable => "write-stable",
+            Self::Create => "create",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+/// What the workers work on.
+struct Bed {
+    client: Client<Channel>,
+    /// The directory of the benchmark, in which `FILE` is.
+    dir: FileHandle,
+    file: FileHandle,
+    data: SharedBytes,
+}
+
+const FILE: &str = "file";
+
+/// When a worker stops.
+#[derive(Clone, Copy)]
+enum Until {
+    Time(Instant),
+    Count(u64),
+}
+
+type Times = Histogram<u64>;
+
+impl Bench {
+    pub(super) async fn run(&self) -> Result<(), AnyError> {
+        let Opened { client, object } = self.access.open(&self.dir).await?;
+        if object.attributes.r#type != Ftype3::Dir {
+            return Err("the benchmark needs a directory".into());
+        }
+        let name = format!("rpcrdma-bench-{}", std::process::id());
+        let parent = object.handle;
+        let bed = Arc::new(self.bed(client, &parent, &name).await?);
+        let done = self.measure_all(&bed).await;
+        // Also after a failure, which counts for more than one to remove.
+        let removed = clean_up(&bed, &parent, &name).await;
+        done?;
+        Ok(removed?)
+    }
+
+    async fn bed(
+        &self,
+        client: Client<Channel>,
+        parent: &FileHandle,
+        name: &str,
+    ) -> Result<Bed, ClientError> {
+        let attributes = Sattr3 {
+            mode: SetMode3::True(0o700),
+            ..Sattr3::UNSET
+        };
+        let Object { handle: dir, .. } = client.make_dir(parent, name, &attributes).await?;
+        let file = create(&client, &dir, FILE).await?.handle;
+        let limits = client.limits();
+        let size = self.size.min(limits.read).min(limits.write) as usize;
+        let mut data = client.stubs().transport().item_buf(size);
+        data.fill(0x5a);
+        let data = data.into_shared(size);
+        let how = StableHow::FileSync;
+        client.write(&file, 0, data.clone(), how).await?;
+        Ok(Bed {
+            client,
+            dir,
+            file,
+            data,
+        })
+    }
+
+    async fn measure_all(&self, bed: &Arc<Bed>) -> Result<(), AnyError> {
+        self.title(bed.data.len())?;
+        let mut created = vec![0; self.depth.into()];
+        for operation in Operation::ALL {
+            let end = Instant::now() + self.duration;
+            let began = Instant::now();
+            // Those that are left end with the set, if one fails.
+            let mut workers = JoinSet::new();
+            for (worker, count) in created.iter().enumerate() {
+                let until = match operation {
+                    Operation::Remove => Until::Count(*count),
+                    _ => Until::Time(end),
+                };
+                workers.spawn(work(bed.clone(), operation, worker, until));
+            }
+            let mut times = Times::new(3)?;
+            while let Some(done) = workers.join_next().await {
+                let (worker, of_worker) = done?.map_err(|error| error as Box<dyn Error>)?;
+                if operation == Operation::Create {
+                    created[worker] = of_worker.len();
+                }
+                times.add(of_worker)?;
+            }
+            self.report(operation, &times, began.elapsed())?;
+        }
+        Ok(())
+    }
+
+    fn title(&self, size: usize) -> Result<(), OutputError> {
+        if self.json {
+            return Ok(());
+        }
+        let [rate, p50, p90, p99, max] = ["per second", "p50 us", "p90 us", "p99 us", "max us"];
+        outln!("{} in flight, {size} bytes", self.depth);
+        outln!(
+            "{:12} {rate:>10} {p50:>10} {p90:>10} {p99:>10} {max:>10}",
+            "operation"
+        );
+        Ok(())
+    }
+
+    fn report(
+        &self,
+        operation: Operation,
+        times: &Times,
+        took: Duration,
+    ) -> Result<(), OutputError> {
+        let rate = times.len() as f64 / took.as_secs_f64();
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|at| times.value_at_quantile(at) as f64 / 1e3);
+        let (name, max) = (operation.name(), times.max() as f64 / 1e3);
+        if self.json {
+            let latency = serde_json::json!({ "p50": p50, "p90": p90, "p99": p99, "max": max });
+            let line = serde_json::json!({
+                "operation": name, "calls": times.len(), "per_second": rate, "latency_us": latency,
+            });
+            outln!("{line}");
+        } else {
+            outln!("{name:12} {rate:>10.0} {p50:>10.1} {p90:>10.1} {p99:>10.1} {max:>10.1}");
+        }
+        Ok(())
+    }
+}
+
+/// Removes what the benchmark has made.
+async fn clean_up(bed: &Bed, parent: &FileHandle, name: &str) -> Result<(), ClientError> {
+    let mut left = Vec::new();
+    let mut stream = bed.client.read_dir(&bed.dir);
+    while let Some(entries) = stream.next().await? {
+        left.extend(entries.into_iter().map(|entry| entry.name));
+    }
+    for name in left
+        .iter()
+        .filter(|name| !matches!(&name[..], b"." | b".."))
+    {
+        bed.client.remove(&bed.dir, name).await?;
+    }
+    bed.client.remove_dir(parent, name).await
+}
+
+/// Makes calls, one after the other. At least one, so that each operation has a latency.
+async fn work(
+    bed: Arc<Bed>,
+    operation: Operation,
+    worker: usize,
+    until: Until,
+) -> Result<(usize, Times), Box<dyn Error + Send + Sync>> {
+    let mut times = Times::new(3)?;
+    loop {
+        let is_over = match until {
+            Until::Time(end) => !times.is_empty() && Instant::now() >= end,
+            Until::Count(count) => times.len() >= count,
+        };
+        if is_over {
+            return Ok((worker, times));
+        }
+        let name = format!("{worker}-{}", times.len());
+        let began = Instant::now();
+        once(&bed, operation, &name).await?;
+        times.record(u64::try_from(began.elapsed().as_nanos())?)?;
+    }
+}
+
+fn create<'c>(
+    client: &'c Client<Channel>,
+    dir: &'c FileHandle,
+    name: &'c str,
+) -> impl Future<Output = Result<Object, ClientError>> + Send + 'c {
+    let attributes = Sattr3 {
+        mode: SetMode3::True(0o600),
+        ..Sattr3::UNSET
+    };
+    async move {
+        let how = Createhow3::Unchecked(attributes);
+        client.create(dir, name, &how).await
+    }
+}
+
+/// Makes one call.
+async fn once(bed: &Bed, operation: Operation, name: &str) -> Result<(), ClientError> {
+    let Bed {
+        client,
+        dir,
+        file,
+        data,
+    } = bed;
+    let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    match operation {
+        Operation::Null => client.stubs().null().await?,
+        Operation::Getattr => drop(client.attributes(file).await?),
+        Operation::Lookup => drop(client.lookup(dir, FILE).await?),
+        Operation::Access => drop(client.access(file, ACCESS3_READ).await?),
+        Operation::Readdirplus => drop(client.read_dir_plus(dir).next().await?),
+        Operation::Read => drop(client.read(file, 0, count).await?),
+        Operation::Write => {
+            let how = StableHow::Unstable;
+            client.write(file, 0, data.clone(), how).await?;
+        }
+        Operation::WriteStable => {
+            let how = StableHow::FileSync;
+            client.write(file, 0, data.clone(), how).await?;
+        }
+        Operation::Create => drop(create(client, dir, name).await?),
+        Operation::Remove => client.remove(dir, name).await?,
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! `HOST:/PATH`: an object of an NFSv3 server, and the way to it.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use oncrpc::{AuthSys, CallOptions, Channel, tcp};
+use rpcrdma_nfs::client::{Client, ClientError, mount};
+use rpcrdma_nfs::{FileHandle, Object};
+use rpcrdma_verbs::ClientConfig;
+
+use super::TCP_PORT;
+use crate::device_source::{self, Locality};
+use crate::serve::PORT;
+use crate::units::time;
+
+pub(super) type AnyError = Box<dyn Error>;
+
+/// How a server is reached, and as whom.
+#[derive(Clone, clap::Args)]
+pub(super) struct Access {
+    /// TCP port of the server for NFS.
+    #[arg(long, value_name = "PORT", default_value_t = TCP_PORT)]
+    tcp: u16,
+    /// TCP port of the server for MOUNT, by default that of `--tcp`. Linux: `rpc.mountd --port`.
+    #[arg(long, value_name = "PORT")]
+    mount: Option<u16>,
+    /// NFS is over RDMA, at this port of the server, 20049 by default. MOUNT is over TCP.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "20049",
+        require_equals = true)]
+    rdma: Option<u16>,
+    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// over TCP, which needs none.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// User that calls.
+    #[arg(long, default_value_t = 0)]
+    uid: u32,
+    /// Group that calls.
+    #[arg(long, default_value_t = 0)]
+    gid: u32,
+    /// Time that each call may take.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
+    timeout: Duration,
+}
+
+/// An object of a server by its path.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    host: String,
+    path: String,
+}
+
+/// A client, and an object of its server.
+pub(super) struct Opened {
+    pub(super) client: Client<Channel>,
+    pub(super) object: Object,
+}
+
+/// A client, and a name in a directory of its server.
+pub(super) struct Place {
+    pub(super) client: Client<Channel>,
+    pub(super) dir: FileHandle,
+    pub(super) name: String,
+}
+
+impl Remote {
+    /// Parses `HOST:/PATH`; `None` if the text is something else, such as a path of this host.
+    pub(super) fn new(text: &str) -> Option<Self> {
+        let (host, path) = text.split_once(":/")?;
+        if host.is_empty() || host.contains('/') {
+            return None;
+        }
+        let path = format!("/{}", path.trim_end_matches('/'));
+        Some(Self {
+            host: host.to_owned(),
+            path,
+        })
+    }
+
+    /// Parses an argument.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Self::new(text).ok_or_else(|| format!("{text} is not like server:/path"))
+    }
+
+    /// Returns the path of the parent, and the name there; `None` for the root.
+    fn split(&self) -> Option<(&str, &str)> {
+        let (parent, name) = self.path.rsplit_once('/')?;
+        let parent = if parent.is_empty() { "/" } else { parent };
+        Some((parent, name)).filter(|_| !name.is_empty())
+    }
+
+    /// Returns the last name of the path, if it has one.
+    pub(super) fn name(&self) -> Option<&str> {
+        Some(self.split()?.1)
+    }
+}
+
+impl Access {
+    fn options(&self) -> CallOptions {
+        let user = AuthSys {
+            uid: self.uid,
+            gid: self.gid,
+            ..AuthSys::new("rpcrdma")
+        };
+        CallOptions::DEFAULT.credentials(user).timeout(self.timeout)
+    }
+
+    /// Asks for the handle of a directory.
+    async fn mount(&self, host: &str, path: &str) -> Result<FileHandle, AnyError> {
+        let port = self.mount.unwrap_or(self.tcp);
+        let channel = connect_tcp(host, port).await?;
+        Ok(mount(channel, &self.options(), path).await?)
+    }
+
+    /// Connects to NFS.
+    async fn connect(&self, host: &str, root: FileHandle) -> Result<Client<Channel>, AnyError> {
+        let channel = if self.rdma.is_some() || self.device.is_some() {
+            let source = device_source::Options::of_host(self.device.clone());
+            let device = source.source(Locality::Network)?.open()?;
+            let server = resolve(host, self.rdma.unwrap_or(PORT)).await?;
+            rpcrdma_verbs::connect(&device, server, ClientConfig::new())?
+        } else {
+            connect_tcp(host, self.tcp).await?
+        };
+        Ok(Client::new(channel, self.options(), root).await?)
+    }
+
+    /// Mounts the directory in which an object is, whether the object is there or not.
+    pub(super) async fn place(&self, remote: &Remote) -> Result<Place, AnyError> {
+        let (parent, name) = remote.split().ok_or("the path has no name")?;
+        let dir = self.mount(&remote.host, parent).await?;
+        Ok(Place {
+            client: self.connect(&remote.host, dir).await?,
+            dir,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Finds an object: it may be a directory that is mounted itself, or a name in one.
+    pub(super) async fn open(&self, remote: &Remote) -> Result<Opened, AnyError> {
+        let refused = match self.mount(&remote.host, &remote.path).await {
+            Ok(handle) => {
+                let client = self.connect(&remote.host, handle).await?;
+                let attributes = client.attributes(&handle).await?;
+                let object = Object { handle, attributes };
+                return Ok(Opened { client, object });
+            }
+            Err(error) => error,
+        };
+        let may_be_file = matches!(refused.downcast_ref(), Some(ClientError::Mount(_)));
+        if !may_be_file || remote.split().is_none() {
+            return Err(refused);
+        }
+        let Place { client, dir, name } = self.place(remote).await?;
+        let object = client.lookup(&dir, &name).await?;
+        Ok(Opened { client, object })
+    }
+}
+
+async fn connect_tcp(host: &str, port: u16) -> Result<Channel, AnyError> {
+    let server = format!("{host}:{port}");
+    let connected = tcp::connect(&server).await;
+    connected.map_err(|error| format!("{server}: {error}").into())
+}
+
+async fn resolve(host: &str, port: u16) -> Result<SocketAddr, AnyError> {
+    let server = format!("{host}:{port}");
+    let mut addresses = tokio::net::lookup_host(&server).await?;
+    let first = addresses.next();
+    first.ok_or_else(|| format!("{server}: no address").into())
+}

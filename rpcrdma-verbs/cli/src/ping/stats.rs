@@ -1,0 +1,149 @@
+//! What `ping` prints, and what it counts.
+
+use std::fmt;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::errors::CreationError;
+use rpcrdma_verbs::LocalEvent;
+use serde_json::{Value, json};
+
+use crate::output::{OutputError, outln};
+
+/// Statistics of the calls and of the connection, in constant memory.
+pub(super) struct PingStats {
+    pub(super) sent: u64,
+    pub(super) answered: u64,
+    failed: u64,
+    connections: u64,
+    lost: u64,
+    /// The nanoseconds of the calls that were answered: three digits of each.
+    times: Histogram<u64>,
+    json: bool,
+}
+
+impl PingStats {
+    pub(super) fn new(json: bool) -> Result<Self, CreationError> {
+        let mut times = Histogram::new_with_bounds(1, MOST, 3)?;
+        times.auto(false);
+        Ok(Self {
+            sent: 0,
+            answered: 0,
+            failed: 0,
+            connections: 0,
+            lost: 0,
+            times,
+            json,
+        })
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        self.answered > 0 && self.failed == 0
+    }
+
+    /// Prints a line: of text, or an object of JSON.
+    fn print(
+        &self,
+        text: fmt::Arguments<'_>,
+        json: impl FnOnce() -> Value,
+    ) -> Result<(), OutputError> {
+        if self.json {
+            outln!("{}", json());
+        } else {
+            outln!("{text}");
+        }
+        Ok(())
+    }
+
+    /// Prints what has happened to the connection.
+    pub(super) fn notice(&mut self, event: &LocalEvent) -> Result<(), OutputError> {
+        match event {
+            LocalEvent::Connected(version) => {
+                self.connections += 1;
+                let version = version.number();
+                self.print(
+                    format_args!("connected, Version {version}"),
+                    || json!({ "event": "connected", "version": version }),
+                )
+            }
+            LocalEvent::Disconnected { reason, error, .. } => {
+                self.lost += 1;
+                let why = error
+                    .as_ref()
+                    .map_or_else(|| reason.to_string(), ToString::to_string);
+                self.print(
+                    format_args!("no connection: {why}"),
+                    || json!({ "event": "disconnected", "reason": why }),
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints that a call was answered; the text says what and by whom.
+    pub(super) fn answered(&mut self, text: &str, took: Duration) -> Result<(), OutputError> {
+        self.answered += 1;
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.times.saturating_record(nanos);
+        let (call, micros) = (self.sent, took.as_secs_f64() * 1e6);
+        self.print(
+            format_args!("{text}: call {call}, {micros:.1} us"),
+            || json!({ "event": "reply", "call": call, "us": micros }),
+        )
+    }
+
+    /// Prints why a call has failed.
+    pub(super) fn failed(&mut self, error: &dyn fmt::Display) -> Result<(), OutputError> {
+        self.failed += 1;
+        let call = self.sent;
+        self.print(
+            format_args!("call {call}: {error}"),
+            || json!({ "event": "failure", "call": call, "error": error.to_string() }),
+        )
+    }
+
+    /// Prints the summary.
+    pub(super) fn report(&self) -> Result<(), OutputError> {
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let at = |quantile| micros(self.times.value_at_quantile(quantile));
+        let all = [
+            micros(self.times.min()),
+            at(0.5),
+            at(0.99),
+            micros(self.times.max()),
+        ];
+        let all = Some(all).filter(|_| !self.times.is_empty());
+        if let (Some([min, p50, p99, max]), false) = (all, self.json) {
+            outln!(
+                "{min:.1} us at least, {p50:.1} at the median, {p99:.1} at 99 %, {max:.1} at most"
+            );
+        }
+        let Self {
+            sent,
+            answered,
+            failed,
+            connections,
+            lost,
+            ..
+        } = self;
+        let latency = || {
+            let [min, p50, p99, max] = all?;
+            Some(json!({ "min": min, "p50": p50, "p99": p99, "max": max }))
+        };
+        self.print(
+            format_args!(
+                "{sent} calls: {answered} answered, {failed} failed; {connections} connections, \
+                {lost} times none"
+            ),
+            || {
+                json!({
+                    "event": "summary", "sent": sent, "answered": answered, "failed": failed,
+                    "connections": connections, "disconnections": lost, "latency_us": latency(),
+                })
+            },
+        )
+    }
+}
+
+/// The most nanoseconds that are told apart: a day.
+const MOST: u64 = 86_400_000_000_000;

@@ -1,0 +1,40 @@
+//! What the libraries log, on standard error.
+
+use std::io;
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::output::UsageError;
+
+#[derive(clap::Args)]
+pub(crate) struct Verbosity {
+    /// Log connections and refused calls on standard error; with -vv also each call, with -vvv
+    /// everything. Without it, the variable RUST_LOG says what is logged.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+impl Verbosity {
+    /// Starts logging, from a level on unless something else is requested.
+    pub(crate) fn start(&self, default: &str) -> Result<(), UsageError> {
+        let variable = std::env::var("RUST_LOG").ok();
+        let variable = variable.filter(|filter| !filter.is_empty());
+        let filter = match self.verbose {
+            0 => variable.as_deref().unwrap_or(default),
+            1 => "info",
+            2 => "debug",
+            _ => "trace",
+        };
+        let targets: Targets = filter
+            .parse()
+            .map_err(|error| UsageError(format!("RUST_LOG={filter}: {error}")))?;
+        let lines = fmt::layer().with_writer(io::stderr).with_ansi(false);
+        let subscriber = tracing_subscriber::registry().with(lines).with(targets);
+        subscriber
+            .try_init()
+            .map_err(|error| UsageError(error.to_string()))
+    }
+}

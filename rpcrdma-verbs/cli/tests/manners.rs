@@ -1,0 +1,412 @@
+//! What commands have in common: units, names, signals, JSON, logs, completions and manual pages.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Lines, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
+    command.args(arguments).env_remove("RUST_LOG");
+    command
+}
+
+fn rpcrdma(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// Returns the lines of JSON that a command prints.
+fn events(output: &[u8]) -> Vec<Value> {
+    let lines = str::from_utf8(output).unwrap().lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Returns an address at which nobody listens.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// A command that runs until it gets a signal.
+struct Running {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn new(command: &mut Command) -> Self {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// Starts a server, and returns it with its port.
+    fn server(options: &[&str]) -> (Self, String) {
+        let bind = free_address().to_string();
+        let mut server = command(&["serve", "--duration", "60s", "--bind", &bind]);
+        let mut server = Self::new(server.args(options));
+        let line = server.line();
+        assert!(line.contains(&bind), "{line}");
+        let (_, port) = bind.rsplit_once(':').unwrap();
+        (server, port.to_owned())
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    /// Sends a signal, and returns the status, the lines of output that are left, and the errors.
+    fn end(mut self, signal: &str) -> (Option<i32>, Vec<String>, String) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+        let rest = self.lines.by_ref().map(Result::unwrap).collect();
+        let mut errors = String::new();
+        let stderr = self.process.stderr.as_mut().unwrap();
+        stderr.read_to_string(&mut errors).unwrap();
+        (self.process.wait().unwrap().code(), rest, errors)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.process.kill();
+    }
+}
+
+#[test]
+fn arguments_that_are_wrong_exit_with_2() {
+    for (arguments, text) in [
+        (&["ping"][..], "--connect <HOST[:PORT]>"),
+        (&["ping", "--connect", "a b"], "is no host"),
+        (
+            &["ping", "--connect", "::1", "--timeout", "10"],
+            "10s are seconds",
+        ),
+        (
+            &["ping", "--connect", "::1", "--size", "1MB"],
+            "is no number of bytes",
+        ),
+        (
+            &["ping", "--connect", "::1", "--size", "4G"],
+            "is not below 4G",
+        ),
+        (
+            &["ping", "--connect", "::1", "--program", "0x186a3"],
+            "--version <NUMBER>",
+        ),
+        (
+            &[
+                "ping",
+                "--connect",
+                "::1",
+                "--program",
+                "nfs",
+                "--version",
+                "3",
+            ],
+            "invalid digit",
+        ),
+        (&["bench", "--duration", "3"], "3s are seconds"),
+        (&["bench", "--size", "0"], "must be one or more"),
+        (&["bench", "--working-set", "1e9"], "is no number of bytes"),
+        (&["serve", "--bind", "nowhere"], "is no address"),
+        (&["frobnicate"], "unrecognized subcommand"),
+        (
+            &["nfs", "bench", "server:/", "--size", "0"],
+            "one byte is the least",
+        ),
+        (&["nfs", "cp", "here", "there"], "is of a server"),
+    ] {
+        let output = rpcrdma(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(text), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn help_on_a_full_disk_is_a_failure() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        return;
+    };
+    for arguments in [["--help"], ["--version"]] {
+        let output = command(&arguments)
+            .stdout(full.try_clone().unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(rpcrdma(&arguments).status.success());
+    }
+}
+
+#[test]
+fn a_server_has_a_name() {
+    let (_server, port) = Running::server(&[]);
+    let server = format!("localhost:{port}");
+    let output = rpcrdma(&["ping", "--connect", &server, "--count", "1", "--size", "1K"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1024 bytes from 127.0.0.1:"), "{text}");
+    let output = rpcrdma(&["ping", "--connect", "no-such-host.invalid"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        output
+            .stderr
+            .starts_with(b"rpcrdma: no-such-host.invalid: ")
+    );
+}
+
+#[test]
+fn an_interrupt_ends_ping_with_its_summary() {
+    let (_server, port) = Running::server(&[]);
+    let server = format!("127.0.0.1:{port}");
+    let arguments = [
+        "ping",
+        "--connect",
+        &server,
+        "--count",
+        "0",
+        "--interval",
+        "1ms",
+    ];
+    let mut ping = Running::new(&mut command(&arguments));
+    while !ping.line().contains("call 20, ") {}
+    let (status, rest, _) = ping.end("-INT");
+    assert_eq!(status, Some(0), "{rest:?}");
+    let [.., latency, summary] = &rest[..] else {
+        panic!("{rest:?}");
+    };
+    assert!(latency.contains(" at the median, "), "{latency}");
+    assert!(
+        summary.contains(" 0 failed; 1 connections, 0 times none"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn an_interrupt_ends_ping_while_nobody_answers() {
+    let server = free_address().to_string();
+    let arguments = ["ping", "--connect", &server, "--timeout", "1m"];
+    let mut ping = Running::new(&mut command(&arguments));
+    assert!(ping.line().starts_with("no connection: "));
+    let began = Instant::now();
+    let (status, rest, _) = ping.end("-INT");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(status, Some(1));
+    let summary = rest.last().unwrap();
+    assert!(
+        summary.starts_with("1 calls: 0 answered, 0 failed; 0 connections, "),
+        "{summary}"
+    );
+}
+
+#[test]
+fn ping_calls_null_of_any_program() {
+    let (_server, port) = Running::server(&[]);
+    let server = format!("127.0.0.1:{port}");
+    let ping = |program: &str, version: &str| {
+        let arguments = ["ping", "--json", "--connect", &server, "--interval", "1ms"];
+        let program = ["--program", program, "--version", version, "--count", "2"];
+        let output = rpcrdma(&[&arguments[..], &program].concat());
+        (output.status.code(), events(&output.stdout))
+    };
+    // The program of block.x.
+    let (status, found) = ping("0x20524d41", "1");
+    assert_eq!(status, Some(0), "{found:?}");
+    assert_eq!(found.last().unwrap()["answered"], 2);
+    for (program, version, text) in [
+        ("100003", "3", "does not offer the program"),
+        ("0x20524d41", "7", "version"),
+    ] {
+        let (status, found) = ping(program, version);
+        assert_eq!(status, Some(1), "{found:?}");
+        let error = found[1]["error"].as_str().unwrap();
+        assert!(error.contains(text), "{error}");
+        assert_eq!(found.last().unwrap()["failed"], 2);
+    }
+}
+
+#[test]
+fn events_are_lines_of_json() {
+    let (mut server, port) = Running::server(&["--json"]);
+    let address = format!("127.0.0.1:{port}");
+    let arguments = [
+        "ping",
+        "--json",
+        "--connect",
+        &address,
+        "--count",
+        "3",
+        "--interval",
+        "0",
+    ];
+    let output = rpcrdma(&arguments);
+    let found = events(&output.stdout);
+    let names: Vec<_> = found
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["connected", "reply", "reply", "reply", "summary"]);
+    assert_eq!(
+        (&found[0]["version"], &found[3]["call"]),
+        (&2.into(), &3.into())
+    );
+    let summary = &found[4];
+    assert_eq!(
+        (&summary["sent"], &summary["failed"]),
+        (&3.into(), &0.into())
+    );
+    assert!(summary["latency_us"]["p99"].as_f64() > Some(0.0));
+
+    let connected: Value = serde_json::from_str(&server.line()).unwrap();
+    assert_eq!(
+        (&connected["event"], &connected["count"]),
+        (&"connections".into(), &1.into())
+    );
+    let (status, rest, _) = server.end("-TERM");
+    assert_eq!(status, Some(0));
+    let end: Value = serde_json::from_str(rest.last().unwrap()).unwrap();
+    assert_eq!((&end["event"], &end["calls"]), (&"end".into(), &3.into()));
+}
+
+#[test]
+fn scenes_and_devices_are_json() {
+    let scenes = events(&rpcrdma(&["demo", "--json"]).stdout);
+    let count = |result: &str| {
+        scenes
+            .iter()
+            .filter(|scene| scene["result"] == result)
+            .count()
+    };
+    assert_eq!(
+        (scenes.len(), count("passed"), count("failed")),
+        (20, 20, 0)
+    );
+    assert!(
+        scenes
+            .iter()
+            .all(|scene| scene["messages"].as_array().is_some())
+    );
+
+    let devices: Value = serde_json::from_slice(&rpcrdma(&["devices", "--json"]).stdout).unwrap();
+    assert_eq!(devices[0]["kind"], "embedded");
+    assert!(devices[0]["capabilities"]["max_sge"].as_u64() > Some(0));
+}
+
+#[test]
+fn logs_are_on_standard_error() {
+    let server = free_address().to_string();
+    let arguments = [
+        "ping",
+        "--connect",
+        &server,
+        "--count",
+        "1",
+        "--timeout",
+        "300ms",
+    ];
+    let errors = |command: &mut Command| command.output().unwrap().stderr;
+    assert_eq!(errors(&mut command(&arguments)), b"");
+    let logged = errors(command(&arguments).arg("-v"));
+    let logged = String::from_utf8(logged).unwrap();
+    let text = format!("can't connect peer={server} error=");
+    assert!(logged.contains(&text), "{logged}");
+    assert_ne!(errors(command(&arguments).env("RUST_LOG", "info")), b"");
+    assert_eq!(
+        errors(command(&arguments).env("RUST_LOG", "tokio=info")),
+        b""
+    );
+    let output = command(&arguments)
+        .env("RUST_LOG", "rpcrdma=loud")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        output
+            .stderr
+            .starts_with(b"rpcrdma: RUST_LOG=rpcrdma=loud: ")
+    );
+}
+
+#[test]
+fn a_server_logs_its_clients_and_why_it_refuses_calls() {
+    let bind = free_address().to_string();
+    let arguments = ["serve", "--bind", &bind];
+    let mut server = Running::new(command(&arguments).env("RUST_LOG", "info"));
+    server.line();
+    let ping = ["ping", "-v", "--connect", &bind, "--count", "1"];
+    let output = rpcrdma(&[&ping[..], &["--program", "100003", "--version", "3"]].concat());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains(&format!("connected peer={bind} version=2")),
+        "{errors}"
+    );
+    let (_, _, errors) = server.end("-TERM");
+    for text in [
+        "listening address=",
+        "connected peer=127.0.0.1:",
+        "call refused peer=127.0.0.1:",
+        "status=the server does not offer the program",
+        "connection closed peer=127.0.0.1:",
+    ] {
+        assert!(errors.contains(text), "{text}: {errors}");
+    }
+}
+
+/// Every subcommand that is not hidden.
+const SUBCOMMANDS: [&str; 7] = ["bench", "decode", "demo", "devices", "nfs", "ping", "serve"];
+
+#[test]
+fn shells_complete() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = rpcrdma(&["completions", shell]);
+        let script = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success());
+        for part in SUBCOMMANDS.into_iter().chain(["program", "working-set"]) {
+            assert!(script.contains(part), "{shell}: {part}");
+        }
+    }
+    let script = rpcrdma(&["completions", "bash"]).stdout;
+    let mut bash = Command::new("bash")
+        .arg("-n")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    bash.stdin.take().unwrap().write_all(&script).unwrap();
+    assert!(bash.wait().unwrap().success());
+}
+
+#[test]
+fn each_subcommand_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    assert!(rpcrdma(&["man", pages.to_str().unwrap()]).status.success());
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
+    assert!(page("rpcrdma.1").contains(".TH"));
+    for subcommand in SUBCOMMANDS {
+        assert!(
+            page(&format!("rpcrdma-{subcommand}.1")).contains(".SH OPTIONS"),
+            "{subcommand}"
+        );
+    }
+    assert!(page("rpcrdma-nfs-serve.1").contains(".SH OPTIONS"));
+    assert!(!pages.join("rpcrdma-man.1").exists());
+    // A file is in the way.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(
+        rpcrdma(&["man", file.to_str().unwrap()]).status.code(),
+        Some(1)
+    );
+}

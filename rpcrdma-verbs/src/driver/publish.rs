@@ -1,0 +1,58 @@
+//! Metrics of a driver: published when its user says so.
+
+use metrics::{counter, gauge};
+
+use super::Driver;
+use crate::provider::Device;
+
+impl<D: Device> Driver<D> {
+    /// Publishes what the driver has counted as metrics, under a name: once a second, say, or when
+    /// the metrics are asked for. Counters are those of
+    /// [`total_counters`](Self::total_counters).
+    ///
+    /// ```
+    /// use rpcrdma_verbs::driver::Driver;
+    /// use rpcrdma_verbs::memory::Budget;
+    /// use rpcrdma_verbs::provider::software::Fabric;
+    ///
+    /// let driver = Driver::new(&Fabric::new().device(), &Budget::new(1 << 20), 64)?;
+    /// driver.publish_metrics("server");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn publish_metrics(&self, driver: &str) {
+        let label = || [("driver", driver.to_owned())];
+        let all = self.total_counters();
+        let counters = [
+            ("rdma_sends_total", all.sends),
+            ("rdma_reads_total", all.reads),
+            ("rdma_writes_total", all.writes),
+            ("rdma_probes_total", all.probes),
+            ("rdma_work_requests_total", all.posted),
+            ("rdma_completions_total", all.completed),
+            ("rdma_round_trips_total", all.round_trips),
+            ("rdma_exposures_total", all.exposures),
+            ("rdma_sink_registrations_total", all.sinks),
+            ("rdma_copied_bytes_total", all.copied),
+        ];
+        for (name, value) in counters {
+            counter!(name, &label()).absolute(value);
+        }
+        let budget = self.pool.budget();
+        let credits = self
+            .connections()
+            .map(|one| one.session.available_credits());
+        let gauges = [
+            ("rdma_connections", self.connections().count()),
+            (
+                "rdma_available_credits",
+                credits.map(|credits| credits as usize).sum(),
+            ),
+            ("rdma_registered_bytes", budget.used()),
+            ("rdma_registered_limit_bytes", budget.limit()),
+            ("rdma_leaked_bytes", budget.leaked()),
+        ];
+        for (name, value) in gauges {
+            gauge!(name, &label()).set(value as f64);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What the providers in software share: keys and their memory, and the queues.
+
+pub(super) mod completions;
+pub(super) mod domain;
+pub(super) mod events;
+pub(super) mod random;
+pub(super) mod receives;
+pub(super) mod wakeup;

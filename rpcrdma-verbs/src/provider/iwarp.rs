@@ -1,0 +1,357 @@
+//! iWARP over TCP in user space: RDMA between processes and hosts without a device.
+//!
+//! The protocol is that of iWARP devices and of Linux's siw ([`rpcrdma_iwarp`]), so that either end
+//! may be one of these. A device of this provider needs no privileges.
+//!
+//! **Progress.** There is no thread: the sockets of a queue pair make progress when its completion
+//! queue is polled and when requests are posted to it. What a peer reads or writes waits until then.
+//! [`IwarpDevice::progress`] makes progress on all queue pairs of a device, for who waits for
+//! something else.
+//!
+//! **Copies.** Payload of 4,096 bytes and more is received where it belongs, and sent from where it
+//! is. Shorter payload is received together with what follows it, and copied. Payload is placed before
+//! its CRC is verified, a deviation from RFC 5044, section 6 that siw makes, too; nothing completes
+//! before.
+//!
+//! **Differences to devices.** A Send or RDMA Write completes when TCP has taken it. Messages that
+//! find no receive wait, if the queue pair asks for it ([`QueuePairConfig::rnr_retry`]): the peer is
+//! held back by TCP's window, and with it everything else on this connection, for at most
+//! [`IwarpConfig::receive_timeout`].
+//!
+//! [`QueuePairConfig::rnr_retry`]: super::QueuePairConfig::rnr_retry
+
+mod completion;
+mod connect_request;
+mod connecting;
+mod manager;
+mod memory;
+mod queue_pair;
+mod socket;
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use completion::Completions;
+pub use completion::IwarpCompletionQueue;
+pub use connect_request::IwarpConnectRequest;
+pub use manager::IwarpConnectionManager;
+use memory::MAX_SGE;
+pub use queue_pair::IwarpQueuePair;
+use queue_pair::{Limits, Qp};
+
+use super::common::domain::Domain;
+use super::common::receives::SharedQueue;
+use super::common::wakeup::invalid;
+use super::{
+    Access, Capabilities, Device, MemoryRegion, ProtectionDomainId, QueuePair, Receive, Result,
+    Sge, SharedReceives, Window, WorkRequest,
+};
+
+/// The name of the device.
+pub const NAME: &str = "iwarp";
+
+/// The settings of a device.
+///
+/// ```
+/// use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
+///
+/// let config = IwarpConfig { crc: false, ..IwarpConfig::default() };
+/// let device = IwarpDevice::new(config);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IwarpConfig {
+    /// Require CRCs. They are in use if either end requires them.
+    pub crc: bool,
+    /// As the end that connects, ask for peer-to-peer mode (RFC 6581, section 9.2), in which either
+    /// end may send first. Without it the end that was connected to waits for a message. RPC has the
+    /// client send first, and Linux's siw stops its host if a connection in this mode ends before it
+    /// is established.
+    pub peer_to_peer: bool,
+    /// The longest FPDU in bytes, from 128 to 65536; `None` for what fits into a segment of TCP,
+    /// and on loopback for the longest.
+    pub max_fpdu: Option<u32>,
+    /// How long a connection may take to be set up.
+    pub setup_timeout: Duration,
+    /// The most connections that may be in their setup at once. Others wait to be accepted.
+    pub max_setups: usize,
+    /// How long a message waits for a receive where it does wait.
+    pub receive_timeout: Duration,
+}
+
+impl Default for IwarpConfig {
+    fn default() -> Self {
+        Self {
+            crc: true,
+            peer_to_peer: false,
+            max_fpdu: None,
+            setup_timeout: Duration::from_secs(10),
+            max_setups: 1024,
+            receive_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A device of iWARP over TCP, with its own protection domain.
+///
+/// ```
+/// use rpcrdma_verbs::provider::Device;
+/// use rpcrdma_verbs::provider::iwarp::IwarpDevice;
+///
+/// let device = IwarpDevice::default();
+/// assert!(device.capabilities().windows);
+/// ```
+#[derive(Clone, Debug)]
+pub struct IwarpDevice {
+    shared: Arc<DeviceState>,
+}
+
+#[derive(Debug)]
+struct DeviceState {
+    config: IwarpConfig,
+    domain: Arc<Domain>,
+    domain_id: ProtectionDomainId,
+    capabilities: Capabilities,
+    queue_pairs: AtomicU32,
+    queues: Mutex<Vec<Weak<Completions>>>,
+}
+
+/// Registered memory of a device of iWARP over TCP.
+#[derive(Debug)]
+pub struct IwarpRegion {
+    domain: Arc<Domain>,
+    key: u32,
+    is_ended: bool,
+}
+
+/// A memory window of a device of iWARP over TCP.
+#[derive(Debug)]
+pub struct IwarpWindow {
+    domain: Arc<Domain>,
+    key: u32,
+    is_ended: bool,
+}
+
+/// A shared receive queue of a device of iWARP over TCP.
+#[derive(Clone, Debug)]
+pub struct IwarpSharedReceives(SharedQueue<Qp>);
+
+impl Default for IwarpDevice {
+    fn default() -> Self {
+        Self::new(IwarpConfig::default())
+    }
+}
+
+impl IwarpDevice {
+    /// Returns a device.
+    #[must_use]
+    pub fn new(config: IwarpConfig) -> Self {
+        let capabilities = Capabilities {
+            name: NAME.to_owned(),
+            windows: true,
+            max_sge: MAX_SGE,
+            max_read_sge: MAX_SGE,
+            max_reads: 128,
+            max_message: 1 << 30,
+            max_inline: 512,
+            // The STag of a sink is good for its Read alone.
+            read_sink_needs_remote_write: false,
+            rnr_retry: true,
+            acknowledges: false,
+            guards_windows: true,
+            guards_reads: true,
+        };
+        Self {
+            shared: Arc::new(DeviceState {
+                config,
+                domain: Domain::hidden(),
+                domain_id: ProtectionDomainId::unique(),
+                capabilities,
+                queue_pairs: AtomicU32::new(1),
+                queues: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Makes progress on all queue pairs of the device: takes what their sockets have, and sends
+    /// what they have room for. Completions wait in their queues.
+    pub fn progress(&self) {
+        let queues = self
+            .shared
+            .queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let queues = queues.iter().filter_map(Weak::upgrade);
+        queues.for_each(|queue| queue.progress());
+    }
+
+    fn next_number(&self) -> u32 {
+        self.shared.queue_pairs.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_inline: self.shared.capabilities.max_inline,
+            max_message: self.shared.capabilities.max_message,
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "memory is given by address, as verbs want it")]
+impl Device for IwarpDevice {
+    type Region = IwarpRegion;
+    type Window = IwarpWindow;
+    type CompletionQueue = IwarpCompletionQueue;
+    type SharedReceives = IwarpSharedReceives;
+    type QueuePair = IwarpQueuePair;
+    type Manager = IwarpConnectionManager;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.shared.capabilities
+    }
+
+    fn protection_domain(&self) -> ProtectionDomainId {
+        self.shared.domain_id
+    }
+
+    unsafe fn register(
+        &self,
+        memory: NonNull<u8>,
+        length: usize,
+        access: Access,
+    ) -> Result<IwarpRegion> {
+        if access.remote_write && !access.local_write {
+            return Err(invalid("register"));
+        }
+        // SAFETY: the caller promises that the memory stays valid until the region is deregistered,
+        // which removes the key.
+        let key = unsafe { self.shared.domain.register(memory, length, access)? };
+        Ok(IwarpRegion {
+            domain: self.shared.domain.clone(),
+            key,
+            is_ended: false,
+        })
+    }
+
+    fn window(&self) -> Result<IwarpWindow> {
+        Ok(IwarpWindow {
+            domain: self.shared.domain.clone(),
+            key: self.shared.domain.window()?,
+            is_ended: false,
+        })
+    }
+
+    fn completion_queue(&self, entries: u32) -> Result<IwarpCompletionQueue> {
+        let shared = Completions::new(entries)?;
+        let mut queues = self
+            .shared
+            .queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&shared));
+        Ok(IwarpCompletionQueue { shared })
+    }
+
+    fn shared_receives(&self, entries: u32) -> Result<IwarpSharedReceives> {
+        let queue = SharedQueue::new(self.shared.domain.clone(), entries, MAX_SGE);
+        Ok(IwarpSharedReceives(queue))
+    }
+
+    fn manager(&self) -> Result<IwarpConnectionManager> {
+        IwarpConnectionManager::new(self.clone())
+    }
+}
+
+/// Ends a region or window once.
+fn end_once(domain: &Domain, key: u32, is_ended: &mut bool) -> bool {
+    if !std::mem::replace(is_ended, true) {
+        domain.forget(domain.number(key));
+    }
+    true
+}
+
+impl MemoryRegion for IwarpRegion {
+    fn local_key(&self) -> u32 {
+        self.key
+    }
+
+    fn remote_key(&self) -> u32 {
+        self.key
+    }
+
+    fn deregister(&mut self) -> bool {
+        end_once(&self.domain, self.key, &mut self.is_ended)
+    }
+}
+
+impl Drop for IwarpRegion {
+    fn drop(&mut self) {
+        self.deregister();
+    }
+}
+
+impl Window for IwarpWindow {
+    fn number(&self) -> u32 {
+        self.domain.number(self.key)
+    }
+
+    fn key(&self) -> u32 {
+        self.key
+    }
+
+    fn end(&mut self) -> bool {
+        end_once(&self.domain, self.key, &mut self.is_ended)
+    }
+}
+
+impl Drop for IwarpWindow {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the promise is the caller's: what is posted is kept as addresses, and touched in \
+        `memory` alone"
+)]
+impl SharedReceives for IwarpSharedReceives {
+    unsafe fn post(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
+        self.0.post(receives, slices)
+    }
+
+    fn end(&self) -> bool {
+        self.0.end_once()
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the promise is the caller's: what is posted is kept as addresses, and touched in \
+        `memory` alone"
+)]
+impl QueuePair for IwarpQueuePair {
+    fn number(&self) -> u32 {
+        self.qp.number
+    }
+
+    unsafe fn post(&self, requests: &[WorkRequest], slices: &[Sge]) -> Result<()> {
+        self.qp.post(requests, slices, self.limits)
+    }
+
+    unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()> {
+        self.qp.post_receives(receives, slices)
+    }
+
+    fn disconnect(&self) {
+        self.qp.disconnect();
+    }
+
+    fn end(&self) -> bool {
+        self.ended.call_once(|| self.qp.leave());
+        true
+    }
+}

@@ -1,0 +1,311 @@
+//! Completion queues, and the sockets whose progress they make.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::number_map::NumberMap;
+use crate::provider::common::completions::{CompletionBuffer, CompletionEntry};
+use crate::provider::common::wakeup::{quiet, system, wake, waker};
+use crate::provider::{self, Completion, Result};
+
+/// A completion queue of iWARP over TCP.
+///
+/// The sockets of its queue pairs make progress when it is polled. Its descriptor is readable also
+/// when one of them has become so.
+#[derive(Debug)]
+pub struct IwarpCompletionQueue {
+    pub(super) shared: Arc<Completions>,
+}
+
+/// A queue pair, whose progress is made by its completion queue.
+pub(super) trait SocketUser: fmt::Debug + Send + Sync {
+    /// Takes what the socket has, and sends what it has room for. If the peer `has_ended` the
+    /// stream, its end follows without notice. Returns true if there is more to do.
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> bool;
+}
+
+#[derive(Debug)]
+pub(super) struct Completions {
+    buffer: Mutex<CompletionBuffer>,
+    epoll: OwnedFd,
+    wake: OwnedFd,
+    /// Expires when a queue pair has waited too long, for a receive or for its peer.
+    timer: OwnedFd,
+    expires: Mutex<Option<Instant>>,
+    queue_pairs: Mutex<NumberMap<u32, Weak<dyn SocketUser>>>,
+    io: Mutex<Io>,
+    /// Queue pairs that go on although their sockets tell nothing.
+    marked: Mutex<Vec<u32>>,
+    has_marked: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Io {
+    /// Queue pairs whose sockets may have something, and whether the peer has ended the stream.
+    ready: VecDeque<(u32, bool)>,
+    staging: Box<[u8]>,
+}
+
+/// The tokens of the descriptors that are no sockets. Queue pairs have smaller numbers.
+const WAKE: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
+
+/// What tells that the peer has ended the stream, or that it was lost.
+const ENDED: EventFlags = EventFlags::RDHUP
+    .union(EventFlags::HUP)
+    .union(EventFlags::ERR);
+
+/// The bytes of small messages that one system call receives.
+const STAGING: usize = 1 << 14;
+
+/// The most sockets about which one system call tells.
+pub(super) const EVENTS: usize = 64;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Creates a descriptor that becomes readable at a time.
+pub(super) fn timer(verb: &'static str) -> Result<OwnedFd> {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    timerfd_create(TimerfdClockId::Monotonic, flags).map_err(system(verb))
+}
+
+/// Returns what has become ready, without waiting.
+pub(super) fn ready<'a>(
+    epoll: &OwnedFd,
+    events: &'a mut [MaybeUninit<epoll::Event>; EVENTS],
+) -> &'a [epoll::Event] {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // It fails if a signal interrupts it: the next poll asks again.
+    epoll::wait(epoll, events, Some(&now)).map_or(&[], |(events, _)| events)
+}
+
+/// Makes the descriptor readable after a time.
+pub(super) fn set_timer(timer: &OwnedFd, after: Duration) {
+    let it_value = Timespec {
+        tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(after.subsec_nanos().max(1)),
+    };
+    let it_interval = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let value = Itimerspec {
+        it_interval,
+        it_value,
+    };
+    // It fails only for times that are none.
+    let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &value);
+}
+
+impl Completions {
+    pub(super) fn new(most: u32) -> Result<Arc<Self>> {
+        let verb = "completion_queue";
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system(verb))?;
+        let wake = waker(verb)?;
+        let timer = timer(verb)?;
+        // A wake-up lasts until it is acknowledged, also if another thread makes progress.
+        let descriptors = [
+            (&wake, WAKE, EventFlags::IN),
+            (&timer, TIMER, EventFlags::IN | EventFlags::ET),
+        ];
+        for (descriptor, token, flags) in descriptors {
+            let added = epoll::add(&epoll, descriptor, EventData::new_u64(token), flags);
+            added.map_err(system(verb))?;
+        }
+        let io = Io {
+            ready: VecDeque::new(),
+            staging: vec![0; STAGING].into(),
+        };
+        Ok(Arc::new(Self {
+            buffer: Mutex::new(CompletionBuffer::new(most)),
+            epoll,
+            wake,
+            timer,
+            expires: Mutex::default(),
+            queue_pairs: Mutex::default(),
+            io: Mutex::new(io),
+            marked: Mutex::default(),
+            has_marked: AtomicBool::new(false),
+        }))
+    }
+
+    /// Watches the socket of a connected queue pair.
+    pub(super) fn add(
+        &self,
+        user: Weak<dyn SocketUser>,
+        number: u32,
+        socket: &OwnedFd,
+    ) -> Result<()> {
+        lock(&self.queue_pairs).insert(number, user);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let token = EventData::new_u64(number.into());
+        epoll::add(&self.epoll, socket, token, flags).map_err(system("epoll"))
+    }
+
+    /// Forgets a queue pair, whose socket is closed.
+    pub(super) fn remove(&self, number: u32) {
+        lock(&self.queue_pairs).remove(&number);
+    }
+
+    /// Makes the next poll look at a queue pair.
+    pub(super) fn mark(&self, number: u32) {
+        lock(&self.marked).push(number);
+        self.has_marked.store(true, Ordering::Release);
+        self.wake_if_armed(&mut lock(&self.buffer));
+    }
+
+    /// Makes a poll look at all queue pairs, after a time.
+    pub(super) fn set_timer(&self, after: Duration) {
+        let at = Instant::now() + after;
+        let mut expires = lock(&self.expires);
+        if expires.is_none_or(|known| at < known) {
+            *expires = Some(at);
+            set_timer(&self.timer, after);
+        }
+    }
+
+    fn wake_if_armed(&self, buffer: &mut CompletionBuffer) {
+        if buffer.is_armed() {
+            buffer.set_armed(false);
+            wake(&self.wake);
+        }
+    }
+
+    /// Wakes whoever armed the queue if there is something to do, also if that came before it was
+    /// armed. Another thread that makes progress does the same after it.
+    fn wake_if_ready(&self) {
+        let has_ready = || self.io.try_lock().is_ok_and(|io| !io.ready.is_empty());
+        if self.has_marked.load(Ordering::Acquire) || has_ready() {
+            self.wake_if_armed(&mut lock(&self.buffer));
+        }
+    }
+
+    /// Takes all entries. Completions without room are lost, and the queue has overrun.
+    pub(super) fn extend(&self, entries: &mut VecDeque<CompletionEntry>) {
+        let mut buffer = lock(&self.buffer);
+        buffer.extend(entries);
+        self.wake_if_armed(&mut buffer);
+    }
+
+    fn queue_pair(&self, number: u32) -> Option<Arc<dyn SocketUser>> {
+        lock(&self.queue_pairs).get(&number).and_then(Weak::upgrade)
+    }
+
+    /// Notes which sockets have become ready.
+    fn gather(&self, io: &mut Io) {
+        for event in ready(&self.epoll, &mut [const { MaybeUninit::uninit() }; EVENTS]) {
+            match event.data.u64() {
+                WAKE => {}
+                TIMER => self.expire(&mut io.ready),
+                // Others are numbers of queue pairs.
+                token => {
+                    let flags = event.flags;
+                    io.ready.push_back((token as u32, flags.intersects(ENDED)));
+                }
+            }
+        }
+        if self.has_marked.swap(false, Ordering::AcqRel) {
+            io.ready
+                .extend(lock(&self.marked).drain(..).map(|number| (number, false)));
+        }
+    }
+
+    /// Looks at all queue pairs: one has waited too long.
+    fn expire(&self, ready: &mut VecDeque<(u32, bool)>) {
+        *lock(&self.expires) = None;
+        ready.extend(
+            lock(&self.queue_pairs)
+                .keys()
+                .map(|number| (*number, false)),
+        );
+    }
+
+    /// Makes progress on the sockets that are ready. Does nothing if another thread does so.
+    pub(super) fn progress(&self) {
+        let Ok(mut guard) = self.io.try_lock() else {
+            return;
+        };
+        let io = &mut *guard;
+        self.gather(io);
+        for _ in 0..io.ready.len() {
+            let Some((number, has_ended)) = io.ready.pop_front() else {
+                break;
+            };
+            let goes_on = self
+                .queue_pair(number)
+                .is_some_and(|qp| qp.progress(&mut io.staging, has_ended));
+            if goes_on {
+                io.ready.push_back((number, has_ended));
+            }
+        }
+        let is_ready = !io.ready.is_empty();
+        drop(guard);
+        // Who armed the queue before found it locked, and relies on this. Who does so afterwards
+        // finds it free.
+        if is_ready {
+            self.wake_if_armed(&mut lock(&self.buffer));
+        }
+    }
+}
+
+impl provider::CompletionQueue for IwarpCompletionQueue {
+    fn poll(&self, completions: &mut Vec<Completion>, most: usize) -> Result<usize> {
+        let mut buffer = lock(&self.shared.buffer);
+        if !buffer.is_empty() {
+            return buffer.poll(completions, most);
+        }
+        // What this poll returns need not wake the one who polls.
+        let armed = buffer.is_armed();
+        buffer.set_armed(false);
+        drop(buffer);
+        self.shared.progress();
+        let mut buffer = lock(&self.shared.buffer);
+        let count = buffer.poll(completions, most);
+        if armed {
+            // Another thread may have added completions since, when it was not armed.
+            buffer.set_armed(true);
+            if !buffer.is_empty() {
+                self.shared.wake_if_armed(&mut buffer);
+            }
+            drop(buffer);
+            self.shared.wake_if_ready();
+        }
+        count
+    }
+
+    fn arm(&self) -> Result<()> {
+        lock(&self.shared.buffer).set_armed(true);
+        self.shared.wake_if_ready();
+        Ok(())
+    }
+
+    fn acknowledge(&self) -> Result<()> {
+        lock(&self.shared.buffer).set_armed(false);
+        quiet(&self.shared.wake);
+        if let Ok(mut io) = self.shared.io.try_lock() {
+            self.shared.gather(&mut io);
+        }
+        self.shared.wake_if_ready();
+        Ok(())
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.epoll.as_fd()
+    }
+}

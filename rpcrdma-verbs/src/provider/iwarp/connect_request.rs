@@ -1,0 +1,42 @@
+//! A connect request, as the listener sees it.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use rpcrdma_iwarp::MpaRequest;
+
+use super::socket;
+
+/// A request of a peer to connect, over iWARP. Dropping it rejects the connection.
+#[derive(Debug)]
+pub struct IwarpConnectRequest {
+    /// `None` once it is answered.
+    pub(super) open: Option<(OwnedFd, MpaRequest)>,
+    /// The queue pair that was prepared for it.
+    pub(super) prepared: OnceLock<u32>,
+}
+
+impl IwarpConnectRequest {
+    pub(super) const fn new(socket: OwnedFd, request: MpaRequest) -> Self {
+        Self {
+            open: Some((socket, request)),
+            prepared: OnceLock::new(),
+        }
+    }
+
+    /// Sends the answer, unless there was one.
+    pub(super) fn answer(&mut self, reply: impl FnOnce(MpaRequest) -> Option<Vec<u8>>) {
+        if let Some((socket, request)) = self.open.take() {
+            let reply = reply(request).unwrap_or_default();
+            // A rejection that cannot be sent is a closed connection.
+            let _ = socket::send(&socket, &[IoSlice::new(&reply)]);
+        }
+    }
+}
+
+impl Drop for IwarpConnectRequest {
+    fn drop(&mut self) {
+        self.answer(|request| request.reject(&[]).ok());
+    }
+}

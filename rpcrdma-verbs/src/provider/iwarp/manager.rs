@@ -1,0 +1,477 @@
+//! The connection manager: listeners, and connections in their setup.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Once};
+use std::time::Instant;
+
+use rpcrdma_iwarp::{IwarpStream, MpaEstablished, MpaInitiator, MpaOptions, ReadDepths, RtrTypes};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::connect_request::IwarpConnectRequest;
+use super::connecting::{Connecting, Incoming, SetupFailure};
+use super::queue_pair::{Qp, QpParts};
+use super::{IwarpDevice, IwarpQueuePair, socket};
+use crate::number_map::NumberMap;
+use crate::provider::common::events::EventQueue;
+use crate::provider::common::receives::ReceiveQueue;
+use crate::provider::common::wakeup::{invalid, system};
+use crate::provider::{
+    Cause, ConnectionEvent, ConnectionManager, MAX_PRIVATE_DATA, QueuePairConfig, Queues, Result,
+    VerbError,
+};
+
+/// The connection manager of iWARP over TCP.
+#[derive(Debug)]
+pub struct IwarpConnectionManager {
+    device: IwarpDevice,
+    events: Arc<EventQueue<IwarpConnectRequest>>,
+    epoll: OwnedFd,
+    listeners: NumberMap<u64, (OwnedFd, SocketAddr)>,
+    setups: NumberMap<u64, Setup>,
+    /// The setups in the order of their deadlines, also some that are over.
+    deadlines: VecDeque<(Instant, u64)>,
+    timer: OwnedFd,
+    next_token: u64,
+    /// Counts polls, most of which make no system call while there are only listeners.
+    polls: u32,
+    /// True if as many setups are under way as may be: listeners wait.
+    is_full: bool,
+}
+
+#[derive(Debug)]
+enum Setup {
+    Connecting(Connecting),
+    Incoming(Incoming),
+}
+
+/// The tokens of the descriptors that are no sockets. Others have smaller numbers.
+const EVENTS: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
+
+/// While there are only listeners, one poll of this many asks the system.
+const POLLS: u32 = 8;
+
+/// The most connections that one poll accepts.
+const ACCEPTS: usize = 16;
+
+fn fits(verb: &'static str, private_data: &[u8]) -> Result<()> {
+    if private_data.len() <= MAX_PRIVATE_DATA {
+        return Ok(());
+    }
+    Err(VerbError {
+        verb,
+        cause: Cause::PrivateData,
+    })
+}
+
+impl IwarpConnectionManager {
+    pub(super) fn new(device: IwarpDevice) -> Result<Self> {
+        let verb = "manager";
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(system(verb))?;
+        let events = Arc::new(EventQueue::new()?);
+        let timer = super::completion::timer(verb)?;
+        let descriptors = [(events.descriptor(), EVENTS), (timer.as_fd(), TIMER)];
+        for (descriptor, token) in descriptors {
+            let added = epoll::add(
+                &epoll,
+                descriptor,
+                EventData::new_u64(token),
+                EventFlags::IN,
+            );
+            added.map_err(system(verb))?;
+        }
+        Ok(Self {
+            device,
+            events,
+            epoll,
+            listeners: NumberMap::default(),
+            setups: NumberMap::default(),
+            deadlines: VecDeque::new(),
+            timer,
+            next_token: 0,
+            polls: 0,
+            is_full: false,
+        })
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    fn watch(&self, descriptor: &OwnedFd, token: u64, flags: EventFlags) -> Result<()> {
+        let added = epoll::add(&self.epoll, descriptor, EventData::new_u64(token), flags);
+        added.map_err(system("epoll"))
+    }
+
+    /// Creates a queue pair.
+    fn create(
+        &self,
+        verb: &'static str,
+        config: &QueuePairConfig,
+        queues: Queues<'_, IwarpDevice>,
+        socket: Option<OwnedFd>,
+    ) -> Result<IwarpQueuePair> {
+        let state = &self.device.shared;
+        if config.reads > state.capabilities.max_reads {
+            return Err(VerbError {
+                verb,
+                cause: Cause::Limit,
+            });
+        }
+        let receives = match queues.receives {
+            Some(shared) if !shared.0.is_of(&state.domain) => return Err(invalid(verb)),
+            Some(shared) => ReceiveQueue::Shared(shared.0.clone()),
+            None => ReceiveQueue::Own {
+                queue: VecDeque::new(),
+                most: config.receives as usize,
+            },
+        };
+        // It is at most the limit of the device.
+        let reads = u16::try_from(config.reads).unwrap_or(u16::MAX);
+        let parts = QpParts {
+            number: self.device.next_number(),
+            domain: state.domain.clone(),
+            completions: queues.completions.shared.clone(),
+            events: self.events.clone(),
+            receives,
+            send_depth: config.sends,
+            receive_timeout: config.rnr_retry.then_some(state.config.receive_timeout),
+            depths: ReadDepths {
+                ird: reads,
+                ord: reads,
+            },
+        };
+        Ok(IwarpQueuePair {
+            qp: Qp::new(parts, socket),
+            limits: self.device.limits(),
+            ended: Once::new(),
+        })
+    }
+
+    fn options(&self, depths: ReadDepths, private_data: &[u8]) -> MpaOptions {
+        MpaOptions {
+            crc: self.device.shared.config.crc,
+            depths: Some(depths),
+            rtr: self.device.shared.config.peer_to_peer.then_some(RtrTypes {
+                send: false,
+                write: true,
+                read: true,
+            }),
+            private_data: private_data.to_vec(),
+        }
+    }
+
+    fn fpdu_size(&self, socket: &OwnedFd) -> usize {
+        let limit = self.device.shared.config.max_fpdu;
+        limit.map_or_else(|| socket::fpdu_size(socket), |limit| limit as usize)
+    }
+
+    /// Adds a connection in its setup.
+    fn add(&mut self, token: u64, setup: Setup) {
+        let timeout = self.device.shared.config.setup_timeout;
+        let deadline = Instant::now() + timeout;
+        if self.deadlines.is_empty() {
+            super::completion::set_timer(&self.timer, timeout);
+        }
+        self.deadlines.push_back((deadline, token));
+        self.setups.insert(token, setup);
+    }
+
+    /// Makes progress on listeners and setups.
+    fn progress(&mut self) {
+        let mut events = [const { MaybeUninit::uninit() }; super::completion::EVENTS];
+        for event in super::completion::ready(&self.epoll, &mut events) {
+            match event.data.u64() {
+                EVENTS => {}
+                TIMER => self.expire(),
+                token if self.listeners.contains_key(&token) => self.accept_some(token),
+                token => self.advance(token),
+            }
+        }
+    }
+
+    /// Ends setups that have taken too long.
+    fn expire(&mut self) {
+        let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
+        let now = Instant::now();
+        while let Some((deadline, token)) = self.deadlines.front().copied() {
+            // A setup that is over leaves its deadline behind.
+            let is_over = !self.setups.contains_key(&token);
+            if deadline > now && !is_over {
+                super::completion::set_timer(&self.timer, deadline - now);
+                return;
+            }
+            self.deadlines.pop_front();
+            if let Some(setup) = self.remove(token) {
+                tracing::debug!("a connection was not set up in time");
+                if let Setup::Connecting(connecting) = setup {
+                    let failure = SetupFailure::of(Errno::TIMEDOUT, connecting.address);
+                    self.fail(&connecting, failure);
+                }
+            }
+        }
+    }
+
+    fn accept_some(&mut self, token: u64) {
+        for _ in 0..ACCEPTS {
+            if self.setups.len() >= self.device.shared.config.max_setups {
+                self.is_full = true;
+                return self.watch_listeners(EventFlags::empty());
+            }
+            let Some((listener, address)) = self.listeners.get(&token) else {
+                return;
+            };
+            let Ok(accepted) = socket::accept(listener) else {
+                return;
+            };
+            let incoming = Incoming::new(accepted, *address);
+            let token = self.token();
+            if self.watch(&incoming.socket, token, EventFlags::IN).is_ok() {
+                self.add(token, Setup::Incoming(incoming));
+                self.advance(token);
+            }
+        }
+    }
+
+    fn watch_listeners(&self, flags: EventFlags) {
+        for (token, (listener, _)) in &self.listeners {
+            let token = EventData::new_u64(*token);
+            // It fails only for descriptors that are not watched.
+            let _ = epoll::modify(&self.epoll, listener, token, flags);
+        }
+    }
+
+    /// Removes a setup, which makes room for others.
+    fn remove(&mut self, token: u64) -> Option<Setup> {
+        let setup = self.setups.remove(&token);
+        if std::mem::take(&mut self.is_full) {
+            self.watch_listeners(EventFlags::IN);
+        }
+        setup
+    }
+
+    fn advance(&mut self, token: u64) {
+        match self.setups.get_mut(&token) {
+            None => {}
+            Some(Setup::Incoming(_)) => self.advance_incoming(token),
+            Some(Setup::Connecting(_)) => self.advance_connecting(token),
+        }
+    }
+
+    fn advance_incoming(&mut self, token: u64) {
+        let Some(Setup::Incoming(incoming)) = self.setups.get_mut(&token) else {
+            return;
+        };
+        let advanced = incoming.advance();
+        if matches!(advanced, Ok(None)) {
+            return;
+        }
+        let Some(Setup::Incoming(incoming)) = self.remove(token) else {
+            return;
+        };
+        match advanced {
+            Ok(Some(request)) => {
+                let _ = epoll::delete(&self.epoll, &incoming.socket);
+                self.events.push(ConnectionEvent::Requested {
+                    private_data: request.private_data().into(),
+                    peer: incoming.peer,
+                    listener: incoming.listener,
+                    request: IwarpConnectRequest::new(incoming.socket, request),
+                });
+            }
+            Ok(None) | Err(None) => {}
+            Err(Some(error)) => {
+                tracing::debug!(peer = %incoming.peer, %error, "a connection was not set up");
+            }
+        }
+    }
+
+    fn advance_connecting(&mut self, token: u64) {
+        let Some(Setup::Connecting(connecting)) = self.setups.get_mut(&token) else {
+            return;
+        };
+        let Some(qp) = connecting.qp.upgrade() else {
+            self.remove(token);
+            return;
+        };
+        let was_sending = connecting.is_sending();
+        let Some(advanced) = qp.with_socket(|socket| connecting.advance(socket)) else {
+            self.remove(token);
+            return;
+        };
+        if let Ok(None) = advanced {
+            if was_sending && !connecting.is_sending() {
+                let (token, flags) = (EventData::new_u64(token), EventFlags::IN);
+                qp.with_socket(|socket| epoll::modify(&self.epoll, socket, token, flags));
+            }
+            return;
+        }
+        let Some(Setup::Connecting(connecting)) = self.remove(token) else {
+            return;
+        };
+        match advanced {
+            Ok(Some(established)) => self.establish(&qp, &established),
+            Ok(None) => {}
+            Err(failure) => self.fail(&connecting, failure),
+        }
+    }
+
+    fn establish(&self, qp: &Qp, established: &MpaEstablished) {
+        let size = qp.with_socket(|socket| {
+            let _ = epoll::delete(&self.epoll, socket);
+            self.fpdu_size(socket)
+        });
+        if let Some(size) = size {
+            let stream = IwarpStream::initiator(established, qp.depths, size);
+            // Whoever asks for peer-to-peer mode knows the peer.
+            let nudges = established.rtr.is_none();
+            qp.establish((stream, nudges), None, &established.private_data);
+        }
+    }
+
+    /// Reports that a connection could not be established.
+    fn fail(&self, connecting: &Connecting, failure: SetupFailure) {
+        let Some(qp) = connecting.qp.upgrade().filter(|qp| qp.refuse()) else {
+            return;
+        };
+        let (rejected, private_data, error) = match failure {
+            SetupFailure::Rejected(data) => (true, data, None),
+            SetupFailure::Error(error) => (false, Vec::new(), error),
+        };
+        self.events.push(ConnectionEvent::Failed {
+            queue_pair: qp.number,
+            rejected,
+            private_data: private_data.into(),
+            error,
+        });
+    }
+
+    /// Returns true if this poll asks the system.
+    fn is_due(&mut self) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        !self.setups.is_empty() || self.polls.is_multiple_of(POLLS)
+    }
+}
+
+impl Drop for IwarpConnectionManager {
+    fn drop(&mut self) {
+        // Dropping the events rejects the requests that were not polled.
+        self.events.clear();
+    }
+}
+
+impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
+    type Request = IwarpConnectRequest;
+
+    fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr> {
+        let (listener, address) = socket::listen(address)?;
+        let token = self.token();
+        self.watch(&listener, token, EventFlags::IN)?;
+        self.listeners.insert(token, (listener, address));
+        Ok(address)
+    }
+
+    fn unlisten(&mut self, address: SocketAddr) {
+        self.listeners.retain(|_, (_, known)| *known != address);
+    }
+
+    fn connect(
+        &mut self,
+        address: SocketAddr,
+        config: &QueuePairConfig,
+        queues: Queues<'_, IwarpDevice>,
+        private_data: &[u8],
+    ) -> Result<IwarpQueuePair> {
+        fits("connect", private_data)?;
+        let pair = self.create("connect", config, queues, None)?;
+        let token = self.token();
+        let begun = MpaInitiator::new(self.options(pair.qp.depths, private_data));
+        let begun = begun.map_err(|_| VerbError {
+            verb: "connect",
+            cause: Cause::PrivateData,
+        })?;
+        let connecting = Connecting::new(Arc::downgrade(&pair.qp), address, begun);
+        match socket::connect(&address) {
+            Ok(socket) => {
+                self.watch(&socket, token, EventFlags::IN | EventFlags::OUT)?;
+                pair.qp.set_socket(socket);
+                self.add(token, Setup::Connecting(connecting));
+            }
+            // As on a device, the failure is reported later.
+            Err(error) => self.fail(&connecting, SetupFailure::of(error, address)),
+        }
+        Ok(pair)
+    }
+
+    fn prepare(
+        &mut self,
+        request: &IwarpConnectRequest,
+        config: &QueuePairConfig,
+        queues: Queues<'_, IwarpDevice>,
+    ) -> Result<IwarpQueuePair> {
+        let pair = self.create("prepare", config, queues, None)?;
+        match request.prepared.set(pair.qp.number) {
+            Ok(()) => Ok(pair),
+            Err(_) => Err(VerbError {
+                verb: "prepare",
+                cause: Cause::State,
+            }),
+        }
+    }
+
+    fn accept(
+        &mut self,
+        mut request: IwarpConnectRequest,
+        queue_pair: &IwarpQueuePair,
+        private_data: &[u8],
+    ) -> Result<()> {
+        fits("accept", private_data)?;
+        let wrong_state = || VerbError {
+            verb: "accept",
+            cause: Cause::State,
+        };
+        let qp = &queue_pair.qp;
+        if request.prepared.get() != Some(&qp.number) || !qp.is_connecting() {
+            return Err(wrong_state());
+        }
+        let open = request.open.take();
+        let (socket, mpa) = open
+            .filter(|(socket, _)| !socket::is_closed(socket))
+            .ok_or_else(wrong_state)?;
+        let options = self.options(qp.depths, private_data);
+        let (reply, established) = mpa.accept(&options).map_err(|_| wrong_state())?;
+        let stream = IwarpStream::responder(&established, qp.depths, self.fpdu_size(&socket));
+        // Nothing was sent on the socket before: there is room for the reply.
+        let sent = socket::send(&socket, &[IoSlice::new(&reply)]);
+        if sent != Ok(reply.len()) || !qp.establish((stream, false), Some(socket), &[]) {
+            return Err(wrong_state());
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, mut request: IwarpConnectRequest, private_data: &[u8]) {
+        let private_data = private_data.get(..MAX_PRIVATE_DATA).unwrap_or(private_data);
+        request.answer(|request| request.reject(private_data).ok());
+    }
+
+    fn poll(&mut self) -> Option<ConnectionEvent<IwarpConnectRequest>> {
+        if let Some(event) = self.events.poll() {
+            return Some(event);
+        }
+        if !self.is_due() {
+            return None;
+        }
+        self.progress();
+        self.events.poll()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

@@ -1,0 +1,62 @@
+//! What an initiator does while its peer says nothing.
+//!
+//! Linux's siw (6.1) does not notice what arrives between its MPA Reply and the end of its setup,
+//! before more arrives. An initiator whose first FPDUs get no answer sends RDMA Writes of no bytes
+//! behind them (RFC 5040, section 5.1), whose STag nobody checks (RFC 5041, section 5.2).
+
+use std::time::{Duration, Instant};
+
+use rpcrdma_iwarp::{IwarpStream, OutgoingKind};
+
+/// After how long without an answer each of them follows.
+const DELAYS: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(2),
+];
+
+/// The nudges of a queue pair.
+#[derive(Debug)]
+pub(super) struct Nudges {
+    /// How many are left.
+    left: usize,
+    /// When the next is due, if something was sent.
+    due: Option<Instant>,
+}
+
+impl Nudges {
+    /// Those of an initiator without peer-to-peer mode, or none.
+    pub(super) const fn new(are_sent: bool) -> Self {
+        Self {
+            left: if are_sent { DELAYS.len() } else { 0 },
+            due: None,
+        }
+    }
+
+    /// Returns how long to wait until [`Self::nudge`] has something to do, where that was not known
+    /// before.
+    pub(super) fn wait(&mut self, stream: &IwarpStream) -> Option<Duration> {
+        if self.left == 0 || self.due.is_some() || stream.positions().0 == 0 {
+            return None;
+        }
+        let delay = DELAYS[DELAYS.len() - self.left];
+        self.due = Some(Instant::now() + delay);
+        Some(delay)
+    }
+
+    /// Queues a message if one is due. There are no more once the peer has sent something.
+    pub(super) fn nudge(&mut self, stream: &mut IwarpStream) {
+        if self.left == 0 {
+            return;
+        }
+        if stream.has_heard() || stream.has_ended() {
+            self.left = 0;
+        } else if self.due.is_some_and(|due| due <= Instant::now()) {
+            self.due = None;
+            self.left -= 1;
+            let nothing = OutgoingKind::Write { stag: 0, offset: 0 };
+            stream.framer().push_copied(nothing, &[]);
+        }
+    }
+}

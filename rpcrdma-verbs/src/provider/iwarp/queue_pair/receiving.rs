@@ -1,0 +1,393 @@
+//! From the socket to the memory of receives, of RDMA Reads, and of what is exposed.
+
+use std::io::IoSliceMut;
+use std::time::Instant;
+
+use rpcrdma_iwarp::{
+    FpduDestination, FpduProgress, IwarpEvent, Placement, ReceiveRoom, StagAccess, StagError,
+    Terminate, TerminateCode,
+};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags};
+
+use super::send_queue::Stage;
+use super::{Qp, QpPhase, QpState};
+use crate::provider::common::domain::{BufferUse, RemoteError, total_length};
+use crate::provider::common::receives::{PostedReceive, ReceiveQueue};
+use crate::provider::iwarp::memory::Parts;
+use crate::provider::iwarp::socket;
+use crate::provider::{RemoteMemory, Sge, Status};
+
+/// The state of the incoming stream beside that of the protocol.
+#[derive(Default, Debug)]
+pub(super) struct Incoming {
+    /// The receive of the message that is arriving.
+    pub(super) receive: Option<PostedReceive>,
+    /// Since when a message waits for a receive.
+    pub(super) stalled: Option<Instant>,
+    /// What was received and waits behind it.
+    leftover: Vec<u8>,
+    /// True if the last payload was long: the next is received where it goes, after its header.
+    bulk: bool,
+    /// True if the peer has ended the stream: its end follows what it has sent, without a notice.
+    has_ended: bool,
+}
+
+/// Payload of at least this many bytes goes from the socket to where it belongs; shorter payload is
+/// received with others into a buffer, and copied.
+const BULK: usize = 4096;
+
+/// The bytes of an end of an FPDU with the header of the next.
+const HEADER: usize = 40;
+
+/// The most system calls for one queue pair before others have their turn.
+const CALLS: usize = 16;
+
+/// The end of a connection: what its oldest request and the receive of the arriving message
+/// complete with.
+struct Ended(Status, Status);
+
+impl Ended {
+    const LOST: Self = Self(Status::Flushed, Status::Flushed);
+
+    /// After an error of the peer.
+    const fn refused(terminate: &Terminate) -> Self {
+        Self(
+            Status::Flushed,
+            match terminate.code {
+                TerminateCode::DDP_TOO_LONG => Status::LocalLength,
+                TerminateCode::RDMAP_CANNOT_INVALIDATE => Status::RemoteInvalidRequest,
+                _ => Status::Flushed,
+            },
+        )
+    }
+}
+
+/// What answers the questions of the protocol about memory.
+struct Memory<'a> {
+    qp: &'a Qp,
+    receives: &'a mut ReceiveQueue<Qp>,
+    current: &'a mut Option<PostedReceive>,
+}
+
+impl Placement for Memory<'_> {
+    fn check(
+        &mut self,
+        stag: u32,
+        offset: u64,
+        len: u64,
+        access: StagAccess,
+    ) -> Result<(), StagError> {
+        let write = match access {
+            StagAccess::Write => true,
+            StagAccess::Read => false,
+            // The stream has checked that it fits the request.
+            StagAccess::ReadResponse => return Ok(()),
+        };
+        let memory = RemoteMemory {
+            address: offset,
+            key: stag,
+        };
+        let length = u32::try_from(len).map_err(|_| StagError::Bounds)?;
+        let table = self.qp.domain.read();
+        let checked = table.check_remote(memory, length, write, self.qp.number);
+        checked.map_err(|error| match error {
+            RemoteError::Key => StagError::Invalid,
+            RemoteError::OtherQueuePair => StagError::OtherStream,
+            RemoteError::Bounds => StagError::Bounds,
+            RemoteError::Wrap => StagError::Wrap,
+            RemoteError::Access => StagError::Access,
+        })
+    }
+
+    fn receive_room(&mut self, _: u32) -> ReceiveRoom {
+        if self.current.is_none() {
+            *self.current = self.qp.take_receive(self.receives);
+        }
+        let Some(current) = self.current else {
+            return match self.qp.receive_timeout {
+                Some(_) => ReceiveRoom::Later,
+                None => ReceiveRoom::Missing,
+            };
+        };
+        let slices = current.slices.all();
+        match self
+            .qp
+            .domain
+            .read()
+            .check_local(slices, BufferUse::Receive)
+        {
+            Ok(()) => ReceiveRoom::Bytes(total_length(slices)),
+            Err(_) => ReceiveRoom::Bytes(0),
+        }
+    }
+
+    fn may_invalidate(&mut self, stag: u32) -> bool {
+        self.qp.domain.read().may_invalidate(stag, self.qp.number)
+    }
+}
+
+impl Qp {
+    /// Takes what the socket has. Returns true if it may have more.
+    pub(super) fn receive(&self, state: &mut QpState, staging: &mut [u8], has_ended: bool) -> bool {
+        state.incoming.has_ended |= has_ended;
+        if state.incoming.stalled.is_some() {
+            let waiting = std::mem::take(&mut state.incoming.leftover);
+            let taken = self.consume(state, &waiting);
+            self.after(state, taken);
+        }
+        for _ in 0..CALLS {
+            if state.phase != QpPhase::Ready || state.incoming.stalled.is_some() {
+                return false;
+            }
+            let received = self.receive_once(state, staging);
+            match received {
+                Ok(Some(is_drained)) => {
+                    self.after(state, Ok(()));
+                    if is_drained && !state.incoming.has_ended {
+                        return false;
+                    }
+                }
+                Ok(None) => return false,
+                Err(ended) => self.after(state, Err(ended)),
+            }
+        }
+        true
+    }
+
+    /// Fails the queue pair if the stream has ended, or if a message has waited too long.
+    fn after(&self, state: &mut QpState, taken: Result<(), Ended>) {
+        let mut ended = taken.err();
+        if let (Some(since), Some(timeout)) = (state.incoming.stalled, self.receive_timeout) {
+            match timeout.checked_sub(since.elapsed()) {
+                Some(left) if !left.is_zero() => self.completions.set_timer(left),
+                _ => {
+                    let terminate = Terminate::new(TerminateCode::DDP_NO_BUFFER);
+                    if let Some(stream) = &mut state.stream {
+                        stream.terminate(&terminate);
+                    }
+                    ended = Some(Ended::refused(&terminate));
+                }
+            }
+        }
+        if let Some(Ended(request, receive)) = ended {
+            state.fail(self.number, (request, receive));
+        }
+    }
+
+    /// Makes one system call, and takes what it returns. Returns whether the socket is empty now,
+    /// or `None` if it had nothing.
+    fn receive_once(&self, state: &mut QpState, staging: &mut [u8]) -> Result<Option<bool>, Ended> {
+        let place = match self.advance(state, &[]).map_err(|t| Ended::refused(&t))?.1 {
+            FpduProgress::Place { destination, len } => Some((destination, len)),
+            _ => None,
+        };
+        let wanted = if state.incoming.bulk {
+            HEADER
+        } else {
+            staging.len()
+        };
+        let staging = &mut staging[..wanted];
+        let Some(socket) = &state.socket else {
+            return Err(Ended::LOST);
+        };
+        let (received, placed) = match place {
+            None => (socket::receive(socket, staging), 0),
+            Some((destination, len)) => (
+                self.receive_placed(state, (destination, len), staging)?,
+                len,
+            ),
+        };
+        match received {
+            Ok(0) => Err(Ended::LOST),
+            Ok(count) => {
+                let rest = count.saturating_sub(placed);
+                self.consume(state, &staging[..rest])?;
+                Ok(Some(count < placed + wanted))
+            }
+            Err(Errno::AGAIN) => Ok(None),
+            Err(Errno::INTR) => Ok(Some(false)),
+            Err(_) => Err(Ended::LOST),
+        }
+    }
+
+    /// Receives payload where it goes, and what follows it into `staging`.
+    fn receive_placed(
+        &self,
+        state: &mut QpState,
+        (destination, len): (FpduDestination, usize),
+        staging: &mut [u8],
+    ) -> Result<rustix::io::Result<usize>, Ended> {
+        self.with_target(state, destination, len, |state, parts| {
+            let mut into = parts.to_receive();
+            into.push(IoSliceMut::new(staging));
+            let mut control = RecvAncillaryBuffer::default();
+            let flags = RecvFlags::DONTWAIT;
+            let Some(socket) = &state.socket else {
+                return Ok(0);
+            };
+            let received = rustix::net::recvmsg(socket, &mut into, &mut control, flags)?.bytes;
+            drop(into);
+            if let Some(stream) = &mut state.stream {
+                parts
+                    .first(received.min(len) as u64)
+                    .bytes()
+                    .for_each(|bytes| stream.placed(bytes));
+            }
+            Ok(received)
+        })
+    }
+
+    /// Passes the memory where payload goes, for as long as it is valid.
+    fn with_target<T>(
+        &self,
+        state: &mut QpState,
+        destination: FpduDestination,
+        len: usize,
+        use_it: impl FnOnce(&mut QpState, Parts<'_>) -> T,
+    ) -> Result<T, Ended> {
+        let length = len as u64;
+        match destination {
+            FpduDestination::Receive { offset, .. } => {
+                let receive = state.incoming.receive.clone().ok_or(Ended::LOST)?;
+                let parts = Parts::new(receive.slices.all(), offset.into(), length);
+                Ok(use_it(state, parts))
+            }
+            FpduDestination::Sink { offset } => {
+                let read = state.sends.reads.front();
+                let request = read.and_then(|number| state.sends.get(*number));
+                let slices = request.ok_or(Ended::LOST)?.slices.clone();
+                Ok(use_it(state, Parts::new(slices.all(), offset, length)))
+            }
+            FpduDestination::Tagged { stag, offset } => {
+                let to = RemoteMemory {
+                    address: offset,
+                    key: stag,
+                };
+                // It was checked when its header came, and may have ended since.
+                let length = u32::try_from(len).map_err(|_| Ended::LOST)?;
+                let slice = [Sge {
+                    address: offset,
+                    length,
+                    key: stag,
+                }];
+                let parts = Parts::new(&slice, 0, length.into());
+                let table = self.domain.read();
+                let refused = |_| Ended::LOST;
+                if !table.is_region(stag) {
+                    table
+                        .check_remote(to, length, true, self.number)
+                        .map_err(refused)?;
+                    return Ok(use_it(state, parts));
+                }
+                drop(table);
+                // Several queue pairs can write a region.
+                let table = self.domain.write();
+                table
+                    .check_remote(to, length, true, self.number)
+                    .map_err(refused)?;
+                Ok(use_it(state, parts))
+            }
+        }
+    }
+
+    fn advance(
+        &self,
+        state: &mut QpState,
+        bytes: &[u8],
+    ) -> Result<(usize, FpduProgress), Terminate> {
+        let QpState {
+            stream: Some(stream),
+            receives,
+            incoming,
+            ..
+        } = state
+        else {
+            return Ok((bytes.len(), FpduProgress::NeedInput));
+        };
+        let mut memory = Memory {
+            qp: self,
+            receives,
+            current: &mut incoming.receive,
+        };
+        stream.advance(bytes, &mut memory)
+    }
+
+    /// Takes bytes of the stream.
+    fn consume(&self, state: &mut QpState, mut bytes: &[u8]) -> Result<(), Ended> {
+        loop {
+            let advanced = self.advance(state, bytes);
+            let (taken, progress) = advanced.map_err(|t| Ended::refused(&t))?;
+            bytes = &bytes[taken..];
+            if taken > 0 && progress != FpduProgress::Stalled {
+                state.incoming.stalled = None;
+            }
+            match progress {
+                FpduProgress::NeedInput => return Ok(()),
+                FpduProgress::Stalled => {
+                    state.incoming.leftover = bytes.to_vec();
+                    state.incoming.stalled.get_or_insert_with(Instant::now);
+                    return Ok(());
+                }
+                FpduProgress::Place { destination, len } => {
+                    state.incoming.stalled = None;
+                    state.incoming.bulk = len >= BULK;
+                    let (part, rest) = bytes.split_at(len.min(bytes.len()));
+                    if part.is_empty() {
+                        return Ok(());
+                    }
+                    self.with_target(state, destination, part.len(), |state, parts| {
+                        parts.write(part);
+                        if let Some(stream) = &mut state.stream {
+                            stream.placed(part);
+                        }
+                    })?;
+                    bytes = rest;
+                }
+                FpduProgress::Event(event) => self.handle(state, event)?,
+            }
+        }
+    }
+
+    fn handle(&self, state: &mut QpState, event: IwarpEvent) -> Result<(), Ended> {
+        match event {
+            IwarpEvent::Received {
+                len, invalidate, ..
+            } => {
+                let receive = state.incoming.receive.take().ok_or(Ended::LOST)?;
+                if let Some(key) = invalidate {
+                    self.domain.write().invalidate(key, Some(self.number));
+                }
+                let succeeded = (Status::Success, len);
+                state.received_invalidating(self.number, receive.id, succeeded, invalidate);
+            }
+            // The next call sends the response.
+            IwarpEvent::Written { .. } | IwarpEvent::ReadRequested(_) => {}
+            IwarpEvent::ReadDone => {
+                if let Some(number) = state.sends.reads.pop_front() {
+                    state.sends.set_stage(number, Stage::Done);
+                }
+            }
+            IwarpEvent::Terminated(terminate) => {
+                tracing::debug!(
+                    queue_pair = self.number,
+                    code = ?terminate.code,
+                    "the peer has terminated the connection"
+                );
+                return Err(Ended(self.refusal(state, &terminate), Status::Flushed));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the status of the oldest request after the peer has refused something. Sends and
+    /// RDMA Writes are done when they are sent: only an RDMA Read can be the cause.
+    fn refusal(&self, state: &QpState, terminate: &Terminate) -> Status {
+        let of_memory = (terminate.code.layer, terminate.code.error_type) == (0, 1);
+        if of_memory && !state.sends.reads.is_empty() {
+            Status::RemoteAccess
+        } else {
+            Status::Flushed
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! From posted requests to the socket.
+
+use std::io::IoSlice;
+
+use arrayvec::ArrayVec;
+use rpcrdma_iwarp::{
+    FramerPiece, IwarpStream, OutgoingKind, OutgoingMessage, ReadRequestHeader, Terminate,
+    TerminateCode,
+};
+use rustix::io::Errno;
+
+use super::send_queue::{Framing, Payload, PendingRequest, SendQueue, Source, Stage};
+use super::{Qp, QpPhase, QpState};
+use crate::provider::common::domain::{BufferUse, KeyTable};
+use crate::provider::iwarp::memory::MAX_SGE;
+use crate::provider::iwarp::socket;
+use crate::provider::{Operation, RemoteMemory, Sge, Status};
+
+/// Messages of at most this many bytes are copied behind their headers, so that a batch of them is
+/// one piece of the stream.
+const COPIED: u64 = 1024;
+
+/// The bytes that are framed and not sent, beyond which no more is framed: their CRCs are computed
+/// while the memory is in the caches.
+const FRAMED: u64 = 1 << 18;
+
+/// The most pieces of one system call.
+const PIECES: usize = 64;
+
+/// What a call of the system has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flushed {
+    /// All pieces that it was given are sent.
+    All,
+    /// The socket is full.
+    Blocked,
+    /// The connection is lost, or memory that was to be sent is no longer exposed.
+    Lost,
+}
+
+impl Qp {
+    /// Frames and sends what there is, as far as the socket has room, and completes what is sent.
+    pub(super) fn pump(&self, state: &mut QpState) {
+        self.send_all(state);
+        let waits = state
+            .stream
+            .as_ref()
+            .map(|stream| state.nudges.wait(stream));
+        if let Some(wait) = waits.flatten() {
+            self.completions.set_timer(wait);
+        }
+    }
+
+    fn send_all(&self, state: &mut QpState) {
+        while state.phase == QpPhase::Ready {
+            let mut framed = false;
+            while state.unsent() < FRAMED && self.frame_next(state) {
+                framed = true;
+            }
+            let flushed = self.flush(state);
+            let succeeded = state.complete_sent(self.number);
+            // A Terminate is the last message.
+            let has_ended = state.unsent() == 0 && state.has_terminated();
+            if flushed == Flushed::Lost || !succeeded || has_ended {
+                let statuses = (Status::Flushed, Status::Flushed);
+                state.fail(self.number, statuses);
+            }
+            if flushed == Flushed::Blocked || (!framed && state.unsent() == 0) || state.is_held() {
+                return;
+            }
+        }
+    }
+
+    /// Frames the next segment, or executes the next request. Returns false if there is nothing.
+    fn frame_next(&self, state: &mut QpState) -> bool {
+        let QpState {
+            stream: Some(stream),
+            sends,
+            ..
+        } = state
+        else {
+            return false;
+        };
+        if stream.has_ended() {
+            return false;
+        }
+        if sends.framing.is_some() {
+            return self.frame_segment(stream, sends);
+        }
+        let has_response = stream.response_at(sends.responses.next()).is_some();
+        let has_request = sends.next().is_some();
+        sends.responses.are_next ^= has_response && has_request;
+        if has_response && (sends.responses.are_next || !has_request) {
+            return self.begin_response(stream, sends);
+        }
+        self.begin_request(stream, sends)
+    }
+
+    fn begin_request(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
+        let Some((number, request)) = sends.next() else {
+            return false;
+        };
+        let stage = match request.operation {
+            Operation::Send { .. } | Operation::Write { .. } => {
+                let checked = match request.payload() {
+                    Payload::Posted(slices) if !request.inline => {
+                        self.domain.read().check_local(slices, BufferUse::Send)
+                    }
+                    _ => Ok(()),
+                };
+                match checked {
+                    Err(status) => Stage::Failed(status),
+                    Ok(()) => push_message(stream, request),
+                }
+            }
+            Operation::Read { from } => {
+                let slices = request.slices.all();
+                match self.domain.read().check_local(slices, BufferUse::Receive) {
+                    Err(status) => Stage::Failed(status),
+                    Ok(()) => {
+                        // It is at most the length of a message, which has 32 bits.
+                        let length = request.payload().length() as u32;
+                        // The peer can use this number for nothing but its response.
+                        let sink = number as u32 | 1;
+                        if !stream.push_read(sink, length, (from.key, from.address)) {
+                            return false;
+                        }
+                        Stage::Reading
+                    }
+                }
+            }
+            Operation::Bind {
+                window,
+                key,
+                access,
+            } => {
+                let slice = request.slices.all().first().copied();
+                let bound = slice.ok_or(Status::Bind).and_then(|slice| {
+                    let mut table = self.domain.write();
+                    table.bind(window, key, &slice, access, self.number)
+                });
+                bound.map_or_else(Stage::Failed, |()| Stage::Done)
+            }
+            Operation::Invalidate { key } => {
+                if self.domain.write().invalidate(key, None) {
+                    Stage::Done
+                } else {
+                    Stage::Failed(Status::LocalProtection)
+                }
+            }
+        };
+        request.stage = stage;
+        let operation = request.operation;
+        let length = request.payload().length() as u32;
+        match stage {
+            Stage::Reading => sends.reads.push_back(number),
+            Stage::Framing => {
+                sends.framing = Some(Framing {
+                    message: message(Source::Request(number), operation, length),
+                    source: Source::Request(number),
+                });
+            }
+            _ => {}
+        }
+        sends.begin(matches!(stage, Stage::Failed(_)));
+        true
+    }
+
+    fn begin_response(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
+        let Some(read) = stream.response_at(sends.responses.next()).copied() else {
+            return false;
+        };
+        let number = sends.responses.begin();
+        let kind = OutgoingKind::ReadResponse {
+            stag: read.sink_stag,
+            offset: read.sink_offset,
+        };
+        let source = Source::Response(number);
+        sends.framing = Some(Framing {
+            message: OutgoingMessage::new(source.number(), kind, read.len),
+            source,
+        });
+        true
+    }
+
+    /// Frames the next segment of the message that is being framed. Returns false if its memory is
+    /// no longer exposed: the stream then ends with a Terminate.
+    fn frame_segment(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
+        let Some(mut framing) = sends.framing.take() else {
+            return false;
+        };
+        let table = self.domain.read();
+        let mut of_response = ArrayVec::<Sge, 1>::new();
+        let payload = match framing.source {
+            Source::Request(number) => sends.get(number).map(|request| request.payload()),
+            Source::Response(number) => {
+                let read = stream.response_at(sends.responses.index(number));
+                let exposed = read.and_then(|read| self.exposed(&table, read, (0, read.len)));
+                of_response.extend(exposed);
+                exposed.map(|_| Payload::Posted(&of_response))
+            }
+        };
+        let Some(payload) = payload else {
+            let code = TerminateCode::RDMAP_LOCAL_CATASTROPHIC;
+            stream.terminate(&Terminate::new(code));
+            return false;
+        };
+        let pushed = {
+            let parts: ArrayVec<&[u8], MAX_SGE> = payload.bytes(0, payload.length()).collect();
+            stream.framer().push_segment(&mut framing.message, &parts)
+        };
+        let (_, position) = stream.positions();
+        match (pushed, framing.source) {
+            (Ok(false), _) => sends.framing = Some(framing),
+            (_, Source::Request(number)) => sends.set_stage(number, Stage::Framed(position)),
+            (_, Source::Response(_)) => sends.responses.end_framing(position),
+        }
+        true
+    }
+
+    /// Returns a range of the memory that the peer reads, if it is still exposed.
+    fn exposed(
+        &self,
+        table: &KeyTable,
+        read: &ReadRequestHeader,
+        (offset, length): (u32, u32),
+    ) -> Option<Sge> {
+        let address = read.source_offset.wrapping_add(offset.into());
+        let from = RemoteMemory {
+            address,
+            key: read.source_stag,
+        };
+        let checked = table.check_remote(from, length, false, self.number);
+        checked.ok().map(|()| Sge {
+            address,
+            length,
+            key: read.source_stag,
+        })
+    }
+
+    /// Sends what is framed, in one system call.
+    fn flush(&self, state: &mut QpState) -> Flushed {
+        let (Some(stream), Some(socket)) = (&mut state.stream, &state.socket) else {
+            return Flushed::Lost;
+        };
+        // Held while the memory is sent: a region ends under the lock.
+        let table = self.domain.read();
+        let mut of_responses = ArrayVec::<Sge, PIECES>::new();
+        let mut parts = ArrayVec::<IoSlice<'_>, PIECES>::new();
+        let mut pieces = stream.pieces().take(PIECES).peekable();
+        if pieces.peek().is_none() {
+            return Flushed::All;
+        }
+        // Exposed memory is looked up first, since the pieces refer to it.
+        for piece in stream.pieces().take(PIECES) {
+            let FramerPiece::Payload {
+                request,
+                offset,
+                len,
+            } = piece
+            else {
+                continue;
+            };
+            let Source::Response(number) = Source::of(request) else {
+                continue;
+            };
+            let read = stream.response_at(state.sends.responses.index(number));
+            // A piece is shorter than its message, whose length has 32 bits.
+            let range = (offset, len as u32);
+            match read.and_then(|read| self.exposed(&table, read, range)) {
+                Some(exposed) => of_responses.push(exposed),
+                None => return Flushed::Lost,
+            }
+        }
+        let mut of_responses = of_responses.iter();
+        let mut total = 0;
+        for piece in pieces {
+            match piece {
+                FramerPiece::Header(bytes) => {
+                    if parts.try_push(IoSlice::new(bytes)).is_err() {
+                        break;
+                    }
+                }
+                FramerPiece::Payload {
+                    request,
+                    offset,
+                    len,
+                } => {
+                    let payload = match Source::of(request) {
+                        Source::Response(_) => of_responses
+                            .next()
+                            .map(|exposed| (Payload::Posted(std::slice::from_ref(exposed)), 0)),
+                        Source::Request(number) => {
+                            let request = state.sends.get(number);
+                            request.map(|request| (request.payload(), offset))
+                        }
+                    };
+                    let Some((payload, offset)) = payload else {
+                        return Flushed::Lost;
+                    };
+                    let bytes = payload.bytes(offset.into(), len as u64);
+                    if !extend_whole(&mut parts, bytes) {
+                        break;
+                    }
+                }
+            }
+        }
+        total += parts.iter().map(|part| part.len()).sum::<usize>();
+        match socket::send(socket, &parts) {
+            Ok(sent) => {
+                drop(parts);
+                stream.framer().sent(sent);
+                if sent < total {
+                    Flushed::Blocked
+                } else {
+                    Flushed::All
+                }
+            }
+            Err(Errno::AGAIN) => Flushed::Blocked,
+            Err(Errno::INTR) => Flushed::All,
+            Err(_) => Flushed::Lost,
+        }
+    }
+}
+
+/// Frames a short message at once. Returns the stage of its request.
+fn push_message(stream: &mut IwarpStream, request: &mut PendingRequest) -> Stage {
+    let payload = request.payload();
+    let length = payload.length();
+    if length <= COPIED {
+        let parts: ArrayVec<&[u8], MAX_SGE> = payload.bytes(0, length).collect();
+        let framer = stream.framer();
+        if framer.push_copied(kind(request.operation), &parts) {
+            return Stage::Framed(framer.position());
+        }
+    }
+    // Its segments refer to its bytes for longer than the post.
+    request.keep();
+    Stage::Framing
+}
+
+/// Adds as many of the slices as there is room for. Returns false if one was left out: what follows
+/// it must not be sent with them.
+fn extend_whole<'a>(
+    parts: &mut ArrayVec<IoSlice<'a>, PIECES>,
+    slices: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    for slice in slices {
+        if parts.try_push(IoSlice::new(slice)).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+fn message(source: Source, operation: Operation, length: u32) -> OutgoingMessage {
+    OutgoingMessage::new(source.number(), kind(operation), length)
+}
+
+/// Returns what a message of a request does.
+const fn kind(operation: Operation) -> OutgoingKind {
+    match operation {
+        Operation::Write { to } => OutgoingKind::Write {
+            stag: to.key,
+            offset: to.address,
+        },
+        Operation::Send { invalidate } => OutgoingKind::Send {
+            solicited: false,
+            invalidate,
+        },
+        _ => OutgoingKind::Send {
+            solicited: false,
+            invalidate: None,
+        },
+    }
+}
+
+impl QpState {
+    /// Returns how many bytes are framed and not sent.
+    fn unsent(&self) -> u64 {
+        self.stream.as_ref().map_or(0, |stream| {
+            let (sent, framed) = stream.positions();
+            framed - sent
+        })
+    }
+
+    /// Returns true if nothing may be sent yet, although something is framed.
+    fn is_held(&self) -> bool {
+        let has_pieces = |stream: &IwarpStream| stream.pieces().next().is_some();
+        self.unsent() > 0 && !self.stream.as_ref().is_some_and(has_pieces)
+    }
+
+    /// Returns true if nothing may follow what is framed.
+    fn has_terminated(&self) -> bool {
+        self.stream.as_ref().is_some_and(IwarpStream::has_ended)
+    }
+
+    /// Completes what is sent. Returns false if a request has failed.
+    fn complete_sent(&mut self, number: u32) -> bool {
+        let Some(stream) = &mut self.stream else {
+            return true;
+        };
+        let (sent, _) = stream.positions();
+        while self.sends.responses.take_sent(sent) {
+            stream.answered();
+        }
+        self.sends.complete_done(number, sent, &mut self.completed)
+    }
+
+    /// Sends what is framed, all of which are headers.
+    pub(super) fn flush_headers(&mut self) {
+        let (Some(stream), Some(socket)) = (&mut self.stream, &self.socket) else {
+            return;
+        };
+        let bytes: Vec<u8> = stream
+            .pieces()
+            .flat_map(|piece| match piece {
+                FramerPiece::Header(bytes) => bytes.to_vec(),
+                FramerPiece::Payload { .. } => Vec::new(),
+            })
+            .collect();
+        if !bytes.is_empty() {
+            // It is as lost as the connection if there is no room for it.
+            let _ = socket::send(socket, &[IoSlice::new(&bytes)]);
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Servers that call their clients over TCP, where the other end sends what it likes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kv1::{Client, GetResults, Service};
+use oncrpc::xdr::Text;
+use oncrpc::{
+    CallError, Channel, Context, Execution, Limit, Router, RpcError, ServerControl, ServerLimits,
+    tcp,
+};
+use rpcrdma_rpc_tests::kv::PutArgs;
+use rpcrdma_rpc_tests::kv::kv::kv1;
+use support::tcp::{cut, fail_call, put_call, read_record, send_record};
+use support::{Store, assert_error, run, until};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+/// A server whose FAIL calls the client's FAIL.
+#[derive(Default)]
+struct Mirror {
+    results: Mutex<Vec<Result<u32, CallError>>>,
+    channel: Mutex<Option<Channel>>,
+    connections: Mutex<Vec<Option<u64>>>,
+    puts: AtomicUsize,
+}
+
+impl Mirror {
+    /// Takes the result of a backward call, once there is one.
+    async fn result(&self) -> Result<u32, CallError> {
+        until(|| !self.results.lock().unwrap().is_empty()).await;
+        self.results.lock().unwrap().remove(0)
+    }
+}
+
+impl Service for Mirror {
+    async fn get(&self, _: &Context, _: Text<'_>) -> Result<GetResults<'_>, RpcError> {
+        Err(RpcError::ProcedureUnavailable)
+    }
+
+    async fn put(&self, _: &Context, _: PutArgs<'_>) -> Result<(), RpcError> {
+        self.puts.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    async fn fail(&self, cx: &Context, how: u32) -> Result<u32, RpcError> {
+        let channel = cx.caller();
+        *self.channel.lock().unwrap() = Some(channel.clone());
+        self.connections.lock().unwrap().push(cx.connection());
+        let result = Client::new(channel).fail(&how).await;
+        self.results.lock().unwrap().push(result.clone());
+        Ok(result?)
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    mirror: Arc<Mirror>,
+    end: oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn serve(control: &ServerControl) -> Running {
+    let mirror = Arc::new(Mirror::default());
+    let router = Router::new().add_service(kv1::serve(mirror.clone()));
+    let server = tcp::Server::bind("127.0.0.1:0", router).await.unwrap();
+    let server = server.control(control);
+    let address = server.local_addr().unwrap();
+    let (end, ended) = oneshot::channel::<()>();
+    let task = tokio::spawn(server.run_until(async {
+        let _ = ended.await;
+    }));
+    Running {
+        address,
+        mirror,
+        end,
+        task,
+    }
+}
+
+async fn connect(address: SocketAddr) -> (Client<Channel>, Arc<Store>) {
+    let store = Arc::new(Store::default());
+    let services = Router::new().add_service(kv1::serve(store.clone()));
+    let config = tcp::ClientConfig::new();
+    let channel = tcp::connect_with_services(&address.to_string(), config, services).await;
+    (Client::new(channel.unwrap()), store)
+}
+
+fn word(record: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(record[4 * at..][..4].try_into().unwrap())
+}
+
+/// Returns a reply of FAIL (RFC 5531, section 9).
+fn fail_reply(xid: u32, result: u32) -> Vec<u8> {
+    let words = [xid, 1, 0, 0, 0, 0, result];
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// Calls of both directions over one connection have numbers of their own.
+#[test]
+fn both_directions_may_have_the_same_xids() {
+    run(async {
+        let server = serve(&ServerControl::default()).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &fail_call(1, 9)).await;
+        let first = read_record(&mut client).await;
+        assert_eq!(
+            (word(&first, 1), word(&first, 5), word(&first, 10)),
+            (0, 3, 9)
+        );
+        let next = word(&first, 0).wrapping_add(1);
+        send_record(&mut client, &fail_reply(word(&first, 0), 10)).await;
+        assert_eq!(read_record(&mut client).await, fail_reply(1, 10));
+
+        // The call of the client has the number that the server's next one will have.
+        send_record(&mut client, &fail_call(next, 11)).await;
+        let call = read_record(&mut client).await;
+        assert_eq!((word(&call, 0), word(&call, 1)), (next, 0));
+        send_record(&mut client, &fail_reply(next, 12)).await;
+        assert_eq!(read_record(&mut client).await, fail_reply(next, 12));
+    });
+}
+
+/// A reply that nobody waits for is dropped, and one that is none fails its call.
+#[test]
+fn replies_that_fit_no_call_do_no_harm() {
+    run(async {
+        let server = serve(&ServerControl::default()).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &fail_reply(77, 1)).await;
+        send_record(&mut client, &fail_call(1, 9)).await;
+        let call = read_record(&mut client).await;
+        let xid = word(&call, 0);
+        send_record(&mut client, &fail_reply(xid.wrapping_sub(1), 1)).await;
+        send_record(&mut client, &fail_reply(xid, 10)[..26]).await;
+        let error = server.mirror.result().await.unwrap_err();
+        assert_eq!(error.execution(), Execution::Executed, "{error}");
+        assert!(error.to_string().contains("can't be decoded"), "{error}");
+        // The first of two replies counts.
+        assert_eq!(word(&read_record(&mut client).await, 0), 1);
+        send_record(&mut client, &fail_call(2, 9)).await;
+        let xid = word(&read_record(&mut client).await, 0);
+        send_record(&mut client, &fail_reply(xid, 20)).await;
+        send_record(&mut client, &fail_reply(xid, 21)).await;
+        assert_eq!(read_record(&mut client).await, fail_reply(2, 20));
+        assert_eq!(server.mirror.result().await.unwrap(), 20);
+    });
+}
+
+#[test]
+fn calls_fail_with_their_connection() {
+    run(async {
+        let server = serve(&ServerControl::default()).await;
+        let text = "the connection was lost: closed by the client";
+        // The client ends its side, and takes replies still.
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &fail_call(1, 9)).await;
+        read_record(&mut client).await;
+        client.shutdown().await.unwrap();
+        let error = server.mirror.result().await.unwrap_err();
+        assert_error(&error, text, Execution::Unknown);
+        // The handler has failed, and says so.
+        assert_eq!(word(&read_record(&mut client).await, 0), 1);
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+        // What is called later is not executed.
+        let channel = server.mirror.channel.lock().unwrap().clone().unwrap();
+        let error = Client::new(channel).fail(&9).await.unwrap_err();
+        assert_error(&error, text, Execution::NotExecuted);
+
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &fail_call(1, 9)).await;
+        read_record(&mut client).await;
+        cut(client);
+        let error = server.mirror.result().await.unwrap_err();
+        assert!(
+            error.to_string().contains("the connection was lost"),
+            "{error}"
+        );
+        assert_eq!(error.execution(), Execution::Unknown);
+        let connections = server.mirror.connections.lock().unwrap().clone();
+        assert!(connections[0].is_some() && connections[0] != connections[1]);
+    });
+}
+
+#[test]
+fn a_client_that_connects_again_is_called_again() {
+    run(async {
+        let server = serve(&ServerControl::default()).await;
+        // A proxy that cuts its first connection.
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (client, store) = connect(proxy.local_addr().unwrap()).await;
+        let (mut near, _) = proxy.accept().await.unwrap();
+        let mut far = TcpStream::connect(server.address).await.unwrap();
+        let first = tokio::spawn({
+            let client = client.clone();
+            async move { client.fail(&3).await }
+        });
+        let relayed = tokio::spawn(async move {
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            panic!("an end has closed the connection");
+        });
+        until(|| store.fails.load(Relaxed) == 1).await;
+        // Dropped, both streams end.
+        relayed.abort();
+        let error = server.mirror.result().await.unwrap_err();
+        assert_eq!(error.execution(), Execution::Unknown, "{error}");
+        first.await.unwrap().unwrap_err();
+        tokio::spawn(async move {
+            let (mut near, _) = proxy.accept().await.unwrap();
+            let mut far = TcpStream::connect(server.address).await.unwrap();
+            tokio::io::copy_bidirectional(&mut near, &mut far)
+                .await
+                .unwrap();
+        });
+        assert_eq!(client.fail(&9).await.unwrap(), 9);
+    });
+}
+
+/// Neither end goes before what it has begun is answered.
+#[test]
+fn both_ends_drain() {
+    run(async {
+        let server = serve(&ServerControl::default()).await;
+        let (client, store) = connect(server.address).await;
+        let call = tokio::spawn({
+            let client = client.clone();
+            async move { client.fail(&8).await }
+        });
+        until(|| store.waiting.load(Relaxed) == 1).await;
+        drop(server.end);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!server.task.is_finished() && !call.is_finished());
+        store.go_on.notify_waiters();
+        assert_eq!(call.await.unwrap().unwrap(), 8);
+        server.task.await.unwrap();
+
+        // A client whose last handle is gone still answers.
+        let server = serve(&ServerControl::default()).await;
+        let (client, store) = connect(server.address).await;
+        client.fail(&9).await.unwrap();
+        let channel = server.mirror.channel.lock().unwrap().clone().unwrap();
+        let call = tokio::spawn(async move { Client::new(channel).fail(&8).await });
+        until(|| store.waiting.load(Relaxed) == 1).await;
+        drop(client);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!call.is_finished());
+        store.go_on.notify_waiters();
+        assert_eq!(call.await.unwrap().unwrap(), 8);
+        let channel = server.mirror.channel.lock().unwrap().clone().unwrap();
+        let error = Client::new(channel).fail(&9).await.unwrap_err();
+        assert!(
+            error.to_string().contains("the connection was lost"),
+            "{error}"
+        );
+    });
+}
+
+/// A handler that waits for its client gets the reply, however many calls come before it.
+#[test]
+fn replies_come_through_behind_calls_that_the_limits_hold_back() {
+    run(async {
+        let limits = ServerLimits::new().max_calls_per_connection(2);
+        let control = ServerControl::new(limits);
+        let server = serve(&control).await;
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        send_record(&mut client, &fail_call(1, 9)).await;
+        send_record(&mut client, &fail_call(2, 9)).await;
+        let xids = [
+            read_record(&mut client).await,
+            read_record(&mut client).await,
+        ];
+        // Two handlers wait, which is all that may.
+        send_record(&mut client, &put_call(3, b'a')).await;
+        send_record(&mut client, &put_call(4, b'a')).await;
+        send_record(&mut client, &fail_reply(word(&xids[0], 0), 5)).await;
+        let mut replied = Vec::new();
+        for _ in 0..3 {
+            replied.push(word(&read_record(&mut client).await, 0));
+        }
+        replied.sort_unstable();
+        assert_eq!(replied, [1, 3, 4]);
+        assert_eq!(server.mirror.puts.load(Relaxed), 2);
+        send_record(&mut client, &fail_reply(word(&xids[1], 0), 6)).await;
+        assert_eq!(read_record(&mut client).await, fail_reply(2, 6));
+
+        // There is an end to what is held back.
+        send_record(&mut client, &fail_call(11, 9)).await;
+        send_record(&mut client, &fail_call(12, 9)).await;
+        assert_eq!(word(&read_record(&mut client).await, 1), 0);
+        assert_eq!(word(&read_record(&mut client).await, 1), 0);
+        for xid in 13..16 {
+            send_record(&mut client, &put_call(xid, b'a')).await;
+        }
+        let gone = client.read(&mut [0; 1]).await;
+        assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
+        assert_eq!(server.mirror.puts.load(Relaxed), 2);
+        assert!(control.stats().reached(Limit::CallsPerConnection) > 0);
+    });
+}
+
+/// A server is not served without bounds.
+#[test]
+fn a_server_that_calls_too_much_loses_its_connection() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let store = Arc::new(Store::default());
+        let services = Router::new().add_service(kv1::serve(store.clone()));
+        let config = tcp::ClientConfig::new().max_served(4);
+        let address = listener.local_addr().unwrap().to_string();
+        let channel = tcp::connect_with_services(&address, config, services).await;
+        let kv = Client::new(channel.unwrap());
+        let (mut server, _) = listener.accept().await.unwrap();
+        // One that its client answers at once has no place afterwards.
+        for xid in 0..100 {
+            send_record(&mut server, &fail_call(xid, 9)).await;
+            assert_eq!(read_record(&mut server).await, fail_reply(xid, 9));
+        }
+        for xid in 0..5 {
+            send_record(&mut server, &fail_call(xid, 3)).await;
+        }
+        let gone = server.read(&mut [0; 1]).await;
+        assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
+        assert_eq!(store.fails.load(Relaxed), 104);
+
+        // So does one that takes no replies.
+        let call = tokio::spawn(async move { kv.fail(&9).await });
+        let (mut server, _) = listener.accept().await.unwrap();
+        let big = vec![7; 1 << 20];
+        kv_put(&mut server, &big).await;
+        let mut sent = 0;
+        while sent < 1000 {
+            let get = support::tcp::get_call(sent, b'a');
+            let marker = (1 << 31 | u32::try_from(get.len()).unwrap()).to_be_bytes();
+            if server
+                .write_all(&[&marker[..], &get].concat())
+                .await
+                .is_err()
+            {
+                break;
+            }
+            sent += 1;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(sent < 1000);
+        let gets = store.gets.load(Relaxed);
+        assert!(gets < 100, "{gets}");
+        call.abort();
+    });
+}
+
+/// Puts a value under the key `a`.
+async fn kv_put(server: &mut TcpStream, value: &[u8]) {
+    let mut call = put_call(7, b'a');
+    call.truncate(call.len() - 4);
+    call.extend_from_slice(&u32::try_from(value.len()).unwrap().to_be_bytes());
+    call.extend_from_slice(value);
+    // The call that made the client connect may come first.
+    send_record(server, &call).await;
+    while word(&read_record(server).await, 1) == 0 {}
+}

@@ -1,0 +1,439 @@
+//! Peers over TCP that do not keep to iWARP: each loses its connection, at the latest after the
+//! time for the setup, with the Terminate that names its error; and the server serves others.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rpcrdma_iwarp::{
+    FpduProgress, IwarpEvent, IwarpStream, MpaInitiator, MpaOptions, MpaResponder, Placement,
+    ReadDepths, ReceiveRoom, StagAccess, StagError, TerminateCode,
+};
+use rpcrdma_proto::connection::Config;
+use rpcrdma_transport_tests::block::Block;
+use rpcrdma_transport_tests::ends;
+use rpcrdma_verbs::driver::Driver;
+use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
+
+/// The time for the setup of a connection, and the number of those that may be in it.
+const SETUP: Duration = Duration::from_millis(300);
+const SETUPS: usize = 4;
+/// How long the end of a connection may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tests count the descriptors of their process: one at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A server on a thread of its own.
+struct Server {
+    _turn: MutexGuard<'static, ()>,
+    address: SocketAddr,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = Arc::new(AtomicBool::new(false));
+        let (announce, announced) = std::sync::mpsc::channel();
+        let told = ended.clone();
+        let thread = thread::spawn(move || {
+            let device = IwarpDevice::new(IwarpConfig {
+                setup_timeout: SETUP,
+                max_setups: SETUPS,
+                ..IwarpConfig::default()
+            });
+            let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+            let any = ends::any_address();
+            let mut server = ends::serve(&mut driver, any, Config::server(), &Block::default());
+            announce.send(server.local_addr()).unwrap();
+            while !told.load(Ordering::Relaxed) {
+                driver.wait(Duration::from_millis(20)).unwrap();
+                server.serve(&mut driver);
+            }
+        });
+        Self {
+            _turn: turn,
+            address: announced.recv().unwrap(),
+            ended,
+            thread: Some(thread),
+        }
+    }
+
+    /// A client that keeps to the rules gets an answer.
+    fn assert_serves(&self) {
+        let device = IwarpDevice::default();
+        let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+        let client = ends::connect(&mut driver, self.address, Config::client());
+        client.null().begin(&mut driver).unwrap();
+        let began = Instant::now();
+        while client
+            .transport()
+            .poll_event(&mut driver)
+            .is_none_or(|event| !matches!(event, rpcrdma_verbs::LocalEvent::Completed(_)))
+        {
+            assert!(began.elapsed() < PATIENCE, "no answer");
+            driver.wait(Duration::from_millis(5)).unwrap();
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Connects, and sets up iWARP.
+    fn established(&self) -> (TcpStream, IwarpStream) {
+        let mut stream = self.connect();
+        let (mut initiator, request) = MpaInitiator::new(options()).unwrap();
+        stream.write_all(&request).unwrap();
+        let mut reply = [0; 1];
+        loop {
+            stream.read_exact(&mut reply).unwrap();
+            if let (_, Some(established)) = initiator.receive(&reply).unwrap() {
+                let depths = options().depths.unwrap();
+                return (stream, IwarpStream::initiator(&established, depths, 1448));
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        assert!(ended.is_ok() || thread::panicking());
+    }
+}
+
+fn options() -> MpaOptions {
+    MpaOptions {
+        crc: true,
+        depths: Some(ReadDepths { ird: 4, ord: 4 }),
+        rtr: None,
+        private_data: Vec::new(),
+    }
+}
+
+/// What a peer has that offers no memory.
+struct Nothing;
+
+impl Placement for Nothing {
+    fn check(&mut self, _: u32, _: u64, _: u64, _: StagAccess) -> Result<(), StagError> {
+        Err(StagError::Invalid)
+    }
+
+    fn receive_room(&mut self, _: u32) -> ReceiveRoom {
+        ReceiveRoom::Bytes(1 << 20)
+    }
+
+    fn may_invalidate(&mut self, _: u32) -> bool {
+        false
+    }
+}
+
+/// Waits for the end of a connection. Returns the code of the Terminate that came before it.
+fn end(mut stream: TcpStream, mut iwarp: IwarpStream) -> Option<TerminateCode> {
+    let mut code = None;
+    let mut bytes = [0; 4096];
+    loop {
+        let count = match stream.read(&mut bytes) {
+            Ok(0) => return code,
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return code,
+            Err(error) => panic!("the connection does not end: {error}"),
+        };
+        let mut input = &bytes[..count];
+        loop {
+            let (taken, progress) = iwarp.advance(input, &mut Nothing).unwrap();
+            input = &input[taken..];
+            match progress {
+                FpduProgress::NeedInput | FpduProgress::Stalled => break,
+                FpduProgress::Place { len, .. } => {
+                    let (placed, rest) = input.split_at(len.min(input.len()));
+                    if placed.is_empty() {
+                        break;
+                    }
+                    iwarp.placed(placed);
+                    input = rest;
+                }
+                FpduProgress::Event(IwarpEvent::Terminated(terminate)) => {
+                    code = Some(terminate.code);
+                }
+                FpduProgress::Event(_) => {}
+            }
+        }
+    }
+}
+
+/// Returns an FPDU with its CRC.
+fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
+    let mut bytes = u16::try_from(ulpdu.len()).unwrap().to_be_bytes().to_vec();
+    bytes.extend(ulpdu);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let sum = crc32c::crc32c(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+fn untagged(control: [u8; 2], queue: u32, msn: u32, mo: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = control.to_vec();
+    for field in [0, queue, msn, mo] {
+        bytes.extend(u32::to_be_bytes(field));
+    }
+    bytes.extend(payload);
+    fpdu(&bytes)
+}
+
+fn tagged(control: [u8; 2], stag: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = control.to_vec();
+    bytes.extend(stag.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(payload);
+    fpdu(&bytes)
+}
+
+/// An RDMA Read Request for memory of the server.
+fn read_request(msn: u32, stag: u32, len: u32) -> Vec<u8> {
+    let mut request = vec![0; 12];
+    request.extend(len.to_be_bytes());
+    request.extend(stag.to_be_bytes());
+    request.extend([0; 8]);
+    untagged([0x41, 0x41], 1, msn, 0, &request)
+}
+
+/// What a peer sends after the setup, and the Terminate that it gets: layer, error type, code.
+type Stream = (&'static str, Vec<u8>, Option<[u8; 3]>);
+
+fn streams() -> Vec<Stream> {
+    let send = |msn, mo, payload: &[u8]| untagged([0x41, 0x43], 0, msn, mo, payload);
+    let mut wrong_crc = send(1, 0, b"1234");
+    *wrong_crc.last_mut().unwrap() ^= 1;
+    let many_reads: Vec<u8> = (1..100).flat_map(|msn| read_request(msn, 0, 0)).collect();
+    vec![
+        ("a wrong CRC", wrong_crc, Some([2, 0, 2])),
+        ("no room for a header", fpdu(&[0x41, 0x43]), Some([1, 0, 0])),
+        (
+            "an unknown opcode",
+            untagged([0x41, 0x4c], 0, 1, 0, b""),
+            Some([0, 2, 6]),
+        ),
+        (
+            "an unknown version of RDMAP",
+            untagged([0x41, 0x83], 0, 1, 0, b""),
+            Some([0, 2, 5]),
+        ),
+        (
+            "an unknown version of DDP",
+            untagged([0x42, 0x43], 0, 1, 0, b""),
+            Some([1, 2, 6]),
+        ),
+        (
+            "an STag that is guessed",
+            tagged([0xc1, 0x40], 0x1234_5678, 0, b"1234"),
+            Some([1, 1, 0]),
+        ),
+        (
+            "a response that nobody has asked for",
+            tagged([0xc1, 0x42], 0x1234_5678, 0, b"1234"),
+            Some([0, 2, 6]),
+        ),
+        (
+            "a Read of memory that is guessed",
+            read_request(1, 0x1234_5678, 4),
+            Some([0, 1, 0]),
+        ),
+        ("Reads without end", many_reads, Some([1, 2, 2])),
+        (
+            "a message before its turn",
+            send(7, 0, b"1234"),
+            Some([1, 2, 3]),
+        ),
+        (
+            "a segment before its turn",
+            send(1, 100, b"1234"),
+            Some([1, 2, 4]),
+        ),
+        (
+            "a message beyond the receive",
+            [
+                untagged([0x01, 0x43], 0, 1, 0, &[7; 4000]),
+                send(1, 4000, &[7; 4000]),
+            ]
+            .concat(),
+            Some([1, 2, 5]),
+        ),
+        (
+            "a queue that is not there",
+            untagged([0x41, 0x43], 9, 1, 0, b""),
+            Some([1, 2, 1]),
+        ),
+        (
+            "a Terminate",
+            untagged([0x41, 0x47], 2, 1, 0, &[0x20, 2, 0, 0]),
+            None,
+        ),
+    ]
+}
+
+#[test]
+fn what_breaks_a_rule_ends_the_connection() {
+    let server = Server::new();
+    for (name, bytes, expected) in streams() {
+        let (mut stream, iwarp) = server.established();
+        stream.write_all(&bytes).unwrap();
+        let code = end(stream, iwarp).map(|code| [code.layer, code.error_type, code.code]);
+        assert_eq!(code, expected, "{name}");
+    }
+    server.assert_serves();
+}
+
+/// What a peer sends in place of a request.
+fn requests() -> Vec<(&'static str, Vec<u8>)> {
+    let request = |flags: u8, revision: u8, data: usize| {
+        let mut bytes = b"MPA ID Req Frame".to_vec();
+        bytes.extend([flags, revision]);
+        bytes.extend(u16::try_from(data).unwrap().to_be_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        bytes
+    };
+    let whole = request(0x50, 2, 4);
+    vec![
+        ("nothing", Vec::new()),
+        ("half a request", whole[..10].to_vec()),
+        ("a request without its private data", whole[..20].to_vec()),
+        ("private data that are too long", request(0x50, 2, 513)),
+        ("an unknown revision", request(0x40, 3, 0)),
+        (
+            "the frame of a reply",
+            b"MPA ID Rep Frame\x40\x01\0\0".to_vec(),
+        ),
+        (
+            "another protocol",
+            b"GET / HTTP/1.1\r\nHost: example.com\r\n\r\n".to_vec(),
+        ),
+        ("more than a request", [whole, vec![0; 100]].concat()),
+    ]
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection() {
+    let server = Server::new();
+    for (name, bytes) in requests() {
+        let mut stream = server.connect();
+        stream.write_all(&bytes).unwrap();
+        let began = Instant::now();
+        let mut rest = Vec::new();
+        // A reset is an end, too.
+        if let Err(error) = stream.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}");
+        }
+        assert!(began.elapsed() < PATIENCE / 2, "{name}");
+    }
+    server.assert_serves();
+}
+
+/// Connections that never ask do not keep others out for longer than their time.
+#[test]
+fn connections_in_their_setup_are_limited() {
+    let server = Server::new();
+    let silent: Vec<TcpStream> = (0..10 * SETUPS).map(|_| server.connect()).collect();
+    server.assert_serves();
+    drop(silent);
+    server.assert_serves();
+}
+
+/// A reset after each byte of a connection: of its setup, of its messages, and of what they move.
+#[test]
+fn a_reset_may_come_at_each_byte() {
+    let server = Server::new();
+    let (_, request) = MpaInitiator::new(options()).unwrap();
+    let call = untagged([0x41, 0x43], 0, 1, 0, &call());
+    let before = descriptors();
+    for at in 0..=request.len() + call.len() {
+        let mut stream = server.connect();
+        let first = at.min(request.len());
+        stream.write_all(&request[..first]).unwrap();
+        if at > request.len() {
+            let (mut initiator, _) = MpaInitiator::new(options()).unwrap();
+            while is_waiting(&mut initiator, &mut stream) {}
+            stream.write_all(&call[..at - first]).unwrap();
+        }
+        let socket = socket2::SockRef::from(&stream);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(stream);
+    }
+    server.assert_serves();
+    let began = Instant::now();
+    while descriptors() > before {
+        assert!(began.elapsed() < PATIENCE, "sockets are left");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Takes a byte of the reply. Returns false once it is whole.
+fn is_waiting(initiator: &mut MpaInitiator, stream: &mut TcpStream) -> bool {
+    let mut byte = [0; 1];
+    stream.read_exact(&mut byte).unwrap();
+    initiator.receive(&byte).unwrap().1.is_none()
+}
+
+/// A null call of Version One in an RPC-over-RDMA message.
+fn call() -> Vec<u8> {
+    let words: [u32; 17] = [1, 1, 8, 0, 0, 0, 0, 1, 0, 2, 0x2000_0001, 1, 0, 0, 0, 0, 0];
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// The descriptors of this process.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A peer that accepts and says nothing gets RDMA Writes of no bytes behind the first message:
+/// Linux's siw needs one, or does not notice the message.
+#[test]
+fn an_initiator_nudges_a_peer_that_says_nothing() {
+    let listener = TcpListener::bind(ends::any_address()).unwrap();
+    let device = IwarpDevice::default();
+    let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+    let client = ends::connect(
+        &mut driver,
+        listener.local_addr().unwrap(),
+        Config::client(),
+    );
+    client.null().begin(&mut driver).unwrap();
+    driver.turn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut responder = Some(MpaResponder::new());
+    let nothing = tagged([0xc1, 0x40], 0, 0, b"");
+    let (mut came, began) = (Vec::new(), Instant::now());
+    while !came.ends_with(&nothing) {
+        assert!(began.elapsed() < PATIENCE, "{came:x?}");
+        driver.wait(Duration::from_millis(5)).unwrap();
+        let mut bytes = [0; 4096];
+        let Ok(count) = stream.read(&mut bytes) else {
+            continue;
+        };
+        match &mut responder {
+            Some(setup) => {
+                if let Some(request) = setup.receive(&bytes[..count]).unwrap() {
+                    let (reply, _) = request.accept(&options()).unwrap();
+                    stream.write_all(&reply).unwrap();
+                    responder = None;
+                }
+            }
+            None => came.extend_from_slice(&bytes[..count]),
+        }
+    }
+    // The call came first.
+    assert!(came.len() > nothing.len() + 40);
+}
