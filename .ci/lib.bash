@@ -7,14 +7,25 @@
 # Backtraces need the lines and nothing more: writing the rest of the debug information takes a minute.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
+# What `time` prints: the seconds that have passed, and those of processors.
+TIMEFORMAT='%R %U %S'
+
 # Runs a command as the step $1. The script ends where one fails.
 step() {
-    local name=$1 start=$SECONDS counts
+    local name=$1
     shift
     printf '\n== %s: %s\n' "$name" "$*"
-    (set -e && "$@") 2>&1 | tee "$logs/step"
-    counts=$(counted "$logs/step")
-    ran+=("$(printf '%5d s  %-22s %s' $((SECONDS - start)) "$name" "$counts")")
+    # Not on the left of `||`, where Bash would go on after errors in the command.
+    { time (set -e && "$@") 2>&1 | tee "$logs/step"; } 2>"$logs/step.time"
+    note "$name" "$logs/step"
+}
+
+# Notes the times and the counts of the step $1, whose log is $2.
+note() {
+    local counts times
+    counts=$(counted "$2")
+    times=$(tail -1 "$2.time" | awk '{ printf "%5d s %6d s", $1, $2 + $3 }')
+    ran+=("$(printf '%s  %-22s %s' "$times" "$1" "$counts")")
     totals+=("$counts")
 }
 
@@ -29,7 +40,7 @@ counted() {
 summary() {
     local skipped
     skipped=$(sort -u "$RPCRDMA_SKIPPED")
-    printf '\n== What ran, in %d s\n' "$SECONDS"
+    printf '\n== What ran, in %d s: seconds passed, and of processors\n' "$SECONDS"
     printf '%s\n' "${ran[@]}"
     [ -z "$skipped" ] || printf 'Skipped:\n%s\n' "$skipped"
     printf '%s\n' "${totals[@]}" | awk -v skipped="$(grep -c . <<<"$skipped")" '
