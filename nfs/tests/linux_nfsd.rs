@@ -45,8 +45,8 @@ async fn connect(over_rdma: bool) -> Channel {
             .unwrap();
     }
     let device = AnyDevice::open(&variable("RPCRDMA_DEVICE").unwrap()).unwrap();
-    let address = variable("RPCRDMA_NFSD").unwrap().parse().unwrap();
-    rpcrdma_verbs::connect(&device, address, ClientConfig::new()).unwrap()
+    let server = variable("RPCRDMA_NFSD").unwrap();
+    rpcrdma_verbs::connect(&device, server, ClientConfig::new()).unwrap()
 }
 
 /// Runs a test over RDMA and over TCP, each time in a new directory.

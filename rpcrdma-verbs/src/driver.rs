@@ -350,6 +350,25 @@ impl<D: Device> Driver<D> {
         server: SocketAddr,
         config: Config,
     ) -> Result<ConnectionId, DriverError> {
+        self.connect_from(Origin::Client(server), server, config)
+    }
+
+    /// Starts a session with a server that is known by its name: each attempt to connect
+    /// [waits](Self::wants_address) until [`set_address`](Self::set_address) tells it an address.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    pub fn connect_by_name(&mut self, config: Config) -> Result<ConnectionId, DriverError> {
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        self.connect_from(Origin::NamedServer, unknown, config)
+    }
+
+    fn connect_from(
+        &mut self,
+        origin: Origin,
+        server: SocketAddr,
+        config: Config,
+    ) -> Result<ConnectionId, DriverError> {
         let (seed, hash_seed) = seeds(&config);
         self.check(&config)?;
         // Remote invalidation is not requested of a device that it can harm.
@@ -362,7 +381,7 @@ impl<D: Device> Driver<D> {
             remote_invalidation,
             ..config
         })?;
-        self.insert(session, Origin::Client(server), server)
+        self.insert(session, origin, server)
             .ok_or(DriverError::TooManyConnections)
     }
 

@@ -17,6 +17,8 @@ mod message;
 #[cfg(feature = "tokio")]
 mod outage;
 #[cfg(feature = "tokio")]
+mod resolver;
+#[cfg(feature = "tokio")]
 mod server;
 #[cfg(feature = "tokio")]
 mod server_builder;
@@ -27,12 +29,14 @@ mod thread;
 mod waiter;
 
 #[cfg(feature = "tokio")]
-pub use client::{channel, channel_with_services, connect, connect_with_services};
+pub use client::{ChannelRunner, channel, channel_with_services, connect, connect_with_services};
 #[cfg(feature = "tokio")]
 pub use config::{ClientConfig, ServerConfig};
 pub use local_channel::LocalChannel;
 pub use local_event::{CompletedCall, LocalEvent};
 pub use local_server::LocalServer;
+#[cfg(feature = "tokio")]
+pub use resolver::ServerName;
 #[cfg(feature = "tokio")]
 pub use server::{RunningServer, run_server, serve};
 #[cfg(feature = "tokio")]

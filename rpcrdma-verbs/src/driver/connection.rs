@@ -48,7 +48,7 @@ const SIGNAL_INTERVAL: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Connection<D: Device> {
     /// The address of the other end.
-    peer: SocketAddr,
+    pub(super) peer: SocketAddr,
     pub(crate) session: Session,
     pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
     /// What the session requests for the connection itself.
@@ -91,6 +91,8 @@ pub(crate) struct Connection<D: Device> {
     pub(crate) events: Fifo<DriverEvent>,
     pub(crate) counters: ConnectionCounters,
     pub(crate) connect_error: Option<ConnectError>,
+    /// An attempt to connect waits for the server's address.
+    pub(super) wants_address: bool,
     idle: IdleTracker,
 }
 
@@ -214,6 +216,7 @@ impl<D: Device> Connection<D> {
             events: Fifo::new(),
             counters: ConnectionCounters::default(),
             connect_error: None,
+            wants_address: false,
             idle: IdleTracker::default(),
         }
     }
@@ -644,6 +647,7 @@ impl<D: Device> Connection<D> {
         self.free_windows.clear();
         self.unsignaled = 0;
         self.pending_action = None;
+        self.wants_address = false;
         self.reset_idle();
         self.session.lost(now, reason);
     }

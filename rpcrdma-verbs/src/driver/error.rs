@@ -109,6 +109,8 @@ pub enum ConnectError {
     Rejected(Option<String>),
     /// The server does not answer, or nothing is known of it.
     Unanswered,
+    /// No address is known for the server's name.
+    Unresolved(std::io::Error),
 }
 
 impl fmt::Display for ConnectError {
@@ -120,6 +122,7 @@ impl fmt::Display for ConnectError {
                 write!(f, "the server rejected the connection: {reason}")
             }
             Self::Unanswered => f.write_str("the server does not answer"),
+            Self::Unresolved(error) => error.fmt(f),
         }
     }
 }
@@ -128,6 +131,7 @@ impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Device(error) => Some(error),
+            Self::Unresolved(error) => Some(error),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! How connections are established, and how their ends are handled.
 
+use std::net::SocketAddr;
+
 use rpcrdma_proto::connection::{CloseReason, Config, Role, Session};
 use rpcrdma_proto::private_data::PrivateData;
 use tracing::{debug, info, warn};
@@ -14,17 +16,47 @@ use crate::provider::{
 use crate::queue::Endpoint;
 
 impl<D: Device> Driver<D> {
-    /// Starts to connect.
+    /// Starts to connect, unless the server's address is yet to be told.
     pub(super) fn start_connect(&mut self, id: ConnectionId, now: u64) {
-        let Some((server, config)) =
-            self.slot(id)
-                .and_then(|slot| match (slot.origin, &slot.connection) {
-                    (Origin::Client(server), Some(connection)) => {
-                        Some((server, connection.session.config().clone()))
-                    }
-                    _ => None,
-                })
-        else {
+        match self.slot(id).map(|slot| slot.origin) {
+            Some(Origin::Client(server)) => self.connect_to(id, server, now),
+            Some(Origin::NamedServer) => {
+                if let Some(connection) = self.get_mut(id) {
+                    connection.wants_address = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether an attempt to connect waits for the server's address. It waits for as long as
+    /// none is told; only sessions [by name](Self::connect_by_name) do.
+    #[must_use]
+    pub fn wants_address(&self, id: ConnectionId) -> bool {
+        self.get(id)
+            .is_some_and(|connection| connection.wants_address)
+    }
+
+    /// Tells an attempt to connect the server's address, or why there is none: the attempt fails then,
+    /// and the next one comes after a delay. Without an attempt that waits, this does nothing.
+    pub fn set_address(&mut self, id: ConnectionId, address: Result<SocketAddr, ConnectError>) {
+        let now = self.now();
+        let Some(connection) = self.get_mut(id).filter(|one| one.wants_address) else {
+            return;
+        };
+        connection.wants_address = false;
+        match address {
+            Ok(address) => {
+                connection.peer = address;
+                self.connect_to(id, address, now);
+            }
+            Err(error) => self.connect_failed(id, error, now),
+        }
+    }
+
+    /// Starts to connect to an address.
+    fn connect_to(&mut self, id: ConnectionId, server: SocketAddr, now: u64) {
+        let Some(config) = self.get(id).map(|one| one.session.config().clone()) else {
             return;
         };
         let pair_config = self.pair_config(&config);
@@ -40,14 +72,17 @@ impl<D: Device> Driver<D> {
         );
         match started {
             Ok(pair) => self.attach(id, pair),
-            Err(error) => {
-                if let Some(connection) = self.get_mut(id) {
-                    connection.connect_error = Some(ConnectError::Device(error));
-                    connection.session.lost(now, CloseReason::Unreachable);
-                }
-                self.touch(id);
-            }
+            Err(error) => self.connect_failed(id, ConnectError::Device(error), now),
         }
+    }
+
+    /// An attempt to connect has failed before the device made one.
+    fn connect_failed(&mut self, id: ConnectionId, error: ConnectError, now: u64) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.connect_error = Some(error);
+            connection.session.lost(now, CloseReason::Unreachable);
+        }
+        self.touch(id);
     }
 
     fn attach(&mut self, id: ConnectionId, pair: D::QueuePair) {

@@ -61,6 +61,8 @@ impl<D: Device> fmt::Debug for IncomingConnection<D> {
 pub(super) enum Origin {
     /// A client, with the address of its server.
     Client(SocketAddr),
+    /// A client whose server has a name, which is resolved for each attempt to connect.
+    NamedServer,
     /// The index of the listener that accepted the connection.
     Listener(usize),
 }

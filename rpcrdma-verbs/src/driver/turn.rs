@@ -294,7 +294,7 @@ impl<D: Device> Driver<D> {
         if connection.events.len() > 0 && !slot.ready {
             slot.ready = true;
             let ready = match slot.origin {
-                Origin::Client(_) => Some(&mut self.ready),
+                Origin::Client(_) | Origin::NamedServer => Some(&mut self.ready),
                 Origin::Listener(number) => self
                     .listeners
                     .get_mut(number)

@@ -1,7 +1,8 @@
 //! The client's end: a channel, and the future that drives its connection.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use super::config::ClientConfig;
 use super::dispatcher::{Dispatcher, Handler, Incoming, SendSource, reject};
 use super::message;
 use super::outage::Outage;
+use super::resolver::{Resolver, ServerName};
 use super::services::{server_of_services, without_services};
 use super::thread::{TransportError, spawn_thread};
 use super::waiter::Waiter;
@@ -27,11 +29,14 @@ use crate::provider::Device;
 
 /// Returns a channel to a server, and starts the thread that drives its connection.
 ///
+/// The server has an address, or a name with a port (`"storage-1:20049"`) that is resolved again for
+/// each connection; of several addresses, attempts take one after the other.
+///
 /// # Errors
 /// Returns the system's error if there can be no thread.
 pub fn connect<D: Device>(
     device: &D,
-    server: SocketAddr,
+    server: impl Into<ServerName>,
     config: ClientConfig,
 ) -> std::io::Result<Channel> {
     let (channel, runner) = channel(device, server, config);
@@ -46,7 +51,7 @@ pub fn connect<D: Device>(
 /// As for [`connect`].
 pub fn connect_with_services<D: Device, P: Programs>(
     device: &D,
-    server: SocketAddr,
+    server: impl Into<ServerName>,
     config: ClientConfig,
     services: Router<P>,
 ) -> std::io::Result<Channel> {
@@ -55,22 +60,38 @@ pub fn connect_with_services<D: Device, P: Programs>(
     Ok(channel)
 }
 
-/// Returns a channel to a server, and the future that drives its connection until the channel ends.
-/// The future is polled by a runtime of tokio: on a thread of its own, or as a task.
+/// The future that drives the connection of a [`channel`] until the channel ends.
 ///
-/// The future fails if the settings are invalid or the driver cannot go on. The calls of the
-/// channel fail then, as they do if the future is dropped.
+/// It is polled by a runtime of tokio: on a thread of its own, or as a task. It fails if the settings
+/// are invalid or the driver cannot go on. The calls of the channel fail then, as they do if it is
+/// dropped.
+#[must_use = "calls wait until their channel's runner is polled"]
+pub struct ChannelRunner(Pin<Box<dyn Future<Output = Result<(), TransportError>> + Send>>);
+
+impl Future for ChannelRunner {
+    type Output = Result<(), TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for ChannelRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelRunner").finish_non_exhaustive()
+    }
+}
+
+/// Returns a channel to a server, and the future that drives its connection. The
+/// server is named as for [`connect`].
 pub fn channel<D: Device>(
     device: &D,
-    server: SocketAddr,
+    server: impl Into<ServerName>,
     config: ClientConfig,
-) -> (
-    Channel,
-    impl Future<Output = Result<(), TransportError>> + Send + 'static,
-) {
+) -> (Channel, ChannelRunner) {
     let protocol = without_services(config.protocol);
     let config = ClientConfig { protocol, ..config };
-    start(device, server, config, None::<Router>)
+    start(device, server.into(), config, None::<Router>)
 }
 
 /// Does as [`channel`], for a client that carries services: handlers of the server call them
@@ -81,40 +102,35 @@ pub fn channel<D: Device>(
 /// Version One (`backward_v1`, at both ends).
 pub fn channel_with_services<D: Device, P: Programs>(
     device: &D,
-    server: SocketAddr,
+    server: impl Into<ServerName>,
     config: ClientConfig,
     services: Router<P>,
-) -> (
-    Channel,
-    impl Future<Output = Result<(), TransportError>> + Send + 'static,
-) {
-    start(device, server, config, Some(services))
+) -> (Channel, ChannelRunner) {
+    start(device, server.into(), config, Some(services))
 }
 
 fn start<D: Device, P: Programs>(
     device: &D,
-    server: SocketAddr,
+    server: ServerName,
     config: ClientConfig,
     services: Option<Router<P>>,
-) -> (
-    Channel,
-    impl Future<Output = Result<(), TransportError>> + Send + 'static,
-) {
+) -> (Channel, ChannelRunner) {
     let pool = Pool::new(device, &Budget::new(config.memory));
     let (channel, submissions) = Channel::new(server.to_string());
     let channel = channel.with_memory(Arc::new(message::RegisteredMemory(pool.clone())));
-    (channel, run(pool, server, config, submissions, services))
+    let runner = run(pool, server, config, submissions, services);
+    (channel, ChannelRunner(Box::pin(runner)))
 }
 
 async fn run<D: Device, P: Programs>(
     pool: Pool<D>,
-    server: SocketAddr,
+    server: ServerName,
     config: ClientConfig,
     submissions: Submissions,
     services: Option<Router<P>>,
 ) -> Result<(), TransportError> {
     let services = services.map(|router| Services::new(&pool, router));
-    let (driver, id, waiter) = match set_up(pool, server, &config) {
+    let (driver, id, waiter) = match set_up(pool, &server, &config) {
         Ok(parts) => parts,
         Err(error) => {
             submissions.close(ended_by(&error));
@@ -124,6 +140,7 @@ async fn run<D: Device, P: Programs>(
     let mut runner = Runner {
         driver,
         id,
+        resolver: Resolver::new(server),
         config,
         submissions,
         calls: ChannelCalls::default(),
@@ -145,12 +162,16 @@ async fn run<D: Device, P: Programs>(
 /// Creates a driver that connects.
 fn set_up<D: Device>(
     pool: Pool<D>,
-    server: SocketAddr,
+    server: &ServerName,
     config: &ClientConfig,
 ) -> Result<(Driver<D>, ConnectionId, Waiter), TransportError> {
     let mut driver = Driver::with_pool(pool, config.completions)?;
     driver.set_spin(config.spin);
-    let id = driver.connect(server, config.protocol.clone())?;
+    let protocol = config.protocol.clone();
+    let id = match server {
+        ServerName::Address(address) => driver.connect(*address, protocol)?,
+        ServerName::Name(_) => driver.connect_by_name(protocol)?,
+    };
     let waiter = Waiter::new(&driver)?;
     Ok((driver, id, waiter))
 }
@@ -179,6 +200,7 @@ impl<P: Programs> Services<P> {
 struct Runner<D: Device, P: Programs> {
     driver: Driver<D>,
     id: ConnectionId,
+    resolver: Resolver,
     config: ClientConfig,
     submissions: Submissions,
     calls: ChannelCalls,
@@ -197,6 +219,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
             self.begin_calls();
             let mut busy = self.driver.turn()?;
             busy += poll_fn(|cx| Poll::Ready(self.take_events(cx))).await;
+            self.look_up_server();
             if self.ended || self.drains && self.calls.is_empty() {
                 self.close();
                 return Ok(());
@@ -213,12 +236,23 @@ impl<D: Device, P: Programs> Runner<D, P> {
             let timeout = self.timeout();
             let (driver, services) = (&mut self.driver, &mut self.services);
             ::tokio::select! {
+                address = self.resolver.resolved() => driver.set_address(self.id, address),
                 event = self.submissions.event(), if !self.drains => self.take(event),
                 () = served(driver, services) => {}
                 ready = waiter.wait(timeout) => ready?,
             }
             self.driver.acknowledge()?;
             self.driver.has_slept();
+        }
+    }
+
+    /// Finds an address for an attempt to connect that waits for one.
+    fn look_up_server(&mut self) {
+        if self.connected || !self.driver.wants_address(self.id) {
+            return;
+        }
+        if let Some(address) = self.resolver.next_address() {
+            self.driver.set_address(self.id, Ok(address));
         }
     }
 
@@ -283,6 +317,7 @@ impl<D: Device, P: Programs> Runner<D, P> {
             match event {
                 DriverEvent::Ready(_) => {
                     self.connected = true;
+                    self.resolver.forget_addresses();
                     self.outage.end();
                     self.calls.set_sent();
                 }

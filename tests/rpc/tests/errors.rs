@@ -84,14 +84,19 @@ fn nobody_listens_over_rdma() {
 #[test]
 fn the_name_is_wrong() {
     run(async {
-        let kv = of_nobody("nobody.invalid:2049");
-        let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
-        let text = "KV_FAIL of program 0x20000001 version 1 at nobody.invalid:2049: \
-                    can't connect: failed to lookup address information: ";
-        let whole = error.to_string();
-        assert!(whole.starts_with(text), "{whole}");
-        assert!(whole.ends_with(" (not executed)"), "{whole}");
-        assert_eq!(error.execution(), Execution::NotExecuted);
+        let name = "nobody.invalid:2049";
+        let device = Fabric::new().device();
+        let (channel, runner) = channel(&device, name, ClientConfig::new());
+        tokio::spawn(runner);
+        for kv in [of_nobody(name), Client::new(channel)] {
+            let error = kv.fail(&9).wait_for_connection(false).await.unwrap_err();
+            let text = "KV_FAIL of program 0x20000001 version 1 at nobody.invalid:2049: \
+                        can't connect: failed to lookup address information: ";
+            let whole = error.to_string();
+            assert!(whole.starts_with(text), "{whole}");
+            assert!(whole.ends_with(" (not executed)"), "{whole}");
+            assert_eq!(error.execution(), Execution::NotExecuted);
+        }
     });
 }
 

@@ -23,9 +23,12 @@ struct Running {
 }
 
 fn start() -> Running {
-    let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
+    start_at(Fabric::new(), "127.0.0.1:0".parse().unwrap())
+}
+
+fn start_at(fabric: Arc<Fabric>, address: SocketAddr) -> Running {
+    let store = Arc::new(Store::default());
     let served = store.clone();
-    let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let server = serve(&fabric.device(), address, ServerConfig::new(), move || {
         Router::new().add_service(kv1::serve(served))
     });
@@ -66,6 +69,25 @@ fn results_are_what_the_service_returns() {
     });
     assert_eq!(server.store.puts.load(Relaxed), 7);
     server.server.drain().unwrap();
+}
+
+/// A name is looked up for each connection. One of `localhost`'s addresses has the server.
+#[test]
+fn a_server_is_found_by_its_name() {
+    let first = start();
+    let (fabric, address) = (first.fabric.clone(), first.server.local_addr());
+    let name = format!("localhost:{}", address.port());
+    let kv = Client::new(connect(&fabric.device(), &*name, ClientConfig::new()).unwrap());
+    run(async move {
+        kv.null().await.unwrap();
+        first.server.drain().unwrap();
+        let error = kv.null().wait_for_connection(false).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&format!(" at {name}: ")), "{text}");
+        let second = start_at(fabric, address);
+        kv.null().await.unwrap();
+        second.server.drain().unwrap();
+    });
 }
 
 #[test]

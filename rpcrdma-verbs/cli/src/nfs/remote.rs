@@ -1,7 +1,6 @@
 //! `HOST:/PATH`: an object of an NFSv3 server, and the way to it.
 
 use std::error::Error;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use oncrpc::{AuthSys, CallOptions, Channel, tcp};
@@ -118,7 +117,7 @@ impl Access {
         let channel = if self.rdma.is_some() || self.device.is_some() {
             let source = device_source::Options::of_host(self.device.clone());
             let device = source.source(Locality::Network)?.open()?;
-            let server = resolve(host, self.rdma.unwrap_or(PORT)).await?;
+            let server = format!("{host}:{}", self.rdma.unwrap_or(PORT));
             rpcrdma_verbs::connect(&device, server, ClientConfig::new())?
         } else {
             connect_tcp(host, self.tcp).await?
@@ -162,11 +161,4 @@ async fn connect_tcp(host: &str, port: u16) -> Result<Channel, AnyError> {
     let server = format!("{host}:{port}");
     let connected = tcp::connect(&server).await;
     connected.map_err(|error| format!("{server}: {error}").into())
-}
-
-async fn resolve(host: &str, port: u16) -> Result<SocketAddr, AnyError> {
-    let server = format!("{host}:{port}");
-    let mut addresses = tokio::net::lookup_host(&server).await?;
-    let first = addresses.next();
-    first.ok_or_else(|| format!("{server}: no address").into())
 }
