@@ -27,7 +27,8 @@
 //!   [`Overlay`] otherwise; [`Config::from_manifest`] for settings in a file, which the command
 //!   `xdrgen` reads too. [`Config::compile`] runs the compilation.
 //! - In a tool: [`Config::check`] returns a [`Compilation`] with diagnostics, a report, and the
-//!   files to generate. [`report`] renders diagnostics for people, on one line, and as JSON.
+//!   files to generate. [`report`] renders diagnostics for people, on one line, and as JSON or SARIF,
+//!   and applies their fixes.
 //! - To inspect bytes, or to compare generated code with an independent decoder: [`value::decode`]
 //!   decodes bytes into a tree according to the schema, and [`value::encode`] encodes the tree.
 //!

@@ -29,13 +29,7 @@ pub(crate) enum Command {
     ///
     /// The exit code is 0 if there are no errors (there may be warnings), 1 if there are errors,
     /// and 2 if the arguments are invalid.
-    Check {
-        #[command(flatten)]
-        input: Input,
-        /// The output format.
-        #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
-        format: ReportFormat,
-    },
+    Check(CheckArgs),
     /// Write formatted Rust: a file for each module, and one that includes all of them.
     Generate {
         #[command(flatten)]
@@ -98,6 +92,28 @@ pub(crate) struct Input {
     pub(crate) settings: Settings,
     #[command(flatten)]
     pub(crate) lints: Lints,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// The output format.
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    pub(crate) format: ReportFormat,
+    /// Report errors alone: neither warnings nor a summary.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Report at most this many errors.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_errors: Option<usize>,
+    /// Change the documents as the report suggests, and check them again.
+    ///
+    /// A fix is left out if it is one of several for its defect, changes more than one line,
+    /// overlaps with another one, or is in a line that an erratum changes. Standard error says what
+    /// was changed.
+    #[arg(long)]
+    pub(crate) fix: bool,
 }
 
 /// Settings for documents, or a manifest with settings.
@@ -209,6 +225,10 @@ pub(crate) enum ReportFormat {
     Short,
     /// One JSON object for each diagnostic, each on a line.
     Json,
+    /// A log of SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// Commands of GitHub's workflows, which annotate the lines of a change.
+    Github,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 mod excerpt;
 mod hex;
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use xdrgen_build::Schema;
 use xdrgen_build::ir::{Type, TypeDefKind};
 use xdrgen_build::value::{self, Limits, Node};
 
-use crate::args::{DecodeArgs, Input, Lints, ReportFormat, ValueFormat};
-use crate::{Failure, input, print_to, say_documents};
+use crate::args::{DecodeArgs, Input, Lints, ValueFormat};
+use crate::{Failure, check, input, say_documents};
 
 pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Failure> {
     let DecodeArgs {
@@ -38,12 +38,7 @@ pub(crate) fn run(arguments: DecodeArgs, verbose: bool) -> Result<ExitCode, Fail
         say_documents(&compilation);
     }
     if compilation.has_errors() {
-        print_to(
-            &mut io::stderr().lock(),
-            &compilation,
-            ReportFormat::Human,
-            io::stderr().is_terminal(),
-        )?;
+        check::report_to_stderr(&compilation)?;
         return Ok(ExitCode::FAILURE);
     }
     let schema = keep_overlays(compilation.schema().clone(), &overlays)?;

@@ -2,19 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod check;
 mod decode;
 mod diff;
 mod input;
 mod shell;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::json;
-use xdrgen_build::{Code, Compilation, Config, Diagnostic, Level, Style, report, useless_errata};
+use xdrgen_build::{Code, Compilation, Config, Level};
 
-use args::{Cli, Command, ReportFormat, ValueFormat};
+use args::{Cli, Command, ValueFormat};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -77,18 +78,7 @@ impl From<io::Error> for Failure {
 fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
     match command {
         Command::Extract { files } => extract(&files),
-        Command::Check { input, format } => {
-            let config = input::config(&input, None)?;
-            let compilation = useless_errata(&config);
-            if verbose {
-                say_documents(&compilation);
-            }
-            print(&compilation, format)?;
-            if format == ReportFormat::Human && compilation.diagnostics().is_empty() {
-                writeln!(io::stdout(), "{}", clean(&config))?;
-            }
-            Ok(status(&compilation))
-        }
+        Command::Check(arguments) => check::run(&arguments, verbose),
         Command::Generate {
             input,
             output,
@@ -142,12 +132,7 @@ fn generate(config: &Config, output: &std::path::Path, verbose: bool) -> Result<
     if verbose {
         say_documents(&compilation);
     }
-    print_to(
-        &mut io::stderr().lock(),
-        &compilation,
-        ReportFormat::Human,
-        io::stderr().is_terminal(),
-    )?;
+    check::report_to_stderr(&compilation)?;
     if !compilation.has_errors() {
         compilation.write(output).map_err(Failure::Report)?;
         if verbose {
@@ -159,64 +144,7 @@ fn generate(config: &Config, output: &std::path::Path, verbose: bool) -> Result<
     Ok(status(&compilation))
 }
 
-fn print(compilation: &Compilation, format: ReportFormat) -> Result<(), Failure> {
-    let coloured = io::stdout().is_terminal();
-    print_to(&mut io::stdout().lock(), compilation, format, coloured)
-}
-
-fn print_to(
-    out: &mut impl Write,
-    compilation: &Compilation,
-    format: ReportFormat,
-    coloured: bool,
-) -> Result<(), Failure> {
-    let (sources, found) = (compilation.sources(), compilation.diagnostics());
-    match format {
-        ReportFormat::Human => {
-            let style = if coloured {
-                Style::Coloured
-            } else {
-                Style::Plain
-            };
-            out.write_all(report::human(sources, found, style).as_bytes())?;
-            if !found.is_empty() {
-                writeln!(out, "\n{}", summary(found))?;
-            }
-        }
-        ReportFormat::Short => {
-            for diagnostic in found {
-                writeln!(out, "{}", report::short(sources, diagnostic))?;
-            }
-        }
-        ReportFormat::Json => out.write_all(report::json(sources, found).as_bytes())?,
-    }
-    Ok(())
-}
-
-/// Returns `6 documents: no defects`.
-fn clean(config: &Config) -> String {
-    let documents = config.document_count();
-    let s = if documents == 1 { "" } else { "s" };
-    format!("{documents} document{s}: no defects")
-}
-
-/// Returns `3 errors, 1 warning`.
-fn summary(found: &[Diagnostic]) -> String {
-    let errors = found
-        .iter()
-        .filter(|diagnostic| diagnostic.is_error())
-        .count();
-    let count = |number: usize, what: &str| {
-        format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-    };
-    format!(
-        "{}, {}",
-        count(errors, "error"),
-        count(found.len() - errors, "warning")
-    )
-}
-
-fn status(compilation: &Compilation) -> ExitCode {
+pub(crate) fn status(compilation: &Compilation) -> ExitCode {
     if compilation.has_errors() {
         ExitCode::FAILURE
     } else {

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{level_name, place};
+use super::level_name;
+use super::place::LineRange;
 use crate::diagnostic::{Diagnostic, Fix, Note};
 use crate::source::{SourceMap, Span};
 
@@ -103,15 +104,13 @@ impl<'s> Json<'s> {
 
 impl<'s> JsonRange<'s> {
     fn of(sources: &'s SourceMap, span: Span) -> Self {
-        let range = sources.document_range(span);
-        let (line, column) = place::line_and_column(sources, span, range.start);
-        let (end_line, end_column) = place::line_and_column(sources, span, range.end);
+        let range = LineRange::of(sources, span);
         Self {
-            file: Some(sources.document_of(span).name()),
-            line: Some(line),
-            column: Some(column),
-            end_line: Some(end_line),
-            end_column: Some(end_column),
+            file: Some(range.file),
+            line: Some(range.line),
+            column: Some(range.column),
+            end_line: Some(range.end_line),
+            end_column: Some(range.end_column),
         }
     }
 }

@@ -1,7 +1,11 @@
-//! Renders diagnostics: as excerpts for people, as one line for a log, and as JSON for tools.
+//! Renders diagnostics: as excerpts for people, as one line for a log, and as JSON, SARIF or commands
+//! of GitHub's workflows for tools.
 
+mod fixes;
+mod github;
 mod json;
 mod place;
+mod sarif;
 
 use annotate_snippets::{
     Annotation, AnnotationKind, Group, Level as Heading, Patch, Renderer, Snippet,
@@ -9,8 +13,11 @@ use annotate_snippets::{
 
 use crate::diagnostic::{Diagnostic, Fix, Level};
 use crate::source::{Location, SourceMap, Span};
+pub use fixes::{FixedDocument, fixed_documents};
+pub use github::github;
 pub use json::json;
 use place::Excerpt;
+pub use sarif::sarif;
 
 /// Whether a report contains colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,10 +156,7 @@ fn snippet<'s>(sources: &'s SourceMap, span: Span, label: &'s str) -> Snippet<'s
 /// Renders a suggested fix: as a change of the document's line, or in words if the fix does not
 /// apply to that line as published.
 fn suggestion<'s>(sources: &'s SourceMap, fix: &'s Fix) -> Group<'s> {
-    let excerpt = Excerpt::of(sources, fix.span);
-    let one_line = !fix.replacement.contains('\n') && !excerpt.text.contains('\n');
-    let unchanged = fix.replacement == excerpt.text[excerpt.range.clone()];
-    if unchanged || !one_line || place::changed_line(sources, fix.span).is_some() {
+    if !place::changes_one_line(sources, fix) {
         let replacement = fix
             .replacement
             .split_whitespace()
@@ -167,7 +171,7 @@ fn suggestion<'s>(sources: &'s SourceMap, fix: &'s Fix) -> Group<'s> {
         first_line,
         text,
         range,
-    } = excerpt;
+    } = Excerpt::of(sources, fix.span);
     let patch = Patch::new(range, fix.replacement.as_str());
     let snippet = Snippet::source(text)
         .path(path)

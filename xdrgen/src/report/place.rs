@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::diagnostic::Fix;
 use crate::source::{SourceMap, Span};
 
 /// The maximum number of lines to show for one span.
@@ -49,6 +50,41 @@ impl<'s> Excerpt<'s> {
     }
 }
 
+/// A span in lines and columns of its document. Both start at 1; columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LineRange<'s> {
+    /// The document's name.
+    pub(super) file: &'s str,
+    pub(super) line: usize,
+    pub(super) column: usize,
+    /// The line of the first position after the end.
+    pub(super) end_line: usize,
+    pub(super) end_column: usize,
+}
+
+impl<'s> LineRange<'s> {
+    pub(super) fn of(sources: &'s SourceMap, span: Span) -> Self {
+        let range = sources.document_range(span);
+        let (line, column) = line_and_column(sources, span, range.start);
+        let (end_line, end_column) = line_and_column(sources, span, range.end);
+        Self {
+            file: sources.document_of(span).name(),
+            line,
+            column,
+            end_line,
+            end_column,
+        }
+    }
+}
+
+/// Returns whether a fix changes one line of the document as published.
+pub(super) fn changes_one_line(sources: &SourceMap, fix: &Fix) -> bool {
+    let excerpt = Excerpt::of(sources, fix.span);
+    let one_line = !fix.replacement.contains('\n') && !excerpt.text.contains('\n');
+    let changes = excerpt.text.get(excerpt.range.clone()) != Some(fix.replacement.as_str());
+    one_line && changes && changed_line(sources, fix.span).is_none()
+}
+
 /// Returns the text's line at the start of a span, if an erratum made it differ from the document's
 /// line.
 pub(super) fn changed_line(sources: &SourceMap, span: Span) -> Option<&str> {
@@ -63,7 +99,7 @@ pub(super) fn changed_line(sources: &SourceMap, span: Span) -> Option<&str> {
 
 /// Converts a byte offset of a document to a line and a column. Both start at 1; the column counts
 /// characters.
-pub(super) fn line_and_column(sources: &SourceMap, span: Span, offset: usize) -> (usize, usize) {
+fn line_and_column(sources: &SourceMap, span: Span, offset: usize) -> (usize, usize) {
     let document = sources.document_of(span);
     let (line, byte) = document.line_of(offset);
     let before = document.line(line);

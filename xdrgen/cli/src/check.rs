@@ -1,0 +1,160 @@
+//! `xdrgen check`: reports the defects of documents, and repairs them.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use xdrgen_build::report::{self, FixedDocument};
+use xdrgen_build::{Compilation, Config, Diagnostic, Style, useless_errata};
+
+use crate::args::{CheckArgs, ReportFormat};
+use crate::{Failure, input, say_documents, status};
+
+pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, Failure> {
+    let config = input::config(&arguments.input, None)?;
+    let mut compilation = useless_errata(&config);
+    if verbose {
+        say_documents(&compilation);
+    }
+    if arguments.fix && fix(&compilation, arguments.quiet)? {
+        compilation = useless_errata(&config);
+    }
+    let found = selected(compilation.diagnostics(), arguments);
+    let mut out = io::stdout().lock();
+    print(&mut out, &compilation, &found, arguments)?;
+    let is_clean = compilation.diagnostics().is_empty();
+    if arguments.format == ReportFormat::Human && is_clean && !arguments.quiet {
+        writeln!(out, "{}", clean(&config))?;
+    }
+    out.flush()?;
+    Ok(status(&compilation))
+}
+
+/// Returns the diagnostics to print.
+fn selected(all: &[Diagnostic], arguments: &CheckArgs) -> Vec<Diagnostic> {
+    let mut errors = 0;
+    let is_selected = |found: &&Diagnostic| {
+        errors += usize::from(found.is_error());
+        if found.is_error() {
+            arguments.max_errors.is_none_or(|most| errors <= most)
+        } else {
+            !arguments.quiet
+        }
+    };
+    all.iter().filter(is_selected).cloned().collect()
+}
+
+/// Prints diagnostics on standard output.
+fn print(
+    out: &mut impl Write,
+    compilation: &Compilation,
+    found: &[Diagnostic],
+    arguments: &CheckArgs,
+) -> Result<(), Failure> {
+    let sources = compilation.sources();
+    match arguments.format {
+        ReportFormat::Human if arguments.quiet => {
+            let style = style(io::stdout().is_terminal());
+            out.write_all(report::human(sources, found, style).as_bytes())?;
+        }
+        ReportFormat::Human => human(out, compilation, found, io::stdout().is_terminal())?,
+        ReportFormat::Short => {
+            for diagnostic in found {
+                writeln!(out, "{}", report::short(sources, diagnostic))?;
+            }
+        }
+        ReportFormat::Json => out.write_all(report::json(sources, found).as_bytes())?,
+        ReportFormat::Sarif => out.write_all(report::sarif(sources, found).as_bytes())?,
+        ReportFormat::Github => out.write_all(report::github(sources, found).as_bytes())?,
+    }
+    Ok(())
+}
+
+/// Prints all diagnostics for people on standard error.
+pub(crate) fn report_to_stderr(compilation: &Compilation) -> Result<(), Failure> {
+    let (mut out, coloured) = (io::stderr().lock(), io::stderr().is_terminal());
+    human(&mut out, compilation, compilation.diagnostics(), coloured)
+}
+
+/// Prints diagnostics for people, and the number of all.
+fn human(
+    out: &mut impl Write,
+    compilation: &Compilation,
+    found: &[Diagnostic],
+    coloured: bool,
+) -> Result<(), Failure> {
+    let report = report::human(compilation.sources(), found, style(coloured));
+    out.write_all(report.as_bytes())?;
+    let all = compilation.diagnostics();
+    if !all.is_empty() {
+        let hidden = all.len() - found.len();
+        let hidden = match hidden {
+            0 => String::new(),
+            _ => format!(" ({} not shown)", count(hidden, "error")),
+        };
+        writeln!(out, "\n{}{hidden}", summary(all))?;
+    }
+    Ok(())
+}
+
+fn style(coloured: bool) -> Style {
+    if coloured {
+        Style::Coloured
+    } else {
+        Style::Plain
+    }
+}
+
+/// Applies the suggested fixes, and says which documents they change. Returns whether there are any.
+fn fix(compilation: &Compilation, quiet: bool) -> Result<bool, Failure> {
+    let fixed = report::fixed_documents(compilation.sources(), compilation.diagnostics());
+    for document in &fixed {
+        write(document)?;
+        if !quiet {
+            let fixes = match document.fixes {
+                1 => "1 fix".to_owned(),
+                number => format!("{number} fixes"),
+            };
+            eprintln!("{}: {fixes}", document.name);
+        }
+    }
+    Ok(!fixed.is_empty())
+}
+
+/// Replaces a document that has not changed since it was read: whole, or not at all.
+fn write(document: &FixedDocument) -> Result<(), Failure> {
+    let name = &document.name;
+    let fault = |error: io::Error| Failure::Usage(format!("{name} can't be changed: {error}"));
+    // The file that a link leads to is replaced, not the link.
+    let path = fs::canonicalize(name).map_err(fault)?;
+    if fs::read(&path).map_err(fault)? != document.old.as_bytes() {
+        let why = "it is not plain UTF-8, or has changed since it was read";
+        return Err(fault(io::Error::other(why)));
+    }
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    let written = fs::write(&beside, &document.new)
+        .and_then(|()| fs::set_permissions(&beside, fs::metadata(&path)?.permissions()))
+        .and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|error| {
+        // It is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+        fault(error)
+    })
+}
+
+/// Returns `6 documents: no defects`.
+fn clean(config: &Config) -> String {
+    format!("{}: no defects", count(config.document_count(), "document"))
+}
+
+/// Returns `3 errors, 1 warning`.
+fn summary(all: &[Diagnostic]) -> String {
+    let errors = all.iter().filter(|found| found.is_error()).count();
+    let warnings = count(all.len() - errors, "warning");
+    format!("{}, {warnings}", count(errors, "error"))
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
