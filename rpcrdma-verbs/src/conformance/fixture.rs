@@ -110,13 +110,32 @@ impl<D: Device> Host<D> {
         &mut self,
         other: &mut Self,
     ) -> (<D::Manager as ConnectionManager<D>>::Request, Box<[u8]>) {
-        match self.event_by(other) {
+        let event = until("a request for a connection", || {
+            other.advance();
+            other.check_connects();
+            self.poll()
+        });
+        match event {
             ConnectionEvent::Requested {
                 request,
                 private_data,
                 ..
             } => (request, private_data),
             _ => panic!("a request should have come"),
+        }
+    }
+
+    /// Panics with the error if a connection of this host has failed: the peer waits for it in vain.
+    fn check_connects(&self) {
+        for event in &self.pending {
+            if let ConnectionEvent::Failed {
+                rejected: false,
+                error,
+                ..
+            } = event
+            {
+                panic!("the connection can't be established: {error:?}");
+            }
         }
     }
 
