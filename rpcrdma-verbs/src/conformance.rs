@@ -106,6 +106,7 @@ pub fn cases<D: Device>() -> Vec<Case<D>> {
             an_address_is_taken_once,
             who_listens_no_more_is_not_found,
             a_request_is_prepared_once,
+            a_request_is_accepted_by_another_manager,
             a_request_is_accepted_with_its_own_queue_pair,
             what_the_acceptor_gives_up_is_rejected,
             what_the_initiator_gives_up_is_not_accepted,

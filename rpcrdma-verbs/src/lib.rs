@@ -57,8 +57,8 @@ mod rpc_transport;
 
 #[cfg(feature = "tokio")]
 pub use rpc_transport::{
-    ChannelRunner, ClientConfig, RunningServer, RunningServers, ServerBuilder, ServerConfig,
-    ServerName, TransportError, channel, channel_with_services, connect, connect_with_services,
-    run_server, serve,
+    ChannelRunner, ClientConfig, Placement, RunningServer, RunningServers, ServerBuilder,
+    ServerConfig, ServerName, TransportError, channel, channel_with_services, connect,
+    connect_with_services, run_server, serve,
 };
 pub use rpc_transport::{CompletedCall, LocalChannel, LocalEvent, LocalServer};

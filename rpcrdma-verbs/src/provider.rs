@@ -552,6 +552,9 @@ pub trait ConnectionManager<D: Device> {
 
     /// Creates the queue pair for a request. Post its receives before it is accepted.
     ///
+    /// The request may have come to another manager of the same device. From here on this manager
+    /// reports the events of the connection.
+    ///
     /// # Errors
     /// Fails if the device refuses.
     fn prepare(

@@ -17,6 +17,8 @@ mod message;
 #[cfg(feature = "tokio")]
 mod outage;
 #[cfg(feature = "tokio")]
+mod placement;
+#[cfg(feature = "tokio")]
 mod resolver;
 #[cfg(feature = "tokio")]
 mod server;
@@ -35,6 +37,8 @@ pub use config::{ClientConfig, ServerConfig};
 pub use local_channel::LocalChannel;
 pub use local_event::{CompletedCall, LocalEvent};
 pub use local_server::LocalServer;
+#[cfg(feature = "tokio")]
+pub use placement::Placement;
 #[cfg(feature = "tokio")]
 pub use resolver::ServerName;
 #[cfg(feature = "tokio")]

@@ -165,6 +165,31 @@ pub(super) fn a_request_is_prepared_once<D: Device>(bed: &TestBed<D>) {
     established::<D>(near.event(), &first);
 }
 
+pub(super) fn a_request_is_accepted_by_another_manager<D: Device>(bed: &TestBed<D>) {
+    let (mut near, mut far, to) = hosts(bed);
+    let mut other = Host::new(&bed.far, 64);
+    let first = near.connect(to, b"there").expect("it begins");
+    let (request, _) = far.requested_by(&mut near);
+    let second = other.prepare(&request).expect("a queue pair");
+    let mut second = TestEnd::new(second, other);
+    second.receives(1, 64);
+    let accepted = second
+        .host
+        .manager
+        .accept(request, second.endpoint.pair(), b"back");
+    accepted.expect("it is accepted");
+    established::<D>(second.host.event_by(&mut near), second.endpoint.pair());
+    let said = established::<D>(near.event(), &first);
+    assert!(is_padded(&said, b"back"));
+    // Its listener may be gone, and the connection stays.
+    drop(far);
+    let mut first = TestEnd::new(first, near);
+    first.send(b"still there");
+    assert_eq!(*second.message().expect("it arrives").0, *b"still there");
+    first.endpoint.pair().disconnect();
+    second.wait_for_end();
+}
+
 pub(super) fn a_request_is_accepted_with_its_own_queue_pair<D: Device>(bed: &TestBed<D>) {
     let (mut near, mut far, to) = hosts(bed);
     let first = near.connect(to, &[]).expect("it begins");

@@ -96,17 +96,53 @@ impl<D: Device> Driver<D> {
         let address = self.manager.listen(address)?;
         let device = self.device.capabilities().name.as_str();
         info!(%address, device, "listening");
+        Ok(self.add_listener(address, config, true))
+    }
+
+    /// Adds a listener whose peers are handed over ([`hand_over`](Self::hand_over)): another listener
+    /// at the address has got their requests, on this driver or on another one of the same device.
+    ///
+    /// # Errors
+    /// Fails if the settings are invalid.
+    pub fn listen_behind(
+        &mut self,
+        address: SocketAddr,
+        config: Config,
+    ) -> Result<ListenerHandle, DriverError> {
+        self.check(&config)?;
+        Ok(self.add_listener(address, config, false))
+    }
+
+    fn add_listener(
+        &mut self,
+        address: SocketAddr,
+        config: Config,
+        is_open: bool,
+    ) -> ListenerHandle {
         self.listeners.push(Listener {
             address,
             config,
-            is_open: true,
+            is_open,
             requests: VecDeque::new(),
             ready: VecDeque::new(),
         });
-        Ok(ListenerHandle {
+        ListenerHandle {
             number: self.listeners.len() - 1,
             address,
-        })
+        }
+    }
+
+    /// Hands over a peer that wants to connect, for [`next_request`](Self::next_request) of this
+    /// listener. If too many wait there, it is rejected.
+    pub fn hand_over(&mut self, to: ListenerHandle, request: IncomingConnection<D>) {
+        self.enqueue(Some(to.number), request);
+    }
+
+    /// Returns how many peers that want to connect wait for a decision.
+    #[must_use]
+    pub fn waiting_requests(&self, at: ListenerHandle) -> usize {
+        let listener = self.listeners.get(at.number);
+        listener.map_or(0, |listener| listener.requests.len())
     }
 
     /// Stops listening. Established connections remain.
@@ -135,14 +171,15 @@ impl<D: Device> Driver<D> {
         listener_address: SocketAddr,
         request: IncomingConnection<D>,
     ) {
-        let number = self.listener(listener_address);
-        let listener = number.and_then(|number| self.listeners.get_mut(number));
+        self.enqueue(self.listener(listener_address), request);
+    }
+
+    fn enqueue(&mut self, listener: Option<usize>, request: IncomingConnection<D>) {
+        let listener = listener.and_then(|number| self.listeners.get_mut(number));
         match listener.filter(|listener| listener.requests.len() < MAX_REQUESTS) {
             Some(listener) => listener.requests.push_back(request),
             // Dropping the request rejects it.
-            None => {
-                info!(peer = %request.peer, %listener_address, "connection rejected: none is taken")
-            }
+            None => info!(peer = %request.peer, "connection rejected: none is taken"),
         }
     }
 

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rpcrdma_proto::connection::{CallFailure, CloseReason, Config};
+use rpcrdma_proto::connection::{CallFailure, CloseReason};
 
 use super::admission::{Admission, Client};
-use crate::driver::{ConnectionId, Driver, DriverError, DriverEvent, ListenerHandle};
+use crate::driver::{ConnectionId, Driver, DriverEvent, ListenerHandle};
 use crate::provider::Device;
 
 /// The connections that a listener has accepted.
@@ -22,6 +22,8 @@ pub(super) struct Connections {
     draining: Option<(Instant, VecDeque<ConnectionId>)>,
 }
 
+/// Why a server that drains rejects a peer.
+pub(super) const STOPPING: &str = "the server is being stopped";
 /// The most requests to connect that are decided about in one turn.
 const ACCEPT_BATCH: usize = 64;
 /// The most connections that begin to drain in one turn.
@@ -30,22 +32,15 @@ const DRAIN_BATCH: usize = 64;
 const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
 impl Connections {
-    /// Listens at an address.
-    ///
-    /// # Errors
-    /// Fails if the settings are invalid, or the address is not available.
-    pub(super) fn bind<D: Device>(
-        driver: &mut Driver<D>,
-        address: SocketAddr,
-        config: Config,
-    ) -> Result<Self, DriverError> {
-        Ok(Self {
-            listener: driver.listen(address, config)?,
+    /// Returns those of a listener, which has none yet.
+    pub(super) fn new(listener: ListenerHandle) -> Self {
+        Self {
+            listener,
             admission: Admission::default(),
             ids: Vec::new(),
             clients: Vec::new(),
             draining: None,
-        })
+        }
     }
 
     /// Sets who may connect from now on.
@@ -168,7 +163,7 @@ impl Connections {
     /// completion.
     pub(super) fn drain<D: Device>(&mut self, driver: &mut Driver<D>) {
         while let Some(request) = driver.next_request(self.listener) {
-            driver.reject(request, "the server is being stopped");
+            driver.reject(request, STOPPING);
         }
         driver.unlisten(self.listener);
         if self.draining.is_none() {

@@ -18,7 +18,7 @@ use super::connections::Connections;
 use super::dispatcher::{Dispatcher, Handler, Incoming, LocalSource};
 use super::local_channel::LocalChannel;
 use super::message::RegisteredMemory;
-use crate::driver::{ConnectionId, Driver, DriverError, DriverEvent};
+use crate::driver::{ConnectionId, Driver, DriverError, DriverEvent, ListenerHandle};
 use crate::provider::Device;
 
 /// A server at one address, on a driver that its user drives: no locks, no tasks.
@@ -66,16 +66,27 @@ impl<P: LocalPrograms> LocalServer<P> {
         config: Config,
         router: Router<P>,
     ) -> Result<Self, DriverError> {
-        let memory = Arc::new(RegisteredMemory(driver.pool().clone()));
         let max_calls = config.max_calls;
-        Ok(Self {
-            connections: Connections::bind(driver, address, config)?,
+        let listener = driver.listen(address, config)?;
+        Ok(Self::at(driver, listener, max_calls, router))
+    }
+
+    /// Serves the connections of a listener, whose clients take so many calls at once.
+    pub(super) fn at<D: Device>(
+        driver: &Driver<D>,
+        listener: ListenerHandle,
+        max_calls: u16,
+        router: Router<P>,
+    ) -> Self {
+        let memory = Arc::new(RegisteredMemory(driver.pool().clone()));
+        Self {
+            connections: Connections::new(listener),
             dispatcher: Dispatcher::new(LocalSource::new(router)),
             callers: Callers::new(memory, max_calls),
             waker: driver.waker(),
             arrived: Vec::new(),
             blocked: Vec::new(),
-        })
+        }
     }
 
     /// Sets who may connect, and the limits of those that do. Limits of time need tokio's timers.

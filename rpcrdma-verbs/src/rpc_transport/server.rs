@@ -1,4 +1,4 @@
-//! The server's end: a router that is served on one thread.
+//! The server's end: a router that is served on one thread, or on several.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -10,20 +10,23 @@ use ::tokio::sync::oneshot;
 use oncrpc::{LocalPrograms, Router};
 
 use super::config::ServerConfig;
+use super::connections::STOPPING;
 use super::local_server::LocalServer;
+use super::placement::{Acceptor, Inlet, Placement, acceptor, acceptor_of_one};
 use super::thread::{TransportError, spawn_thread};
 use super::waiter::Waiter;
-use crate::driver::Driver;
+use crate::driver::{Driver, ListenerHandle};
 use crate::memory::Budget;
 use crate::provider::Device;
 
-/// A server on a thread of its own. When it is dropped, the server drains: it takes no more
+/// A server on threads of its own. When it is dropped, the server drains: it takes no more
 /// connections, and answers the calls that it has.
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
-    end: Option<oneshot::Sender<()>>,
-    thread: JoinHandle<Result<(), TransportError>>,
+    /// Dropping them lets the threads drain.
+    ends: Vec<oneshot::Sender<()>>,
+    threads: Vec<JoinHandle<Result<(), TransportError>>>,
 }
 
 impl RunningServer {
@@ -36,15 +39,63 @@ impl RunningServer {
     /// Lets the server drain, and waits until it has.
     ///
     /// # Errors
-    /// Returns why the server ended earlier.
+    /// Returns why the server, or one of its threads, ended earlier.
     pub fn drain(mut self) -> Result<(), TransportError> {
-        self.end.take();
-        let ended = self.thread.join();
-        ended.unwrap_or_else(|_| Err(std::io::Error::other("the server's thread panicked").into()))
+        self.ends.clear();
+        // All drain at once: each is waited for, whatever has become of the others.
+        let ended: Vec<_> = self.threads.into_iter().map(joined).collect();
+        ended.into_iter().collect()
+    }
+
+    /// Starts one more thread, and waits until it serves. The first one gets the acceptor.
+    fn start_thread<D: Device, P: LocalPrograms>(
+        &mut self,
+        device: &D,
+        budget: &Budget,
+        config: &ServerConfig,
+        requests: (Option<Acceptor<D>>, Inlet<D>),
+        router: RouterMaker<P>,
+    ) -> Result<(), TransportError> {
+        let (end, ended) = oneshot::channel::<()>();
+        let (bound, binding) = std::sync::mpsc::channel();
+        let parts = (device.clone(), budget.clone(), config.clone(), self.address);
+        let thread = spawn_thread("rpcrdma-server", move || async move {
+            let until = async {
+                // It ends by being dropped.
+                let _ = ended.await;
+            };
+            let (device, budget, config, address) = parts;
+            let core = Core::new(&device, &budget, config, address, requests, router())?;
+            // The caller waits for it.
+            let _ = bound.send(core.server.local_addr());
+            core.run(until).await
+        })?;
+        match binding.recv() {
+            Ok(address) => {
+                self.address = address;
+                self.ends.push(end);
+                self.threads.push(thread);
+                Ok(())
+            }
+            Err(_) => joined(thread).and(Err(
+                std::io::Error::other("the server's thread ended").into()
+            )),
+        }
     }
 }
 
+/// Waits for the end of a thread.
+fn joined(thread: JoinHandle<Result<(), TransportError>>) -> Result<(), TransportError> {
+    let ended = thread.join();
+    ended.unwrap_or_else(|_| Err(std::io::Error::other("the server's thread panicked").into()))
+}
+
+/// Makes the router of a thread, on that thread.
+pub(super) type RouterMaker<P> = Box<dyn FnOnce() -> Router<P> + Send>;
+
 /// Serves a router at an address, on a thread of its own, on which `router` makes the router.
+///
+/// A [`ServerBuilder`](crate::ServerBuilder) serves on several threads, and at several addresses.
 ///
 /// # Errors
 /// Fails if the settings are invalid or the address is not available.
@@ -54,34 +105,34 @@ pub fn serve<D: Device, P: LocalPrograms>(
     config: ServerConfig,
     router: impl FnOnce() -> Router<P> + Send + 'static,
 ) -> Result<RunningServer, TransportError> {
-    let (end, ended) = oneshot::channel::<()>();
-    let (bound, binding) = std::sync::mpsc::channel();
-    let device = device.clone();
-    let thread = spawn_thread("rpcrdma-server", move || async move {
-        let until = async {
-            // It ends by being dropped.
-            let _ = ended.await;
-        };
-        let tell = move |address| {
-            // The caller waits for it.
-            let _ = bound.send(address);
-        };
-        run_server(&device, address, config, router(), tell, until).await
-    })?;
-    match binding.recv() {
-        Ok(address) => Ok(RunningServer {
-            address,
-            end: Some(end),
-            thread,
-        }),
-        Err(_) => {
-            let ended = thread.join();
-            let ended = ended.unwrap_or(Ok(()));
-            ended.and(Err(
-                std::io::Error::other("the server's thread ended").into()
-            ))
+    let routers: Vec<RouterMaker<P>> = vec![Box::new(router)];
+    serve_on_threads(device, address, &config, routers, Placement::RoundRobin)
+}
+
+/// Serves at an address on as many threads as there are routers, which share the memory.
+pub(super) fn serve_on_threads<D: Device, P: LocalPrograms>(
+    device: &D,
+    address: SocketAddr,
+    config: &ServerConfig,
+    routers: Vec<RouterMaker<P>>,
+    placement: Placement,
+) -> Result<RunningServer, TransportError> {
+    let budget = Budget::new(config.memory);
+    let (acceptor, inlets) = acceptor(routers.len(), placement);
+    let mut acceptor = Some(acceptor);
+    let mut server = RunningServer {
+        address,
+        ends: Vec::new(),
+        threads: Vec::new(),
+    };
+    for (router, inlet) in routers.into_iter().zip(inlets) {
+        let requests = (acceptor.take(), inlet);
+        if let Err(error) = server.start_thread(device, &budget, config, requests, router) {
+            // The other threads end before the caller may try again.
+            return server.drain().and(Err(error));
         }
     }
+    Ok(server)
 }
 
 /// Serves a router at an address until a future ends, and then until the calls that were taken are
@@ -97,41 +148,116 @@ pub async fn run_server<D: Device, P: LocalPrograms>(
     bound: impl FnOnce(SocketAddr),
     until: impl Future<Output = ()>,
 ) -> Result<(), TransportError> {
-    let mut driver = Driver::new(device, &Budget::new(config.memory), config.completions)?;
-    driver.set_spin(config.spin);
-    let mut server = LocalServer::bind(&mut driver, address, config.protocol, router)?;
-    server.control(&config.control.unwrap_or_default());
-    let waiter = Waiter::new(&driver)?;
-    bound(server.local_addr());
-    let mut until = pin!(until);
-    let mut drains = false;
-    loop {
-        let mut busy = driver.turn()?;
-        busy += poll_fn(|cx| Poll::Ready(server.poll(&mut driver, cx))).await;
-        if drains && server.is_drained() {
-            return Ok(());
-        }
-        if driver.looks_for_work(busy) {
-            ::tokio::task::yield_now().await;
-            continue;
-        }
-        driver.arm()?;
-        if driver.turn()? > 0 {
-            continue;
-        }
-        let timeout = server.timeout(&driver);
-        ::tokio::select! {
-            () = poll_fn(|cx| match server.poll(&mut driver, cx) {
-                0 => Poll::Pending,
-                _ => Poll::Ready(()),
-            }) => {}
-            ready = waiter.wait(timeout) => ready?,
-            () = &mut until, if !drains => {
-                drains = true;
-                server.drain(&mut driver);
+    let budget = Budget::new(config.memory);
+    let (acceptor, inlet) = acceptor_of_one();
+    let requests = (Some(acceptor), inlet);
+    let core = Core::new(device, &budget, config, address, requests, router)?;
+    bound(core.server.local_addr());
+    core.run(until).await
+}
+
+/// One thread of a server: a driver, and the connections that are placed on it.
+struct Core<D: Device, P> {
+    driver: Driver<D>,
+    server: LocalServer<P>,
+    waiter: Waiter,
+    /// The server's own listener, to which requests are handed over.
+    listener: ListenerHandle,
+    inlet: Inlet<D>,
+    /// Of the first thread: it listens at the address.
+    acceptor: Option<(ListenerHandle, Acceptor<D>)>,
+}
+
+impl<D: Device, P: LocalPrograms> Core<D, P> {
+    fn new(
+        device: &D,
+        budget: &Budget,
+        config: ServerConfig,
+        mut address: SocketAddr,
+        (acceptor, inlet): (Option<Acceptor<D>>, Inlet<D>),
+        router: Router<P>,
+    ) -> Result<Self, TransportError> {
+        let mut driver = Driver::new(device, budget, config.completions)?;
+        driver.set_spin(config.spin);
+        let max_calls = config.protocol.max_calls;
+        let acceptor = match acceptor {
+            Some(acceptor) => {
+                let listener = driver.listen(address, config.protocol.clone())?;
+                address = listener.address();
+                Some((listener, acceptor))
             }
+            None => None,
+        };
+        let listener = driver.listen_behind(address, config.protocol)?;
+        let mut server = LocalServer::at(&driver, listener, max_calls, router);
+        server.control(&config.control.unwrap_or_default());
+        Ok(Self {
+            waiter: Waiter::new(&driver)?,
+            driver,
+            server,
+            listener,
+            inlet,
+            acceptor,
+        })
+    }
+
+    /// Serves until a future ends, and then until the calls that were taken are answered.
+    async fn run(mut self, until: impl Future<Output = ()>) -> Result<(), TransportError> {
+        let mut until = pin!(until);
+        let mut drains = false;
+        loop {
+            let mut busy = self.driver.turn()? + self.take_requests();
+            busy += poll_fn(|cx| Poll::Ready(self.server.poll(&mut self.driver, cx))).await;
+            let undecided = self.driver.waiting_requests(self.listener);
+            self.inlet.tell(self.server.connections().len() + undecided);
+            if drains && self.server.is_drained() {
+                return Ok(());
+            }
+            if self.driver.looks_for_work(busy) {
+                ::tokio::task::yield_now().await;
+                continue;
+            }
+            self.driver.arm()?;
+            if self.driver.turn()? > 0 {
+                continue;
+            }
+            let timeout = self.server.timeout(&self.driver);
+            ::tokio::select! {
+                () = poll_fn(|cx| match self.server.poll(&mut self.driver, cx) {
+                    0 => Poll::Pending,
+                    _ => Poll::Ready(()),
+                }) => {}
+                ready = self.waiter.wait(timeout) => ready?,
+                request = self.inlet.next(), if !drains => {
+                    self.inlet.hand_over(&mut self.driver, self.listener, request);
+                }
+                () = &mut until, if !drains => {
+                    drains = true;
+                    self.drain();
+                }
+            }
+            self.driver.acknowledge()?;
+            self.driver.has_slept();
         }
-        driver.acknowledge()?;
-        driver.has_slept();
+    }
+
+    /// Places requests to connect, and takes those that are placed here. Returns how many.
+    fn take_requests(&mut self) -> usize {
+        let mut count = 0;
+        if let Some((listener, acceptor)) = &mut self.acceptor {
+            count += acceptor.place(&mut self.driver, *listener);
+        }
+        count + self.inlet.take(&mut self.driver, self.listener)
+    }
+
+    fn drain(&mut self) {
+        if let Some((listener, _)) = self.acceptor.take() {
+            while let Some(request) = self.driver.next_request(listener) {
+                self.driver.reject(request, STOPPING);
+            }
+            self.driver.unlisten(listener);
+        }
+        self.inlet.close(&mut self.driver);
+        self.server.drain(&mut self.driver);
     }
 }

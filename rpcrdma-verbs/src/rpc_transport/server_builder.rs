@@ -9,13 +9,15 @@ use ::tokio::task::{JoinHandle, spawn_blocking};
 use oncrpc::{LocalPrograms, Programs, ReplyCache, Router, ServerControl, tcp};
 
 use super::config::ServerConfig;
-use super::server::{RunningServer, serve};
+use super::placement::Placement;
+use super::server::{RouterMaker, RunningServer, serve_on_threads};
 use super::thread::TransportError;
 use crate::provider::Device;
 
 /// A server that offers the same services at several addresses, over RDMA and over TCP.
 ///
-/// Its clients have their limits over all addresses together, and it has one reply cache.
+/// Its clients have their limits over all addresses and threads together, and it has one reply
+/// cache.
 ///
 /// ```
 /// use oncrpc::Router;
@@ -25,7 +27,7 @@ use crate::provider::Device;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let device = Fabric::new().device();
-/// // The router is made for each address, with clones of the services.
+/// // The router is made for each thread and address, with clones of the services.
 /// let server = ServerBuilder::new(Router::new)
 ///     .rdma(&device, "127.0.0.1:0".parse()?)
 ///     .tcp("127.0.0.1:0".parse()?)
@@ -45,6 +47,8 @@ pub struct ServerBuilder<P> {
     control: ServerControl,
     config: ServerConfig,
     tcp_config: tcp::ServerConfig,
+    threads: usize,
+    placement: Placement,
     listeners: Vec<Listener<P>>,
 }
 
@@ -58,8 +62,8 @@ enum Listener<P> {
 }
 
 impl<P: Programs + LocalPrograms> ServerBuilder<P> {
-    /// Creates a server of what a function makes: the services' clones, in a router for each
-    /// address.
+    /// Creates a server of what a function makes: the services' clones, in a router for each thread
+    /// and address.
     pub fn new(router: impl Fn() -> Router<P> + Send + Sync + 'static) -> Self {
         Self {
             router: Arc::new(router),
@@ -67,8 +71,25 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
             control: ServerControl::default(),
             config: ServerConfig::new(),
             tcp_config: tcp::ServerConfig::new(),
+            threads: 1,
+            placement: Placement::RoundRobin,
             listeners: Vec::new(),
         }
+    }
+
+    /// Sets how many threads serve each address over RDMA, one if it is not set: each has a driver, a
+    /// router and the connections that are placed on it, and shares nothing with the others for a
+    /// call. The memory of the settings is that of all together. Over TCP the threads of the runtime
+    /// serve.
+    pub fn threads(mut self, threads: std::num::NonZeroUsize) -> Self {
+        self.threads = threads.get();
+        self
+    }
+
+    /// Sets on which of the threads a connection is served.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
     }
 
     /// Sets the control: who may connect, and the limits.
@@ -96,18 +117,24 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
         self
     }
 
-    /// Adds an address over RDMA, which is served by a thread of its own; port 0 asks for any.
+    /// Adds an address over RDMA, which is served by [threads](Self::threads) of its own; port 0 asks
+    /// for any.
     pub fn rdma<D: Device>(mut self, device: &D, address: SocketAddr) -> Self {
         let device = device.clone();
         self.listeners
             .push(Listener::Rdma(Box::new(move |server: &Self| {
                 let config = server.config.clone().control(&server.control);
-                let (router, cache) = (server.router.clone(), server.reply_cache.clone());
-                serve(&device, address, config, move || {
-                    router().reply_cache(cache)
-                })
+                let routers = (0..server.threads).map(|_| server.router_maker()).collect();
+                let placement = server.placement.clone();
+                serve_on_threads(&device, address, &config, routers, placement)
             })));
         self
+    }
+
+    /// Returns a function that makes a router, which has the server's reply cache.
+    fn router_maker(&self) -> RouterMaker<P> {
+        let (router, cache) = (self.router.clone(), self.reply_cache.clone());
+        Box::new(move || router().reply_cache(cache))
     }
 
     /// Adds an address over TCP, which is served by tasks of the runtime; port 0 asks for any.

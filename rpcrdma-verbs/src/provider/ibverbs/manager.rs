@@ -404,7 +404,9 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
                 cause: Cause::State,
             });
         }
-        let prepared = self.prepare_pair(connection, config, &queues);
+        // Another manager of the device may have taken it.
+        let migrated = connection.id.migrate(&self.channel);
+        let prepared = migrated.and_then(|()| self.prepare_pair(connection, config, &queues));
         connection
             .prepared
             .store(prepared.is_ok(), Ordering::Release);

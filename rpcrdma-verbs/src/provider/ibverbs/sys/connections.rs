@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ibverbs_sys as ibv;
 use ibverbs_sys::{ibv_qp_attr, ibv_qp_state};
@@ -75,7 +75,7 @@ unsafe impl AnyThread for EventChannel {}
 // SAFETY: a function on a connection is a command to the descriptor of its channel, and reads
 // fields that do not change, or that librdmacm sets when an event is read: those of the address and
 // the route. Such an event arrives only while a connection resolves its address, or is the request
-// that creates it. Until then the thread that polls the channel has the only use of these fields:
+// that creates it. The channel changes only while a request waits for its answer. Until then the thread that polls the channel has the only use of these fields:
 // `Connection` is disconnected, rejected or notified by other threads only in later phases, and its
 // phase is a lock between the threads. A connection is destroyed once, by the drop of `Id`. The
 // destruction waits for the events that were read and not acknowledged, which `Channel::next`
@@ -178,7 +178,7 @@ impl Channel {
                 (
                     Id {
                         raw: Raw(raw),
-                        _channel: self.clone(),
+                        channel: Mutex::new(self.clone()),
                     },
                     Key(event.listen_id.addr()),
                 )
@@ -211,7 +211,8 @@ impl Drop for Channel {
 #[derive(Debug)]
 pub(in super::super) struct Id {
     raw: Raw<cm::Id>,
-    _channel: Arc<Channel>,
+    /// The channel of its events.
+    channel: Mutex<Arc<Channel>>,
 }
 
 /// The parameters of a connection.
@@ -267,8 +268,26 @@ impl Id {
         let raw = NonNull::new(raw).ok_or_else(|| last("rdma_create_id"))?;
         Ok(Self {
             raw: Raw(raw),
-            _channel: channel.clone(),
+            channel: Mutex::new(channel.clone()),
         })
+    }
+
+    /// Moves a request for a connection to another channel, which has its events from then on. Only
+    /// who has the request may do so: no other thread uses the connection then.
+    pub(in super::super) fn migrate(&self, to: &Arc<Channel>) -> Result<()> {
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&channel, to) {
+            return Ok(());
+        }
+        // SAFETY: the connection and both channels are there. It waits until the events that were
+        // taken of the earlier channel are acknowledged, which `Channel::next` does at once. It
+        // changes the connection's channel, which other threads do not read meanwhile: those that
+        // have the connection leave a request alone.
+        left("rdma_migrate_id", unsafe {
+            cm::rdma_migrate_id(self.raw(), to.raw.as_ptr())
+        })?;
+        *channel = to.clone();
+        Ok(())
     }
 
     fn raw(&self) -> *mut cm::Id {

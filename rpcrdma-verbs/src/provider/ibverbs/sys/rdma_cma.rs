@@ -101,6 +101,7 @@ unsafe extern "C" {
         port_space: c_uint,
     ) -> c_int;
     pub(super) fn rdma_destroy_id(id: *mut Id) -> c_int;
+    pub(super) fn rdma_migrate_id(id: *mut Id, channel: *mut EventChannel) -> c_int;
     pub(super) fn rdma_bind_addr(id: *mut Id, address: *mut SocketAddress) -> c_int;
     pub(super) fn rdma_listen(id: *mut Id, backlog: c_int) -> c_int;
     pub(super) fn rdma_resolve_addr(

@@ -1,0 +1,231 @@
+//! On which of its threads a server serves a connection.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ::tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::driver::{Driver, IncomingConnection, ListenerHandle};
+use crate::provider::Device;
+
+/// The most requests to connect that wait for one thread; others are rejected.
+const MAX_WAITING: usize = 4096;
+
+/// Returns the number of a thread for a peer.
+type OfPeer = dyn Fn(SocketAddr) -> usize + Send + Sync;
+
+/// On which of its threads a server serves the next connection.
+///
+/// A connection stays on its thread. If that thread has ended, or too many connections wait for it,
+/// the next one is taken.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Placement {
+    /// On one after the other.
+    #[default]
+    RoundRobin,
+    /// On the one that has the fewest connections.
+    FewestConnections,
+    /// On the one that a function of the peer's address names; the numbers of the threads go round.
+    ByPeer(Arc<OfPeer>),
+}
+
+impl Placement {
+    /// Places by a function of the peer's address: the number of a thread, from zero. Numbers beyond
+    /// the last thread begin again at the first.
+    ///
+    /// ```
+    /// use rpcrdma_verbs::Placement;
+    ///
+    /// // The connections of one host share a thread.
+    /// let placement = Placement::by_peer(|peer| match peer.ip() {
+    ///     std::net::IpAddr::V4(address) => address.octets()[3].into(),
+    ///     std::net::IpAddr::V6(address) => address.octets()[15].into(),
+    /// });
+    /// # let _ = placement;
+    /// ```
+    pub fn by_peer(thread: impl Fn(SocketAddr) -> usize + Send + Sync + 'static) -> Self {
+        Self::ByPeer(Arc::new(thread))
+    }
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RoundRobin => "RoundRobin",
+            Self::FewestConnections => "FewestConnections",
+            Self::ByPeer(_) => "ByPeer",
+        })
+    }
+}
+
+/// The end of a server that takes requests to connect, and hands them to the threads.
+pub(super) struct Acceptor<D: Device> {
+    placement: Placement,
+    threads: Vec<Outlet<D>>,
+    /// The thread that is next in turn.
+    next: usize,
+}
+
+/// A thread, as the acceptor sees it.
+struct Outlet<D: Device> {
+    requests: Sender<IncomingConnection<D>>,
+    placed: u64,
+    /// How many of those have ended, or were rejected.
+    ended: Arc<AtomicU64>,
+}
+
+/// The requests to connect that are placed on a thread.
+pub(super) struct Inlet<D: Device> {
+    requests: Receiver<IncomingConnection<D>>,
+    taken: u64,
+    told: u64,
+    ended: Arc<AtomicU64>,
+}
+
+/// Returns an acceptor, and so many threads' ends.
+pub(super) fn acceptor<D: Device>(
+    threads: usize,
+    placement: Placement,
+) -> (Acceptor<D>, Vec<Inlet<D>>) {
+    let (threads, inlets) = (0..threads).map(|_| outlet()).unzip();
+    let acceptor = Acceptor {
+        placement,
+        threads,
+        next: 0,
+    };
+    (acceptor, inlets)
+}
+
+/// Returns the acceptor of a server that has one thread, and the thread's end.
+pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
+    let (thread, inlet) = outlet();
+    let acceptor = Acceptor {
+        placement: Placement::RoundRobin,
+        threads: vec![thread],
+        next: 0,
+    };
+    (acceptor, inlet)
+}
+
+/// Returns both ends of the way of requests to a thread.
+fn outlet<D: Device>() -> (Outlet<D>, Inlet<D>) {
+    let (sender, receiver) = channel(MAX_WAITING);
+    let ended = Arc::new(AtomicU64::new(0));
+    let outlet = Outlet {
+        requests: sender,
+        placed: 0,
+        ended: ended.clone(),
+    };
+    let inlet = Inlet {
+        requests: receiver,
+        taken: 0,
+        told: 0,
+        ended,
+    };
+    (outlet, inlet)
+}
+
+impl<D: Device> Acceptor<D> {
+    /// Hands the requests that have come to the threads. Returns how many there were.
+    pub(super) fn place(&mut self, driver: &mut Driver<D>, listener: ListenerHandle) -> usize {
+        let mut count = 0;
+        while let Some(request) = driver.next_request(listener) {
+            count += 1;
+            if let Err(request) = self.place_one(request) {
+                driver.reject(request, "the server takes no more connections");
+            }
+        }
+        count
+    }
+
+    fn place_one(&mut self, request: IncomingConnection<D>) -> Result<(), IncomingConnection<D>> {
+        let first = self.choose(request.peer());
+        let mut request = request;
+        let (before, from) = self.threads.split_at_mut(first);
+        for thread in from.iter_mut().chain(before) {
+            match thread.requests.try_send(request) {
+                Ok(()) => {
+                    thread.placed += 1;
+                    return Ok(());
+                }
+                Err(refused) => request = refused.into_inner(),
+            }
+        }
+        Err(request)
+    }
+
+    /// Returns the number of the thread that the placement names.
+    fn choose(&mut self, peer: SocketAddr) -> usize {
+        let count = self.threads.len();
+        match &self.placement {
+            Placement::RoundRobin => {
+                let next = self.next;
+                self.next = (next + 1) % count;
+                next
+            }
+            Placement::FewestConnections => {
+                let fewest = self.threads.iter().enumerate();
+                let fewest = fewest.min_by_key(|(_, thread)| thread.connections());
+                fewest.map_or(0, |(number, _)| number)
+            }
+            Placement::ByPeer(thread) => thread(peer) % count,
+        }
+    }
+}
+
+impl<D: Device> Outlet<D> {
+    fn connections(&self) -> u64 {
+        self.placed.saturating_sub(self.ended.load(Relaxed))
+    }
+}
+
+impl<D: Device> Inlet<D> {
+    /// Hands the requests that have come to the thread's listener. Returns how many there were.
+    pub(super) fn take(&mut self, driver: &mut Driver<D>, listener: ListenerHandle) -> usize {
+        let mut count = 0;
+        while let Ok(request) = self.requests.try_recv() {
+            self.hand_over(driver, listener, request);
+            count += 1;
+        }
+        count
+    }
+
+    /// Waits for the next request; for ever if there will be none.
+    pub(super) async fn next(&mut self) -> IncomingConnection<D> {
+        match self.requests.recv().await {
+            Some(request) => request,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn hand_over(
+        &mut self,
+        driver: &mut Driver<D>,
+        listener: ListenerHandle,
+        request: IncomingConnection<D>,
+    ) {
+        self.taken += 1;
+        driver.hand_over(listener, request);
+    }
+
+    /// Tells the acceptor how many of the requests that were taken are left, as connections or
+    /// undecided.
+    pub(super) fn tell(&mut self, left: usize) {
+        let ended = self.taken.saturating_sub(left as u64);
+        if ended != self.told {
+            self.told = ended;
+            self.ended.store(ended, Relaxed);
+        }
+    }
+
+    /// Takes no more requests, and rejects those that wait.
+    pub(super) fn close(&mut self, driver: &mut Driver<D>) {
+        self.requests.close();
+        while let Ok(request) = self.requests.try_recv() {
+            driver.reject(request, super::connections::STOPPING);
+        }
+    }
+}
