@@ -3,47 +3,61 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kv1::Client;
-use oncrpc::{CallOptions, ReplyCache, Resend, Router, ServerControl, ServerLimits};
+use oncrpc::{CallOptions, Channel, ReplyCache, Resend, Router, ServerControl, ServerLimits};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::software::{Fabric, Faults};
-use rpcrdma_verbs::{ClientConfig, RunningServer, ServerConfig, channel, serve};
+use rpcrdma_verbs::{ClientConfig, RunningServers, ServerBuilder, channel};
 use support::counting::Counting;
 use support::random::Rng;
 use support::{Store, run, run_within, until};
 
-/// Serves a service with a reply cache.
-fn start<S: kv1::Service>(
+/// Serves a service with a reply cache, on so many threads.
+async fn start<S: kv1::Service + Clone>(
     fabric: &Arc<Fabric>,
+    threads: usize,
     service: S,
-    cache: &ReplyCache,
-    control: &ServerControl,
-) -> RunningServer {
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = ServerConfig::new().control(control);
-    let cache = cache.clone();
-    let server = serve(&fabric.device(), any, config, move || {
-        Router::new()
-            .reply_cache(cache)
-            .add_service(kv1::serve(service))
-    });
-    server.unwrap()
+    (cache, control): (&ReplyCache, &ServerControl),
+) -> RunningServers {
+    let router = move || Router::new().add_service(kv1::serve(service.clone()));
+    let server = ServerBuilder::new(router)
+        .control(control)
+        .reply_cache(cache.clone())
+        .threads(NonZeroUsize::new(threads).unwrap())
+        .rdma(&fabric.device(), "127.0.0.1:0".parse().unwrap());
+    server.start().await.unwrap()
+}
+
+/// Returns a channel to the server, whose runner is a task.
+fn connect(fabric: &Arc<Fabric>, server: &RunningServers, config: ClientConfig) -> Channel {
+    let (channel, runner) = channel(&fabric.device(), server.local_addrs()[0], config);
+    tokio::spawn(runner);
+    channel
 }
 
 #[test]
 fn a_call_that_comes_again_while_it_is_executed_is_answered_where_it_came_again() {
+    comes_again(1);
+}
+
+/// The next connection is served by the other thread.
+#[test]
+fn a_call_that_comes_again_to_another_thread_is_answered_there() {
+    comes_again(2);
+}
+
+fn comes_again(threads: usize) {
     run(async {
         let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
         let (cache, control) = (ReplyCache::default(), ServerControl::default());
-        let server = start(&fabric, store.clone(), &cache, &control);
-        let (channel, runner) = channel(&fabric.device(), server.local_addr(), ClientConfig::new());
-        tokio::spawn(runner);
+        let server = start(&fabric, threads, store.clone(), (&cache, &control)).await;
+        let channel = connect(&fabric, &server, ClientConfig::new());
         let options = CallOptions::DEFAULT.resend(Resend::Always);
         let kv = Client::new(channel).with_options(options);
         let waits = tokio::spawn({
@@ -74,16 +88,14 @@ fn two_clients_of_one_address_may_have_equal_xids() {
     run(async {
         let (fabric, store) = (Fabric::new(), Arc::new(Store::default()));
         let (cache, control) = (ReplyCache::default(), ServerControl::default());
-        let server = start(&fabric, store.clone(), &cache, &control);
+        let server = start(&fabric, 1, store.clone(), (&cache, &control)).await;
         let clients = [(); 2].map(|()| {
             let protocol = Config {
                 xid_seed: 7,
                 ..Config::client()
             };
             let config = ClientConfig::new().protocol(protocol);
-            let (channel, runner) = channel(&fabric.device(), server.local_addr(), config);
-            tokio::spawn(runner);
-            Client::new(channel)
+            Client::new(connect(&fabric, &server, config))
         });
         for how in 10..30 {
             for kv in &clients {
@@ -97,24 +109,28 @@ fn two_clients_of_one_address_may_have_equal_xids() {
 
 #[test]
 fn no_call_is_executed_twice_when_connections_are_cut_at_random() {
+    is_executed_once(1);
+}
+
+#[test]
+fn no_call_is_executed_twice_by_several_threads() {
+    is_executed_once(3);
+}
+
+fn is_executed_once(threads: usize) {
     let mut rng = Rng::from_environment();
     run_within(Duration::from_secs(180), async {
         let fabric = Fabric::new();
         let counting = Arc::new(Counting::new(rng.split()));
         let (cache, control) = (ReplyCache::default(), limited());
-        let server = start(&fabric, counting.clone(), &cache, &control);
+        let server = start(&fabric, threads, counting.clone(), (&cache, &control)).await;
         fabric.inject(Faults {
             seed: rng.below(u64::MAX),
             disconnect: 400,
             ..Faults::default()
         });
         counting
-            .execute(|| {
-                let config = ClientConfig::new();
-                let (channel, runner) = channel(&fabric.device(), server.local_addr(), config);
-                tokio::spawn(runner);
-                channel
-            })
+            .execute(|| connect(&fabric, &server, ClientConfig::new()))
             .await;
         counting.check(&cache, &control).await;
     });
