@@ -1,0 +1,118 @@
+//! The server of the key-value store: over RDMA and TCP, on several threads.
+//!
+//! SIGTERM and SIGINT let it drain: it takes no more connections, and answers the calls that it has.
+
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use clap::Parser;
+use kv_store::{Store, store::store::v1};
+use oncrpc::{ReplyCache, ReplyCacheConfig, Router, ServerControl, ServerLimits};
+use rpcrdma_verbs::provider::any::AnyDevice;
+use rpcrdma_verbs::{Placement, ServerBuilder, ServerConfig};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Serve a key-value store over RDMA and TCP.
+#[derive(Parser)]
+struct Options {
+    /// RDMA device; `iwarp` needs none.
+    #[arg(long, default_value = "iwarp")]
+    device: String,
+    /// Address over RDMA.
+    #[arg(long, default_value = "127.0.0.1:20049")]
+    rdma: SocketAddr,
+    /// Address over TCP.
+    #[arg(long, default_value = "127.0.0.1:2049")]
+    tcp: SocketAddr,
+    /// Threads that serve connections over RDMA.
+    #[arg(long, default_value = "2")]
+    threads: NonZeroUsize,
+    /// Host that may connect, besides this one; may be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    allow: Vec<IpAddr>,
+    /// Most MiB of keys and values.
+    #[arg(long, default_value_t = 1024)]
+    max_mib: usize,
+    /// Seconds for outstanding calls after a signal.
+    #[arg(long, default_value_t = 10)]
+    grace: u64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // RUST_LOG selects what is logged.
+    let filter = EnvFilter::from_default_env();
+    tracing_subscriber::fmt().with_env_filter(filter).init();
+    let options = Options::parse();
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    let (control, cache) = (control(&options), reply_cache());
+    let store = Store::new(options.max_mib << 20);
+    let server = ServerBuilder::new(move || Router::new().add_service(v1::serve(store.clone())))
+        .control(&control)
+        .reply_cache(cache.clone())
+        .threads(options.threads)
+        .placement(Placement::FewestConnections)
+        .rdma_config(ServerConfig::new().max_calls(64).memory(1 << 30))
+        .rdma(&AnyDevice::open(&options.device)?, options.rdma)
+        .tcp(options.tcp)
+        .start()
+        .await?;
+    let [rdma, tcp] = server.local_addrs() else {
+        return Err("the server has two addresses".into());
+    };
+    println!("serving over RDMA at {rdma}, over TCP at {tcp}");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    println!("draining");
+    let grace = Duration::from_secs(options.grace);
+    let drained = tokio::select! {
+        drained = tokio::time::timeout(grace, server.drain()) => drained.map_err(|_| "calls are left"),
+        _ = terminate.recv() => Err("told to end at once"),
+        _ = interrupt.recv() => Err("told to end at once"),
+    };
+    let (taken, executed) = (control.stats(), cache.stats());
+    println!(
+        "{} connections accepted, {} rejected; {} calls executed, {} answered again",
+        taken.accepted, taken.rejected, executed.executed, executed.hits
+    );
+    match drained {
+        Ok(ended) => Ok(ended?),
+        // Threads still serve: they end with the process.
+        Err(why) => {
+            eprintln!("{why}");
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Returns who may connect, and the limits, over both transports together.
+fn control(options: &Options) -> ServerControl {
+    let limits = ServerLimits::new()
+        .max_connections(4096)
+        .max_connections_per_peer(256)
+        .max_bytes(512 << 20)
+        .handler_time(Some(Duration::from_secs(10)));
+    let allowed = options.allow.clone();
+    ServerControl::with_hook(limits, move |request| {
+        let peer = request.address.ip().to_canonical();
+        if peer.is_loopback() || allowed.contains(&peer) {
+            Ok(())
+        } else {
+            Err("this host is not allowed".into())
+        }
+    })
+}
+
+/// Returns the cache of the replies to PUT and DELETE, which no call that comes again executes again.
+fn reply_cache() -> ReplyCache {
+    let config = ReplyCacheConfig::new().max_bytes(64 << 20);
+    ReplyCache::new(config.max_age(Duration::from_secs(120)))
+}

@@ -1,0 +1,13 @@
+//! A key-value store, compiled from `spec/store.x`, and its service.
+#![forbid(unsafe_code)]
+
+mod service;
+
+/// What the compiler has made of the specification.
+#[allow(missing_docs, reason = "generated from a specification")]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
+}
+
+pub use generated::store;
+pub use service::Store;
