@@ -9,6 +9,7 @@ mod remote;
 use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use rpcrdma_nfs::{Export, FileSystem, MemoryFileSystem, router};
@@ -60,6 +61,9 @@ struct Serve {
     /// over TCP, which needs none.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Threads that serve connections over RDMA, each with a driver.
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    threads: NonZeroUsize,
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
@@ -112,7 +116,9 @@ impl Serve {
         // Before anything is offered, so that no signal is missed.
         let mut signals = Signals::new()?;
         let export = Arc::new(export.path(&self.export));
-        let mut server = ServerBuilder::new(move || router(export.clone())).tcp(self.tcp);
+        let mut server = ServerBuilder::new(move || router(export.clone()))
+            .threads(self.threads)
+            .tcp(self.tcp);
         let mut name = None;
         if self.rdma.is_some() || self.device.is_some() {
             let source = device_source::Options::of_host(self.device.clone());
