@@ -57,7 +57,7 @@ mod rpc_transport;
 
 #[cfg(feature = "tokio")]
 pub use rpc_transport::{
-    ChannelRunner, ClientConfig, Placement, RunningServer, RunningServers, ServerBuilder,
+    ChannelRunner, ClientConfig, ConnectionPlacement, RunningServer, RunningServers, ServerBuilder,
     ServerConfig, ServerName, TransportError, channel, channel_with_services, connect,
     connect_with_services, run_server, serve,
 };

@@ -22,7 +22,7 @@ type OfPeer = dyn Fn(SocketAddr) -> usize + Send + Sync;
 /// the next one is taken.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub enum Placement {
+pub enum ConnectionPlacement {
     /// On one after the other.
     #[default]
     RoundRobin,
@@ -32,15 +32,15 @@ pub enum Placement {
     ByPeer(Arc<OfPeer>),
 }
 
-impl Placement {
+impl ConnectionPlacement {
     /// Places by a function of the peer's address: the number of a thread, from zero. Numbers beyond
     /// the last thread begin again at the first.
     ///
     /// ```
-    /// use rpcrdma_verbs::Placement;
+    /// use rpcrdma_verbs::ConnectionPlacement;
     ///
     /// // The connections of one host share a thread.
-    /// let placement = Placement::by_peer(|peer| match peer.ip() {
+    /// let placement = ConnectionPlacement::by_peer(|peer| match peer.ip() {
     ///     std::net::IpAddr::V4(address) => address.octets()[3].into(),
     ///     std::net::IpAddr::V6(address) => address.octets()[15].into(),
     /// });
@@ -51,7 +51,7 @@ impl Placement {
     }
 }
 
-impl fmt::Debug for Placement {
+impl fmt::Debug for ConnectionPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RoundRobin => "RoundRobin",
@@ -63,7 +63,7 @@ impl fmt::Debug for Placement {
 
 /// The end of a server that takes requests to connect, and hands them to the threads.
 pub(super) struct Acceptor<D: Device> {
-    placement: Placement,
+    placement: ConnectionPlacement,
     threads: Vec<Outlet<D>>,
     /// The thread that is next in turn.
     next: usize,
@@ -88,7 +88,7 @@ pub(super) struct Inlet<D: Device> {
 /// Returns an acceptor, and so many threads' ends.
 pub(super) fn acceptor<D: Device>(
     threads: usize,
-    placement: Placement,
+    placement: ConnectionPlacement,
 ) -> (Acceptor<D>, Vec<Inlet<D>>) {
     let (threads, inlets) = (0..threads).map(|_| outlet()).unzip();
     let acceptor = Acceptor {
@@ -103,7 +103,7 @@ pub(super) fn acceptor<D: Device>(
 pub(super) fn acceptor_of_one<D: Device>() -> (Acceptor<D>, Inlet<D>) {
     let (thread, inlet) = outlet();
     let acceptor = Acceptor {
-        placement: Placement::RoundRobin,
+        placement: ConnectionPlacement::RoundRobin,
         threads: vec![thread],
         next: 0,
     };
@@ -161,17 +161,17 @@ impl<D: Device> Acceptor<D> {
     fn choose(&mut self, peer: SocketAddr) -> usize {
         let count = self.threads.len();
         match &self.placement {
-            Placement::RoundRobin => {
+            ConnectionPlacement::RoundRobin => {
                 let next = self.next;
                 self.next = (next + 1) % count;
                 next
             }
-            Placement::FewestConnections => {
+            ConnectionPlacement::FewestConnections => {
                 let fewest = self.threads.iter().enumerate();
                 let fewest = fewest.min_by_key(|(_, thread)| thread.connections());
                 fewest.map_or(0, |(number, _)| number)
             }
-            Placement::ByPeer(thread) => thread(peer) % count,
+            ConnectionPlacement::ByPeer(thread) => thread(peer) % count,
         }
     }
 }

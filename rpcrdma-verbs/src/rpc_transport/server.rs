@@ -12,7 +12,7 @@ use oncrpc::{LocalPrograms, Router};
 use super::config::ServerConfig;
 use super::connections::STOPPING;
 use super::local_server::LocalServer;
-use super::placement::{Acceptor, Inlet, Placement, acceptor, acceptor_of_one};
+use super::placement::{Acceptor, ConnectionPlacement, Inlet, acceptor, acceptor_of_one};
 use super::thread::{TransportError, spawn_thread};
 use super::waiter::Waiter;
 use crate::driver::{Driver, ListenerHandle};
@@ -106,7 +106,13 @@ pub fn serve<D: Device, P: LocalPrograms>(
     router: impl FnOnce() -> Router<P> + Send + 'static,
 ) -> Result<RunningServer, TransportError> {
     let routers: Vec<RouterMaker<P>> = vec![Box::new(router)];
-    serve_on_threads(device, address, &config, routers, Placement::RoundRobin)
+    serve_on_threads(
+        device,
+        address,
+        &config,
+        routers,
+        ConnectionPlacement::RoundRobin,
+    )
 }
 
 /// Serves at an address on as many threads as there are routers, which share the memory.
@@ -115,7 +121,7 @@ pub(super) fn serve_on_threads<D: Device, P: LocalPrograms>(
     address: SocketAddr,
     config: &ServerConfig,
     routers: Vec<RouterMaker<P>>,
-    placement: Placement,
+    placement: ConnectionPlacement,
 ) -> Result<RunningServer, TransportError> {
     let budget = Budget::new(config.memory);
     let (acceptor, inlets) = acceptor(routers.len(), placement);

@@ -9,7 +9,7 @@ use ::tokio::task::{JoinHandle, spawn_blocking};
 use oncrpc::{LocalPrograms, Programs, ReplyCache, Router, ServerControl, tcp};
 
 use super::config::ServerConfig;
-use super::placement::Placement;
+use super::placement::ConnectionPlacement;
 use super::server::{RouterMaker, RunningServer, serve_on_threads};
 use super::thread::TransportError;
 use crate::provider::Device;
@@ -48,7 +48,7 @@ pub struct ServerBuilder<P> {
     config: ServerConfig,
     tcp_config: tcp::ServerConfig,
     threads: usize,
-    placement: Placement,
+    placement: ConnectionPlacement,
     listeners: Vec<Listener<P>>,
 }
 
@@ -72,7 +72,7 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
             config: ServerConfig::new(),
             tcp_config: tcp::ServerConfig::new(),
             threads: 1,
-            placement: Placement::RoundRobin,
+            placement: ConnectionPlacement::RoundRobin,
             listeners: Vec::new(),
         }
     }
@@ -87,7 +87,7 @@ impl<P: Programs + LocalPrograms> ServerBuilder<P> {
     }
 
     /// Sets on which of the threads a connection is served.
-    pub fn placement(mut self, placement: Placement) -> Self {
+    pub fn placement(mut self, placement: ConnectionPlacement) -> Self {
         self.placement = placement;
         self
     }

@@ -16,7 +16,7 @@ use rpcrdma_rpc_tests::kv::kv::kv1;
 use rpcrdma_verbs::provider::Device;
 use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
 use rpcrdma_verbs::provider::software::Fabric;
-use rpcrdma_verbs::{ClientConfig, Placement, RunningServers, ServerBuilder, channel};
+use rpcrdma_verbs::{ClientConfig, ConnectionPlacement, RunningServers, ServerBuilder, channel};
 use support::{run, until};
 
 /// The service of one thread: FAIL returns the thread's number.
@@ -54,11 +54,16 @@ struct Threads<D> {
 }
 
 impl<D: Device> Threads<D> {
-    async fn start(device: &D, threads: usize, placement: Placement) -> Self {
+    async fn start(device: &D, threads: usize, placement: ConnectionPlacement) -> Self {
         Self::with(device, threads, placement, &ServerControl::default()).await
     }
 
-    async fn with(device: &D, threads: usize, place: Placement, control: &ServerControl) -> Self {
+    async fn with(
+        device: &D,
+        threads: usize,
+        place: ConnectionPlacement,
+        control: &ServerControl,
+    ) -> Self {
         let (next, go_on) = (AtomicU32::new(0), Arc::new(tokio::sync::Notify::new()));
         let (waits, waiting) = (go_on.clone(), Arc::new(AtomicU32::new(0)));
         let count = waiting.clone();
@@ -94,7 +99,7 @@ impl<D: Device> Threads<D> {
 }
 
 async fn go_in_turn<D: Device>(device: &D) {
-    let server = Threads::start(device, 3, Placement::RoundRobin).await;
+    let server = Threads::start(device, 3, ConnectionPlacement::RoundRobin).await;
     for number in (0..3).cycle().take(12) {
         let (kv, on) = server.connect().await;
         assert_eq!(on, number);
@@ -117,7 +122,7 @@ fn connections_of_other_processes_go_to_the_threads_in_turn() {
 #[test]
 fn the_thread_with_the_fewest_connections_gets_the_next_one() {
     run(async {
-        let (fabric, fewest) = (Fabric::new(), Placement::FewestConnections);
+        let (fabric, fewest) = (Fabric::new(), ConnectionPlacement::FewestConnections);
         let server = Threads::start(&fabric.device(), 2, fewest).await;
         let mut clients = Vec::new();
         for number in [0, 1, 0, 1] {
@@ -148,7 +153,7 @@ fn a_function_of_the_peer_names_the_thread() {
         let asked = Arc::new(AtomicU32::new(0));
         let count = asked.clone();
         // Numbers go round.
-        let place = Placement::by_peer(move |peer| {
+        let place = ConnectionPlacement::by_peer(move |peer| {
             assert!(peer.port() != 0);
             count.fetch_add(1, Relaxed);
             usize::MAX
@@ -166,7 +171,7 @@ fn threads_have_the_limits_together() {
     run(async {
         let control = ServerControl::new(ServerLimits::new().max_connections_per_peer(3));
         let device = Fabric::new().device();
-        let server = Threads::with(&device, 2, Placement::RoundRobin, &control).await;
+        let server = Threads::with(&device, 2, ConnectionPlacement::RoundRobin, &control).await;
         let mut clients = Vec::new();
         for _ in 0..3 {
             clients.push(server.connect().await);
@@ -187,7 +192,8 @@ fn threads_have_the_limits_together() {
 #[test]
 fn all_threads_answer_what_they_have_before_the_server_ends() {
     run(async {
-        let server = Threads::start(&Fabric::new().device(), 2, Placement::RoundRobin).await;
+        let server =
+            Threads::start(&Fabric::new().device(), 2, ConnectionPlacement::RoundRobin).await;
         let mut calls = Vec::new();
         for _ in 0..4 {
             let (kv, on) = server.connect().await;

@@ -11,7 +11,7 @@ use clap::Parser;
 use kv_store::{Store, store::store::v1};
 use oncrpc::{ReplyCache, ReplyCacheConfig, Router, ServerControl, ServerLimits};
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::{Placement, ServerBuilder, ServerConfig};
+use rpcrdma_verbs::{ConnectionPlacement, ServerBuilder, ServerConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .control(&control)
         .reply_cache(cache.clone())
         .threads(options.threads)
-        .placement(Placement::FewestConnections)
+        .placement(ConnectionPlacement::FewestConnections)
         .rdma_config(ServerConfig::new().max_calls(64).memory(1 << 30))
         .rdma(&AnyDevice::open(&options.device)?, options.rdma)
         .tcp(options.tcp)
