@@ -34,6 +34,8 @@ pub(crate) struct Budget {
     connections: Places,
     calls: Pool,
     units: Pool,
+    /// Bytes in memory of a transport ([`ConnectionPermit::hold`]).
+    held: AtomicUsize,
 }
 
 /// The connections that are open, and how many there may be.
@@ -135,6 +137,7 @@ impl Budget {
             connections: Places::new(limits.connections, Limit::Connections),
             calls: Pool::new(limits.calls, Limit::Calls),
             units: Pool::new(limits.bytes / UNIT, Limit::Bytes),
+            held: 0.into(),
         }
     }
 
@@ -143,6 +146,7 @@ impl Budget {
             connections: Places::new(limits.connections_per_peer, Limit::ConnectionsPerPeer),
             calls: Pool::new(limits.calls_per_peer, Limit::CallsPerPeer),
             units: Pool::new(limits.bytes_per_peer / UNIT, Limit::BytesPerPeer),
+            held: 0.into(),
         }
     }
 
@@ -395,6 +399,31 @@ impl ConnectionPermit {
     /// Counts that a limit was reached at this connection.
     pub fn reached(&self, limit: Limit) {
         self.0.reached(limit);
+    }
+
+    /// Counts bytes of the peer's calls and replies in memory that a transport has for all peers,
+    /// such as the registered memory into which a device reads a call. Returns false, and counts
+    /// nothing, if that memory is scarce and the peer would have more than
+    /// [`ServerLimits::max_bytes_per_peer`] of it. Bytes that were counted are given back by
+    /// [`release`](Self::release).
+    #[must_use]
+    pub fn hold(&self, bytes: usize, is_scarce: bool) -> bool {
+        let [peer, _] = &self.0.budgets;
+        let max = peer.units.max().saturating_mul(UNIT);
+        let more = |held: usize| {
+            let held = held.saturating_add(bytes);
+            (!is_scarce || held <= max).then_some(held)
+        };
+        let is_held = peer.held.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if !is_held {
+            self.0.reached(Limit::BytesPerPeer);
+        }
+        is_held
+    }
+
+    /// Counts bytes no more that [`hold`](Self::hold) has counted.
+    pub fn release(&self, bytes: usize) {
+        self.0.budgets[0].held.fetch_sub(bytes, Relaxed);
     }
 
     /// Waits until one more call may be read from the connection. The future is to be polled

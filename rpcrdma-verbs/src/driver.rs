@@ -58,6 +58,7 @@ mod error;
 mod establish;
 mod events;
 pub(crate) mod exposure;
+mod held_memory;
 mod keepalive;
 mod listener;
 mod message;
@@ -92,6 +93,7 @@ pub use events::{
     BeginError, CallBuffers, CallParams, ConnectionCounters, DriverEvent, OutgoingCallError,
     OutgoingReplyError, Payload, PlacedItem,
 };
+pub(crate) use held_memory::MemoryLimit;
 use keepalive::KeepAlive;
 pub use listener::{IncomingConnection, ListenerHandle};
 use listener::{Listener, Origin};
@@ -448,6 +450,13 @@ impl<D: Device> Driver<D> {
     /// Takes the reason why the last attempt to connect failed, if it did.
     pub fn take_connect_error(&mut self, id: ConnectionId) -> Option<ConnectError> {
         self.get_mut(id)?.connect_error.take()
+    }
+
+    /// Limits the memory that the calls of a connection's peer hold.
+    pub(crate) fn limit_memory(&mut self, id: ConnectionId, limit: Arc<dyn MemoryLimit>) {
+        if let Some(connection) = self.get_mut(id) {
+            connection.memory_limit = Some(limit);
+        }
     }
 
     /// Returns what the transport of a connection has done.

@@ -9,6 +9,7 @@ mod retained;
 mod sending;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::chunk::Segment;
@@ -26,6 +27,7 @@ use super::events::{
     OutgoingReplyError,
 };
 use super::exposure::{ExposedRegion, KeyedWindow};
+use super::held_memory::{HeldMemory, MemoryLimit};
 use super::message::{Message, WriteError, Writer};
 use crate::driver::error::ConnectError;
 use crate::fifo::Fifo;
@@ -43,6 +45,8 @@ const MAX_EXPOSURES: usize = MAX_ITEMS + MAX_RESULTS + 2;
 const BURST_REQUESTS: usize = 64;
 /// One in this many requests is signaled, which frees the places of the others in the send queue.
 const SIGNAL_INTERVAL: u32 = 16;
+/// Replies of more bytes than this count as memory of the peer until they have gone.
+const COUNTED_REPLY: u32 = 4096;
 
 /// A session with its transport.
 #[derive(Debug)]
@@ -77,6 +81,8 @@ pub(crate) struct Connection<D: Device> {
     max_sge: usize,
     max_inline: u32,
     pool: Pool<D>,
+    /// Limits the memory that the peer's calls hold.
+    pub(crate) memory_limit: Option<Arc<dyn MemoryLimit>>,
     free_windows: Vec<KeyedWindow<D>>,
     /// True if memory is exposed by windows.
     uses_windows: bool,
@@ -154,6 +160,8 @@ struct IncomingCall {
     reply: Message,
     /// The reply, if it is written to the Reply chunk.
     long_reply: Option<PostedBuf>,
+    /// The memory that the call has, and then its reply, as the peer's limit counts it.
+    held: Option<HeldMemory>,
 }
 
 impl<D: Device> Default for OutgoingCall<D> {
@@ -198,6 +206,7 @@ impl<D: Device> Connection<D> {
             max_sge: pool.device().capabilities().max_sge.min(MAX_SGE),
             max_inline: pool.device().capabilities().max_inline,
             pool: pool.clone(),
+            memory_limit: None,
             calls: Vec::new(),
             served: Vec::new(),
             spare_message: Message::default(),
@@ -304,7 +313,30 @@ impl<D: Device> Connection<D> {
         self.session
             .reply(call, message.length(), message.results())?;
         std::mem::swap(&mut incoming.reply, message);
+        incoming.held = None;
+        let length = incoming.reply.length();
+        if length > COUNTED_REPLY {
+            self.hold(call, length);
+        }
         Ok(())
+    }
+
+    /// Counts memory of a call of the peer, or of its reply. If the peer has too much, the
+    /// connection is closed, and false returned.
+    fn hold(&mut self, call: ServedCallId, bytes: u32) -> bool {
+        let Some(limit) = &self.memory_limit else {
+            return true;
+        };
+        let held = HeldMemory::new(limit, bytes as usize, self.pool.is_scarce());
+        if held.is_none() {
+            warn!(peer = %self.peer, "a connection is closed: its peer has too much of the memory");
+            self.pending_action = Some(ConnectionAction::Close(CloseReason::Lost));
+        }
+        let place = self.session.served_slot(call);
+        slot_mut(&mut self.served, place).is_some_and(|incoming| {
+            incoming.held = held;
+            incoming.held.is_some()
+        })
     }
 
     /// Recycles the item list of a call.
@@ -579,6 +611,7 @@ impl<D: Device> Connection<D> {
         if let Some(incoming) = self.served.get_mut(self.session.served_slot(call)) {
             (incoming.assembly, incoming.long_reply) = (None, None);
             incoming.reply.reset();
+            incoming.held = None;
         }
     }
 

@@ -330,6 +330,12 @@ impl<D: Device> Pool<D> {
         }
     }
 
+    /// Returns true if more than half of the budget is used.
+    pub(crate) fn is_scarce(&self) -> bool {
+        let budget = &self.shared.budget;
+        budget.used() > budget.limit() / 2
+    }
+
     /// Returns the device with which the buffers are registered.
     #[must_use]
     pub fn device(&self) -> &D {

@@ -195,6 +195,10 @@ impl Permit {
         false
     }
 
+    pub(super) fn memory_limit(&self) -> std::sync::Arc<dyn crate::driver::MemoryLimit> {
+        match *self {}
+    }
+
     pub(super) fn limits(&self) -> CallLimits {
         CallLimits()
     }
@@ -210,6 +214,7 @@ mod limited {
     use oncrpc::ConnectionPermit;
 
     use super::{Arrived, CallLimits, Context};
+    use crate::driver::MemoryLimit;
 
     /// A connection's part of what a server takes on, and its calls that wait for room.
     ///
@@ -233,6 +238,10 @@ mod limited {
 
         pub(in super::super) fn limits(&self) -> CallLimits {
             CallLimits(Some(self.shared.clone()))
+        }
+
+        pub(in super::super) fn memory_limit(&self) -> Arc<dyn MemoryLimit> {
+            Arc::new(PeerMemory(self.shared.clone()))
         }
 
         /// Returns the call if there is room for it; else it waits.
@@ -267,6 +276,20 @@ mod limited {
 
         pub(in super::super) fn is_waiting(&self) -> bool {
             !self.waiting.is_empty()
+        }
+    }
+
+    /// The registered memory that the calls of a connection's peer hold.
+    #[derive(Debug)]
+    struct PeerMemory(Arc<ConnectionPermit>);
+
+    impl MemoryLimit for PeerMemory {
+        fn hold(&self, bytes: usize, is_scarce: bool) -> bool {
+            self.0.hold(bytes, is_scarce)
+        }
+
+        fn release(&self, bytes: usize) {
+            self.0.release(bytes);
         }
     }
 

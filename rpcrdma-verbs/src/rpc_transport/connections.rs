@@ -102,6 +102,9 @@ impl Connections {
             let Some(id) = driver.accept(self.listener, request) else {
                 continue;
             };
+            if let Some(permit) = &client.permit {
+                driver.limit_memory(id, permit.memory_limit());
+            }
             if self.clients.len() <= id.index() {
                 self.clients.resize_with(id.index() + 1, || None);
             }

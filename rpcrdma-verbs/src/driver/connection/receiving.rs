@@ -593,6 +593,9 @@ impl<D: Device> Connection<D> {
         reads: &[(u32, Segment)],
     ) -> Option<CallAssembly> {
         let length = self.session.call_length(call)?;
+        if !self.hold(call, length) {
+            return None;
+        }
         let longest = reads
             .iter()
             .filter(|(_, from)| from.length >= PAGE)

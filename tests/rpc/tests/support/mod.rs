@@ -1,6 +1,7 @@
 //! A store that several tests serve.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod attack;
 pub mod counting;
 pub mod random;
 pub mod rdma;

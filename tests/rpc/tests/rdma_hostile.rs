@@ -1,0 +1,212 @@
+//! Peers that mean harm, over RDMA: what they take, and what others notice of them.
+//!
+//! They speak iWARP over TCP (RFC 5040, 5041 and 5044) and RPC-over-RDMA Version One (RFC 8166) by
+//! hand: no device of ours would do what they do.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use oncrpc::{Channel, Limit, ServerControl};
+use rpcrdma_verbs::provider::iwarp::{IwarpConfig, IwarpDevice};
+use rpcrdma_verbs::{ClientConfig, ServerConfig, channel, run_server};
+use support::attack::{self, CONNECTIONS, MIB, RESULT, Served, Transport, hostile};
+use support::tcp::{fail_call, get_call, put_call};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Registered memory of the server.
+const MEMORY: usize = 32 * MIB;
+
+#[derive(Clone, Copy)]
+struct Iwarp;
+
+fn device() -> IwarpDevice {
+    IwarpDevice::new(IwarpConfig {
+        crc: false,
+        ..IwarpConfig::default()
+    })
+}
+
+impl Transport for Iwarp {
+    // Connections have receives and queues beside the budget of their calls.
+    const FIXED: usize = MEMORY;
+
+    async fn serve(self, router: Served, control: ServerControl, bound: mpsc::Sender<SocketAddr>) {
+        let config = ServerConfig::new().memory(MEMORY).control(&control);
+        let any = "127.0.0.1:0".parse().unwrap();
+        let bound = |address| bound.send(address).unwrap();
+        let (device, never) = (device(), std::future::pending());
+        let ended = run_server(&device, any, config, router, bound, never);
+        ended.await.unwrap();
+    }
+
+    async fn connect(self, server: SocketAddr) -> Channel {
+        let (channel, runner) = channel(&device(), server, ClientConfig::new());
+        tokio::spawn(runner);
+        channel
+    }
+}
+
+fn attack<F: Future<Output = ()>>(
+    limit: Limit,
+    attacks: impl Fn(SocketAddr) -> F + Clone + Send + 'static,
+    is_up: impl Fn(&ServerControl) -> bool,
+) {
+    attack::attack(Iwarp, limit, attacks, is_up);
+}
+
+/// Asks for a connection by MPA revision 1 without CRC and markers (RFC 5044, section 7.1), with the
+/// private data of RFC 8797. Returns whether the server accepts.
+async fn set_up(stream: &mut TcpStream) -> bool {
+    let private_data = [0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3];
+    let mut request = b"MPA ID Req Frame".to_vec();
+    request.extend([0, 1, 0, 8]);
+    request.extend(private_data);
+    stream.write_all(&request).await.unwrap();
+    let mut reply = [0; 20];
+    if stream.read_exact(&mut reply).await.is_err() {
+        return false;
+    }
+    let mut private_data = vec![0; u16::from_be_bytes([reply[18], reply[19]]).into()];
+    let is_rejected = reply[16] & 0x20 != 0;
+    stream.read_exact(&mut private_data).await.is_ok() && !is_rejected
+}
+
+/// Returns a Send of one segment as an FPDU: the length, an untagged DDP segment of queue 0, and no
+/// CRC (RFC 5044, section 4; RFC 5041, section 4.2; RFC 5040, section 4.3).
+fn send(number: u32, message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(18 + message.len()).unwrap();
+    let mut fpdu = length.to_be_bytes().to_vec();
+    fpdu.extend([0x41, 0x43]);
+    for word in [0, 0, number, 0] {
+        fpdu.extend(u32::to_be_bytes(word));
+    }
+    fpdu.extend(message);
+    fpdu.resize(fpdu.len().next_multiple_of(4) + 4, 0);
+    fpdu
+}
+
+/// Returns a call with chunk lists (RFC 8166, section 4).
+fn message(call: &[u8], lists: &[u32]) -> Vec<u8> {
+    let xid = call[..4].to_vec();
+    let words = [&[1, 32, 0], lists].concat();
+    let words = words.into_iter().flat_map(u32::to_be_bytes);
+    xid.into_iter().chain(words).chain(call.to_vec()).collect()
+}
+
+/// No chunks.
+const NONE: [u32; 3] = [0; 3];
+
+/// A connection whose peer does as it likes after its first call.
+async fn established(server: SocketAddr) -> Option<TcpStream> {
+    let mut stream = hostile(server).await;
+    if !set_up(&mut stream).await {
+        return None;
+    }
+    stream
+        .write_all(&send(1, &message(&fail_call(1, 9), &NONE)))
+        .await
+        .unwrap();
+    // The reply grants more than one credit.
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).await.ok()?;
+    let rest = usize::from(u16::from_be_bytes(length)) + 2;
+    let mut reply = vec![0; rest.next_multiple_of(4) + 2];
+    stream.read_exact(&mut reply).await.ok()?;
+    Some(stream)
+}
+
+/// Opens all connections, and sends so many calls on each.
+async fn flood(server: SocketAddr, count: u32, call: impl Fn(u32) -> Vec<u8>) {
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let Some(mut stream) = established(server).await else {
+            continue;
+        };
+        let calls: Vec<u8> = (2..2 + count)
+            .flat_map(|number| send(number, &call(number)))
+            .collect();
+        // The server may stop reading, or close the connection.
+        let _ = tokio::time::timeout(Duration::from_millis(1), stream.write_all(&calls)).await;
+        open.push(stream);
+    }
+    std::future::pending().await
+}
+
+/// Opens 1,000 connections each time: 10,000 in all. As many as the server accepts stay open.
+async fn connect_often(server: SocketAddr) {
+    let mut open = Vec::new();
+    for count in 1..=1000 {
+        let mut stream = hostile(server).await;
+        if set_up(&mut stream).await {
+            open.push(stream);
+        }
+        if count % 10 == 0 {
+            // The other end of these connections has the same processors.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    std::future::pending().await
+}
+
+#[test]
+fn many_connections() {
+    attack(Limit::ConnectionsPerPeer, connect_often, |control| {
+        let stats = control.stats();
+        stats.connections > CONNECTIONS && stats.reached(Limit::ConnectionsPerPeer) > 0
+    });
+}
+
+/// Asks for many results in a Write chunk, and reads none: the RDMA Writes don't end.
+async fn never_read(server: SocketAddr) {
+    let length = u32::try_from(RESULT).unwrap();
+    // An empty Read list, one Write chunk of one segment, no Reply chunk.
+    let lists = [0, 1, 1, 7, length, 0, 0, 0, 0];
+    flood(server, 24, |number| {
+        message(&get_call(number, b'a'), &lists)
+    })
+    .await;
+}
+
+#[test]
+fn peers_that_never_read() {
+    attack(Limit::BytesPerPeer, never_read, |control| {
+        control.stats().reached(Limit::BytesPerPeer) > 0
+    });
+}
+
+/// Sends calls whose argument is to be read from memory that never answers.
+async fn send_half(server: SocketAddr) {
+    flood(server, 24, |number| {
+        let mut call = put_call(number, b'a');
+        let position = u32::try_from(call.len()).unwrap();
+        call.truncate(call.len() - 4);
+        call.extend(u32::to_be_bytes(1 << 20));
+        // One Read segment of 1 MiB behind the length of the value.
+        message(&call, &[1, position, 7, 1 << 20, 0, 0, 0, 0, 0])
+    })
+    .await;
+}
+
+#[test]
+fn peers_that_send_half_a_call() {
+    attack(Limit::BytesPerPeer, send_half, |control| {
+        control.stats().reached(Limit::BytesPerPeer) > 0
+    });
+}
+
+/// Calls what never returns.
+async fn call_for_ever(server: SocketAddr) {
+    flood(server, 20, |number| message(&fail_call(number, 3), &NONE)).await;
+}
+
+#[test]
+fn handlers_that_never_end() {
+    attack(Limit::CallsPerPeer, call_for_ever, |control| {
+        control.stats().calls_in_flight >= 200
+    });
+}
