@@ -110,3 +110,30 @@ fn packages_are_published_after_those_that_they_need() {
         }
     }
 }
+
+/// The documentation's index is also the table of contents of its book.
+#[test]
+fn every_page_is_in_the_index() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let index = fs::read_to_string(docs.join("README.md")).unwrap();
+    let mut count = 0;
+    for folder in ["", "releases/"] {
+        for entry in fs::read_dir(docs.join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") && name != "README.md" {
+                assert!(
+                    index.contains(&format!("]({folder}{name})")),
+                    "{folder}{name}"
+                );
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 15);
+    // Rows name pages that exist.
+    let rows = index.lines().filter(|line| line.starts_with("| ["));
+    let paths = rows.filter_map(|row| row.split_once("](")?.1.split_once(')'));
+    for (path, _) in paths {
+        assert!(docs.join(path).is_file(), "{path}");
+    }
+}

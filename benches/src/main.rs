@@ -17,6 +17,8 @@ mod measure;
 mod message;
 mod messages;
 mod peers;
+#[cfg(feature = "metrics")]
+mod recorder;
 mod table;
 mod transport;
 mod typed;
@@ -35,6 +37,8 @@ include!(concat!(env!("OUT_DIR"), "/xdrgen.rs"));
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target");
 
 fn main() -> ExitCode {
+    #[cfg(feature = "metrics")]
+    recorder::install();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let messages = messages::all();

@@ -61,7 +61,7 @@ pub use limits::{Limit, ServerLimits};
 pub use loopback::{loopback, loopback_with_services};
 pub use message::{Body, BodyEncoder, OutgoingReply, ReceivedMessage};
 #[cfg(feature = "metrics")]
-pub use metering::count_failed_call;
+pub use metering::{count_failed_call, describe_metrics};
 #[cfg(feature = "tokio")]
 pub use permit::{CallPermit, ConnectionPermit};
 pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};

@@ -1,6 +1,8 @@
 //! Metrics of calls (the feature `metrics`). Without the feature all of this is nothing.
 
 #[cfg(feature = "metrics")]
+mod describe;
+#[cfg(feature = "metrics")]
 mod names;
 #[cfg(feature = "metrics")]
 mod procedures;
@@ -9,6 +11,9 @@ mod publish;
 
 #[cfg(feature = "metrics")]
 use std::cell::Cell;
+
+#[cfg(feature = "metrics")]
+pub use describe::describe_metrics;
 
 use crate::error::CallErrorKind;
 use crate::header::ReplyStatus;

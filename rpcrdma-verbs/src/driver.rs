@@ -54,6 +54,8 @@
 
 mod clock;
 mod connection;
+#[cfg(feature = "metrics")]
+pub(crate) mod describe;
 mod error;
 mod establish;
 mod events;

@@ -55,6 +55,8 @@ pub mod provider;
 mod queue;
 mod rpc_transport;
 
+#[cfg(feature = "metrics")]
+pub use driver::describe::describe_metrics;
 #[cfg(feature = "tokio")]
 pub use rpc_transport::{
     ChannelRunner, ClientConfig, ConnectionPlacement, RunningServer, RunningServers, ServerBuilder,

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use rpcrdma_proto::connection::Config;
+use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK_SIZE;
@@ -70,6 +71,9 @@ pub(crate) struct Options {
     #[cfg(feature = "tokio")]
     #[arg(long)]
     tokio: bool,
+    /// The version of RPC-over-RDMA that the clients ask for.
+    #[arg(long, value_name = "NUMBER", value_parser = protocol, default_value = "2")]
+    protocol: Version,
     /// The extension that both ends use beside Version Two.
     #[arg(long, value_enum, default_value_t = Extension::None)]
     extension: Extension,
@@ -82,6 +86,15 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// Parses the number of a version.
+fn protocol(text: &str) -> Result<Version, String> {
+    match text {
+        "1" => Ok(Version::One),
+        "2" => Ok(Version::Two),
+        _ => Err("there are versions 1 and 2".to_owned()),
+    }
 }
 
 /// The operation of the calls.
@@ -153,6 +166,10 @@ impl Options {
         }
         if self.extension == Extension::Rtr && self.shared_receives > 0 {
             let text = "receives that are shared have one segment: not with --extension rtr";
+            return Err(UsageError(text.to_owned()));
+        }
+        if self.extension == Extension::Rtr && self.protocol == Version::One {
+            let text = "Version One has no extensions: not with --extension rtr";
             return Err(UsageError(text.to_owned()));
         }
         if self.operation != Operation::Echo && self.size > BLOCK_SIZE {

@@ -26,6 +26,10 @@ pub(crate) struct Options {
     /// Expose memory by windows also on a device whose windows do not confine the peer (soft-RoCE).
     #[arg(long)]
     trust_peers: bool,
+    /// Traffic class of connections: the DSCP times four, as RDMA_OPTION_ID_TOS has it. With RoCE
+    /// the kernel derives the service level from it; the embedded fabric has none.
+    #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
+    traffic_class: Option<u8>,
 }
 
 /// Opens devices, on any thread.
@@ -36,6 +40,7 @@ pub(crate) struct DeviceSource {
     address: SocketAddr,
     /// Whether peers may have windows that do not confine them.
     trusts: bool,
+    traffic_class: Option<u8>,
 }
 
 #[derive(Clone)]
@@ -51,11 +56,15 @@ enum Kind {
 impl DeviceSource {
     /// Opens the device with its own protection domain.
     pub(crate) fn open(&self) -> Result<AnyDevice, VerbError> {
-        match &self.kind {
-            Kind::Embedded(fabric) => Ok(fabric.device().into()),
-            Kind::Iwarp => Ok(IwarpDevice::default().into()),
-            Kind::Named(device) => AnyDevice::open(device),
+        let device = match &self.kind {
+            Kind::Embedded(fabric) => fabric.device().into(),
+            Kind::Iwarp => IwarpDevice::default().into(),
+            Kind::Named(device) => AnyDevice::open(device)?,
+        };
+        if let Some(class) = self.traffic_class {
+            device.set_traffic_class(class);
         }
+        Ok(device)
     }
 
     /// Returns the address for a server, with any port if none was given.
@@ -92,6 +101,7 @@ impl Options {
             device,
             bind: None,
             trust_peers: false,
+            traffic_class: None,
         }
     }
 
@@ -122,6 +132,7 @@ impl Options {
                 .filter(|_| !is_embedded)
                 .unwrap_or_else(|| SocketAddr::from((address, 0))),
             trusts: self.trust_peers && !is_embedded,
+            traffic_class: self.traffic_class,
         };
         // Reports first if the device does not exist.
         match source.open() {
@@ -137,6 +148,15 @@ impl Options {
 /// What helps a subcommand with both ends in this process if the device can't be opened.
 const NO_DEVICE_NEEDED: &str =
     "without --device there is the embedded fabric, which needs no device";
+
+/// Parses a traffic class, in decimal or in hexadecimal after `0x`.
+pub(crate) fn traffic_class(text: &str) -> Result<u8, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text} is no traffic class, like 104 or 0x68"))
+}
 
 /// Parses an address with or without a port.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {

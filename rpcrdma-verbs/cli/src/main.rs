@@ -7,6 +7,8 @@ mod decode;
 mod demo;
 mod device_source;
 mod devices;
+#[cfg(feature = "metrics")]
+mod exporter;
 #[cfg(feature = "nfs")]
 mod nfs;
 mod output;
@@ -14,7 +16,9 @@ mod ping;
 mod serve;
 mod server_name;
 mod shell;
+mod stat;
 mod test_pair;
+mod timed_stream;
 mod units;
 mod verbosity;
 
@@ -59,6 +63,8 @@ enum What {
     Serve(serve::Options),
     /// Call a server that `serve` runs elsewhere.
     Ping(ping::Options),
+    /// Print the figures of a server that runs with `--metrics`.
+    Stat(stat::Options),
     /// Serve NFS, or use a server of it: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
     #[cfg(feature = "nfs")]
     Nfs(nfs::Options),
@@ -92,6 +98,7 @@ impl What {
             Self::Bench(options) => options.run().map(|()| true),
             Self::Serve(options) => options.run().map(|()| true),
             Self::Ping(options) => options.run(),
+            Self::Stat(options) => options.run().map(|()| true),
             #[cfg(feature = "nfs")]
             Self::Nfs(options) => options.run().map(|()| true),
             Self::Decode(options) => decode::run(&options).map(|()| true),

@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Print a line of JSON for each event.
     #[arg(long)]
     json: bool,
+    #[cfg(feature = "metrics")]
+    #[command(flatten)]
+    metrics: crate::exporter::Options,
 }
 
 impl Options {
@@ -52,6 +55,8 @@ impl Options {
             max_served: self.depth,
             ..Config::server()
         };
+        #[cfg(feature = "metrics")]
+        let publishes = self.metrics.start(|| ())?.is_some();
         let mut server = block.bind(&mut driver, address, config)?;
         let (address, device) = (server.local_addr(), &driver.device().capabilities().name);
         self.print(
@@ -60,6 +65,8 @@ impl Options {
         )?;
         let (told, began) = (told_to_end()?, Instant::now());
         let (mut connections, mut ends) = (0, None);
+        #[cfg(feature = "metrics")]
+        let mut publish_at = Instant::now();
         while !server.is_drained() {
             let is_over = self
                 .duration
@@ -73,6 +80,11 @@ impl Options {
             }
             driver.wait(Duration::from_secs(1))?;
             server.serve(&mut driver);
+            #[cfg(feature = "metrics")]
+            if publishes && publish_at <= Instant::now() {
+                publish_at = Instant::now() + PUBLISH_INTERVAL;
+                driver.publish_metrics("serve");
+            }
             if connections != server.connections().len() {
                 connections = server.connections().len();
                 let calls = block.served();
@@ -115,6 +127,9 @@ pub(crate) fn told_to_end() -> io::Result<Arc<AtomicBool>> {
     Ok(told)
 }
 
+/// How often the driver's metrics are published.
+#[cfg(feature = "metrics")]
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// The time for outstanding calls after a stop.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// Room for the completions of a few hundred connections.

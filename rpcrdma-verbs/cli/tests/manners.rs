@@ -365,7 +365,9 @@ fn a_server_logs_its_clients_and_why_it_refuses_calls() {
 }
 
 /// Every subcommand that is not hidden.
-const SUBCOMMANDS: [&str; 7] = ["bench", "decode", "demo", "devices", "nfs", "ping", "serve"];
+const SUBCOMMANDS: [&str; 8] = [
+    "bench", "decode", "demo", "devices", "nfs", "ping", "serve", "stat",
+];
 
 #[test]
 fn shells_complete() {

@@ -62,6 +62,7 @@ async fn export(
 async fn main() -> Result<(), Box<dyn Error>> {
     // Before the first call: metrics keep what the recorder gives them.
     let metrics = PrometheusBuilder::new().install_recorder()?;
+    oncrpc::describe_metrics();
     let router = Router::new().add_service(kv1::serve(Nothing));
     let control = ServerControl::default();
     let server = tcp::Server::bind("127.0.0.1:0", router).await?;

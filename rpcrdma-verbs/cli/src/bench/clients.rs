@@ -110,6 +110,7 @@ impl Clients {
         let mut client = Config {
             max_calls: depth.saturating_add(16),
             credits: depth.into(),
+            max_version: options.protocol,
             ..Config::client()
         };
         client = options.extension.of(client);

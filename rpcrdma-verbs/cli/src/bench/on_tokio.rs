@@ -94,6 +94,7 @@ fn client_config(options: &Options) -> ClientConfig {
     ClientConfig::new().protocol(Config {
         max_calls: options.depth.saturating_add(16),
         credits: options.depth.into(),
+        max_version: options.protocol,
         ..Config::client()
     })
 }

@@ -2,22 +2,26 @@
 
 use std::path::PathBuf;
 #[cfg(target_os = "linux")]
-use std::{error::Error, io, os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{error::Error, os::unix::fs::DirBuilderExt as _, path::Path};
 
-use rpcrdma_nfs::{Export, FileSystem, Squash};
 #[cfg(target_os = "linux")]
-use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
+use rpcrdma_nfs::HostFileSystem;
+use rpcrdma_nfs::{Export, FileSystem, Squash};
 
+#[cfg(target_os = "linux")]
+use super::served_dirs::{HandleKeyFile, ServedDirs};
+#[cfg(target_os = "linux")]
+use crate::output::UsageError;
 use crate::units::size;
 
 #[derive(clap::Args)]
 pub(super) struct Offer {
     /// Directory of this host to serve, with all that is below it on the same mount.
-    #[arg(value_name = "DIR", required_unless_present = "memory")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["memory", "config"])]
     pub(super) dir: Option<PathBuf>,
     /// Serve a file system in memory instead. It is empty at the start, and lost in the end.
     #[arg(long, conflicts_with = "dir")]
-    memory: bool,
+    pub(super) memory: bool,
     /// Bytes of memory that the file system in memory may take.
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "1G",
         conflicts_with = "dir")]
@@ -39,7 +43,7 @@ pub(super) struct Offer {
     is_async: bool,
 }
 
-fn squash(text: &str) -> Result<Squash, String> {
+pub(super) fn squash(text: &str) -> Result<Squash, String> {
     match text {
         "none" => Ok(Squash::None),
         "root" => Ok(Squash::Root),
@@ -65,29 +69,29 @@ impl Offer {
 impl Offer {
     /// Opens the directory, and says what this process may not do with it.
     pub(super) fn open(&self, dir: &Path) -> Result<HostFileSystem, Box<dyn Error>> {
-        let at = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-        let key_file = match &self.key {
-            Some(file) => file.clone(),
-            None => state_folder()?.join("nfs-handle-key"),
-        };
-        let served = dir.canonicalize().map_err(|error| at(dir, error))?;
-        let is_served = |path: &Path| path.canonicalize().is_ok_and(|at| at.starts_with(&served));
-        if is_served(&key_file) || key_file.parent().is_some_and(is_served) {
-            let key = key_file.display();
-            return Err(format!("{key} is in the directory that is served: name another").into());
+        HandleKeyFile(self.key_file()?).open(dir, !self.is_async)
+    }
+
+    /// Returns the directories of a configuration file, none at first.
+    pub(super) fn dirs(&self) -> Result<ServedDirs, Box<dyn Error>> {
+        let key_file = HandleKeyFile(self.key_file()?);
+        Ok(ServedDirs::new(key_file))
+    }
+
+    fn key_file(&self) -> Result<PathBuf, Box<dyn Error>> {
+        match &self.key {
+            Some(file) => Ok(file.clone()),
+            None => Ok(state_folder()?.join("nfs-handle-key")),
         }
-        let key = HandleKey::from_file(&key_file).map_err(|error| at(&key_file, error))?;
-        let config = HostConfig::new(key).sync(!self.is_async);
-        let host = HostFileSystem::open(dir, config).map_err(|error| at(dir, error))?;
-        if !host.acts_as_callers() {
-            let lacks = "without CAP_SETUID and CAP_SETGID";
-            eprintln!("rpcrdma: {lacks} every client acts as the user of this process");
+    }
+
+    /// Checks that no argument says what the exports of the configuration file say.
+    pub(super) fn has_no_settings(&self) -> Result<(), UsageError> {
+        if self.squash.is_some() || self.read_only || self.is_async {
+            let text = "--squash, --read-only and --async are settings of each export in the file";
+            return Err(UsageError(text.to_owned()));
         }
-        if !host.keeps_handles() {
-            let lacks = "without CAP_DAC_READ_SEARCH, or by a file system without handles,";
-            eprintln!("rpcrdma: {lacks} clients have to mount again after a restart");
-        }
-        Ok(host)
+        Ok(())
     }
 }
 

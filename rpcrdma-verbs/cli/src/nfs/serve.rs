@@ -1,0 +1,329 @@
+//! `rpcrdma nfs serve`: exports over TCP and RDMA until a signal comes.
+
+use std::error::Error;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use oncrpc::{ReplyCache, ServerControl};
+use rpcrdma_nfs::{Export, ExportTable, FileSystem, MemoryFileSystem, router};
+use rpcrdma_verbs::provider::Device as _;
+use rpcrdma_verbs::provider::any::AnyDevice;
+use rpcrdma_verbs::{RunningServers, ServerBuilder, ServerConfig};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::TCP_PORT;
+use super::config::NfsConfig;
+use super::notify::notify;
+use super::offer::Offer;
+use crate::device_source::{self, Locality, address, traffic_class};
+use crate::output::{OutputError, UsageError, outln};
+use crate::serve::{GRACE, PORT};
+
+/// The label of the server in metrics.
+#[cfg(feature = "metrics")]
+const METRICS_NAME: &str = "nfs";
+
+#[derive(clap::Args)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    offer: Offer,
+    /// File with exports and limits, in TOML. SIGHUP reads it again. With a directory or --memory it
+    /// has limits alone.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the file of --config and end.
+    #[arg(long, requires = "config")]
+    check_config: bool,
+    /// Address for NFS and MOUNT over TCP; the default port is 2049.
+    #[arg(long, value_name = "ADDR", value_parser = tcp_address, default_value = "0.0.0.0")]
+    tcp: SocketAddr,
+    /// Serve NFS over RDMA, too, at this address, 0.0.0.0 by default; the default port is 20049.
+    #[arg(long, value_name = "ADDR", value_parser = rdma_address, num_args = 0..=1,
+        default_missing_value = "0.0.0.0", require_equals = true)]
+    rdma: Option<SocketAddr>,
+    /// RDMA device of this host, as `rpcrdma devices` lists it, for `--rdma`; the default is iWARP
+    /// over TCP, which needs none.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Traffic class of RDMA connections: the DSCP times four, as RDMA_OPTION_ID_TOS has it.
+    #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
+    traffic_class: Option<u8>,
+    /// Threads that serve connections over RDMA, each with a driver.
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    threads: NonZeroUsize,
+    /// Path that clients mount.
+    #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
+    export: String,
+    #[cfg(feature = "metrics")]
+    #[command(flatten)]
+    metrics: crate::exporter::Options,
+}
+
+/// Makes the exports of a configuration, all of them or none.
+type MakeExports<'a, F> = dyn FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dyn Error>> + 'a;
+
+impl Serve {
+    pub(super) async fn run(self) -> Result<(), Box<dyn Error>> {
+        let config = self.config.as_deref().map(NfsConfig::read).transpose()?;
+        if self.check_config {
+            return self.check(config);
+        }
+        match (&self.offer.dir, self.offer.memory) {
+            #[cfg(target_os = "linux")]
+            (Some(dir), _) => {
+                let export = self.offer.export(self.offer.open(dir)?).path(&self.export);
+                self.serve(config, &mut one_export(export)).await
+            }
+            #[cfg(target_os = "linux")]
+            (None, false) => {
+                self.offer.has_no_settings()?;
+                let mut dirs = self.offer.dirs()?;
+                self.serve(config, &mut |config| dirs.exports(&config.exports))
+                    .await
+            }
+            #[cfg(not(target_os = "linux"))]
+            (Some(_), _) | (None, false) => Err("a directory can be served on Linux alone".into()),
+            (None, true) => {
+                let memory = MemoryFileSystem::new(self.offer.size);
+                let export = self.offer.export(memory).path(&self.export);
+                self.serve(config, &mut one_export(export)).await
+            }
+        }
+    }
+
+    /// Says whether the settings could be served: nothing is opened for it or created.
+    fn check(&self, config: Option<NfsConfig>) -> Result<(), Box<dyn Error>> {
+        let exports = config.map(|config| config.exports).unwrap_or_default();
+        let is_given = self.offer.dir.is_some() || self.offer.memory;
+        check_exports(&exports, is_given)?;
+        for export in &exports {
+            let listed = std::fs::read_dir(&export.dir).map(drop);
+            listed.map_err(|error| format!("{}: {error}", export.dir.display()))?;
+        }
+        outln!("the configuration is valid: exports={}", exports.len());
+        Ok(())
+    }
+
+    /// Serves exports until a signal comes.
+    async fn serve<F: FileSystem>(
+        &self,
+        config: Option<NfsConfig>,
+        make: &mut MakeExports<'_, F>,
+    ) -> Result<(), Box<dyn Error>> {
+        // Before anything is offered, so that no signal is missed.
+        let mut signals = Signals::new(self.config.is_some())?;
+        let config = config.unwrap_or(NfsConfig {
+            limits: oncrpc::ServerLimits::new(),
+            exports: Vec::new(),
+        });
+        let exports = ExportTable::new(make(&config)?);
+        let control = ServerControl::new(config.limits);
+        let (server, device) = self.start(&exports, &control).await?;
+        self.announce(&exports, server.local_addrs(), device.as_ref())?;
+        notify("READY=1");
+
+        while signals.next().await == Told::Reload {
+            match self.reload(&exports, &control, make) {
+                Ok(count) => outln!("reloaded exports={count}"),
+                Err(error) => eprintln!("rpcrdma: the earlier settings stay: {error}"),
+            }
+        }
+        notify("STOPPING=1");
+        outln!("draining");
+        tokio::select! {
+            drained = server.drain() => drained?,
+            () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),
+            () = signals.end() => return Err("stopped before all calls had replies".into()),
+        }
+        outln!("drained");
+        Ok(())
+    }
+
+    /// Takes the settings of the file, all or none, and returns how many exports there are.
+    fn reload<F: FileSystem>(
+        &self,
+        exports: &ExportTable<F>,
+        control: &ServerControl,
+        make: &mut MakeExports<'_, F>,
+    ) -> Result<usize, Box<dyn Error>> {
+        let path = self.config.as_deref().unwrap_or(Path::new(""));
+        let config = NfsConfig::read(path)?;
+        let new = make(&config)?;
+        let count = new.len();
+        exports.replace(new);
+        control.set_limits(config.limits);
+        Ok(count)
+    }
+
+    /// Starts to listen. Returns the servers, and the device of RDMA.
+    async fn start<F: FileSystem>(
+        &self,
+        exports: &ExportTable<F>,
+        control: &ServerControl,
+    ) -> Result<(RunningServers, Option<AnyDevice>), Box<dyn Error>> {
+        let (cache, table) = (ReplyCache::default(), exports.clone());
+        #[cfg_attr(
+            not(feature = "metrics"),
+            expect(unused_mut, reason = "no name is set")
+        )]
+        let mut rdma_config = ServerConfig::new();
+        #[cfg(feature = "metrics")]
+        {
+            let (control, cache) = (control.clone(), cache.clone());
+            let offered = self.metrics.start(move || {
+                control.publish_metrics(METRICS_NAME);
+                cache.publish_metrics(METRICS_NAME);
+            })?;
+            if let Some(address) = offered {
+                tracing::info!(%address, "metrics");
+                rdma_config = rdma_config.publish_metrics(METRICS_NAME);
+            }
+        }
+        let mut server = ServerBuilder::new(move || router(table.clone()))
+            .threads(self.threads)
+            .control(control)
+            .reply_cache(cache)
+            .rdma_config(rdma_config)
+            .tcp(self.tcp);
+        let mut used = None;
+        if self.rdma.is_some() || self.device.is_some() {
+            let source = device_source::Options::of_host(self.device.clone());
+            let device = source.source(Locality::Network)?.open()?;
+            if let Some(class) = self.traffic_class {
+                device.set_traffic_class(class);
+            }
+            let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+            server = server.rdma(&device, self.rdma.unwrap_or(any));
+            used = Some(device);
+        }
+        Ok((server.start().await?, used))
+    }
+
+    /// Says where the services are. The first line is for programs.
+    fn announce<F: FileSystem>(
+        &self,
+        exports: &ExportTable<F>,
+        addresses: &[SocketAddr],
+        device: Option<&AnyDevice>,
+    ) -> Result<(), OutputError> {
+        let [tcp, rdma @ ..] = addresses else {
+            return Ok(());
+        };
+        let rdma = rdma.first();
+        let device = device.map(|device| &device.capabilities().name).zip(rdma);
+        let device = device.map(|(device, rdma)| format!(" rdma={rdma} device={device}"));
+        let device = device.unwrap_or_default();
+        let exports = exports.exports();
+        let paths = exports.iter().map(|export| export.settings().path.as_str());
+        let paths: Vec<_> = paths.collect();
+        let all: String = paths.iter().map(|path| format!(" export={path}")).collect();
+        outln!("listening tcp={tcp}{device}{all}");
+        outln!("mount on Linux, as root, with the address of this host for ADDR:");
+        let first = paths.first().copied().unwrap_or("/");
+        let mount = |proto, port| {
+            outln!(
+                "    mount -t nfs -o \
+                vers=3,proto={proto},port={port},mountproto=tcp,mountport={},nolock ADDR:{first} /mnt",
+                tcp.port(),
+            );
+            Ok::<(), OutputError>(())
+        };
+        mount("tcp", tcp.port())?;
+        if let Some(rdma) = rdma {
+            mount("rdma", rdma.port())?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that exports are either in the file or in the arguments.
+fn check_exports(exports: &[super::config::DirExport], is_given: bool) -> Result<(), UsageError> {
+    let wrong = match (exports.is_empty(), is_given) {
+        (true, false) => "the configuration has no export, and there is no directory",
+        (false, true) => "there is a directory or --memory, and the configuration has exports",
+        _ => return Ok(()),
+    };
+    Err(UsageError(wrong.to_owned()))
+}
+
+/// The export of the arguments, whatever the limits of the file are.
+fn one_export<F: FileSystem>(
+    export: Export<F>,
+) -> impl FnMut(&NfsConfig) -> Result<Vec<Export<F>>, Box<dyn Error>> {
+    move |config| {
+        check_exports(&config.exports, true)?;
+        Ok(vec![export.clone()])
+    }
+}
+
+/// What a signal wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    End,
+    Reload,
+}
+
+/// SIGTERM, SIGINT, and SIGHUP where there is a file to be read again.
+struct Signals {
+    ends: [Signal; 2],
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn new(reloads: bool) -> io::Result<Self> {
+        let ends = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        ];
+        let hangup = reloads.then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Self { ends, hangup })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) -> Told {
+        let [terminate, interrupt] = &mut self.ends;
+        let hangup = &mut self.hangup;
+        let reload = async {
+            match hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = terminate.recv() => Told::End,
+            _ = interrupt.recv() => Told::End,
+            _ = reload => Told::Reload,
+        }
+    }
+
+    /// Waits for the next one that ends the server.
+    async fn end(&mut self) {
+        while self.next().await != Told::End {}
+    }
+}
+
+fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+    address_or_port(text, TCP_PORT)
+}
+
+fn rdma_address(text: &str) -> Result<SocketAddr, String> {
+    address_or_port(text, PORT)
+}
+
+/// Parses an address, with a port for one that has none. Port 0 stands for any that is free.
+fn address_or_port(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let without = |_| address(text).map(|address| SocketAddr::new(address.ip(), port));
+    text.parse().or_else(without)
+}
+
+/// Parses the path of an export.
+fn path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "{text} is no path from the root, like / or /export"
+    ))
+}

@@ -1,0 +1,92 @@
+//! `rpcrdma stat`: the figures of a server that runs.
+
+mod exposition;
+mod http;
+mod report;
+
+use std::error::Error;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::output::outln;
+use crate::serve::told_to_end;
+use crate::server_name::ServerName;
+use crate::units::time;
+use exposition::Page;
+use report::Report;
+
+/// The port of metrics, as OpenTelemetry's exporters for Prometheus have it.
+pub(crate) const METRICS_PORT: u16 = 9464;
+
+#[derive(Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Host and port of the metrics of a server, which `rpcrdma serve --metrics` and `rpcrdma nfs
+    /// serve --metrics` offer; the default port is 9464.
+    #[arg(value_name = "HOST[:PORT]", default_value = "127.0.0.1")]
+    server: ServerName,
+    /// Print the figures again and again, with what has changed in a second.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    interval: Option<Duration>,
+    /// Number of times that the figures are printed; 0 for no limit.
+    #[arg(long, default_value_t = 0, requires = "interval")]
+    count: u64,
+    /// Timeout of one reading.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    timeout: Duration,
+    /// Print figures that are zero, too.
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+    /// Print a line of JSON for each reading.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How often the flag that a signal sets is looked at.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl Options {
+    pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
+        let server = self.server.resolve(METRICS_PORT)?;
+        let told = told_to_end()?;
+        let mut before: Option<(Page, Instant)> = None;
+        let mut count = 0;
+        loop {
+            let body = http::get(server, self.timeout);
+            let body = body.map_err(|error| format!("{server}: {error}"))?;
+            let at = Instant::now();
+            let page: Page = body.parse().map_err(|error| format!("{server}: {error}"))?;
+            let earlier = before.as_ref();
+            let earlier = earlier.map(|(page, then)| (page, at.duration_since(*then)));
+            self.print(&Report::new(&page, earlier), count > 0)?;
+            (before, count) = (Some((page, at)), count + 1);
+            let Some(interval) = self.interval else {
+                return Ok(());
+            };
+            while at.elapsed() < interval || count == self.count {
+                if count == self.count || told.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                std::thread::sleep(GLANCE.min(interval.saturating_sub(at.elapsed())));
+            }
+            if told.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn print(&self, report: &Report<'_>, is_again: bool) -> Result<(), Box<dyn Error>> {
+        if self.json {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let since = since.unwrap_or_default().as_secs_f64();
+            outln!("{}", report.json(since));
+            return Ok(());
+        }
+        if is_again {
+            outln!("");
+        }
+        for line in report.lines(self.all) {
+            outln!("{line}");
+        }
+        Ok(())
+    }
+}
