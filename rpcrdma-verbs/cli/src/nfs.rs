@@ -4,6 +4,7 @@ mod copy;
 mod list;
 mod measure;
 mod offer;
+mod registration;
 mod remote;
 
 use std::error::Error;
@@ -21,6 +22,7 @@ use crate::device_source::{self, Locality, address};
 use crate::output::{OutputError, outln};
 use crate::serve::{GRACE, PORT};
 use offer::Offer;
+use registration::Registration;
 
 /// The port of NFS over TCP (RFC 1813, section 2.2).
 const TCP_PORT: u16 = 2049;
@@ -67,6 +69,10 @@ struct Serve {
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
+    /// Register the services at the rpcbind of this host, and remove them in the end. Without
+    /// rpcbind, the server serves nevertheless.
+    #[arg(long)]
+    rpcbind: bool,
 }
 
 impl Options {
@@ -128,10 +134,12 @@ impl Serve {
             name = Some(device.capabilities().name.clone());
         }
         let server = server.start().await?;
+        let registration = self.rpcbind.then(|| Registration::of(server.local_addrs()));
         self.announce(server.local_addrs(), name.as_deref())?;
 
         signals.next().await;
         outln!("draining");
+        drop(registration);
         tokio::select! {
             drained = server.drain() => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 #[cfg(target_os = "linux")]
 use std::{error::Error, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
-use rpcrdma_nfs::{Export, FileSystem, Squash};
+use rpcrdma_nfs::{Export, FileSystem, Network, Squash};
 #[cfg(target_os = "linux")]
 use rpcrdma_nfs::{HandleKey, HostConfig, HostFileSystem};
 
@@ -26,9 +26,19 @@ pub(super) struct Offer {
     /// if a directory is served.
     #[arg(long, value_name = "WHOSE", value_parser = squash)]
     squash: Option<Squash>,
+    /// User whose calls those of squashed users are.
+    #[arg(long, value_name = "UID", default_value = "65534")]
+    anonuid: u32,
+    /// Group of that user.
+    #[arg(long, value_name = "GID", default_value = "65534")]
+    anongid: u32,
     /// Refuse all changes.
     #[arg(long)]
     read_only: bool,
+    /// Network whose clients may use the export, like 192.0.2.0/24 or 2001:db8::1; can be repeated.
+    /// Every client may by default.
+    #[arg(long = "network", value_name = "NETWORK")]
+    networks: Vec<Network>,
     /// File with the key of the file handles, which is created if it is not there. Without it, the
     /// key is `nfs-handle-key` in the folder for state.
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
@@ -57,6 +67,8 @@ impl Offer {
         };
         Export::new(file_system)
             .squash(self.squash.unwrap_or(default))
+            .anonymous(self.anonuid, self.anongid)
+            .networks(self.networks.clone())
             .read_only(self.read_only)
     }
 }
