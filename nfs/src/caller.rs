@@ -4,7 +4,7 @@ use oncrpc::protocol::AuthStat;
 use oncrpc::{AuthSys, Credentials, RpcError};
 
 /// The user as whom a call is served.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     /// The user.
     pub uid: u32,

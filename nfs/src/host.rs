@@ -11,6 +11,8 @@ mod key;
 mod listing;
 mod locks;
 mod naming;
+mod opened;
+mod recent;
 mod setting;
 mod stability;
 mod sys;
@@ -179,9 +181,11 @@ impl HostFileSystem {
         let root = tree.handle(&root).map_err(|status| {
             io::Error::other(format!("the directory has no handle: {}", status.name()))
         })?;
+        let tree = Arc::new(tree);
+        let swept = Arc::downgrade(&tree);
         Ok(Self {
-            tree: Arc::new(tree),
-            workers: Workers::default(),
+            tree,
+            workers: Workers::new(move || swept.upgrade().iter().for_each(|tree| tree.sweep())),
             root,
         })
     }

@@ -2,6 +2,8 @@
 //!
 //! - [`nfs3`] and [`mount3`] contain the types, and clients and the traits of services for any
 //!   transport of `oncrpc`.
+//! - [`rpcb`] and [`pmap`] contain the same of RPCBIND, versions 2 to 4 (RFC 1833). An [`Rpcbind`]
+//!   registers a server.
 //! - A [`client::Client`] reads, writes and lists the files of a server: this one's, Linux's, or any
 //!   other.
 //! - A [`FileSystem`] is what a server offers. [`MemoryFileSystem`] is one in memory, and with the
@@ -28,6 +30,7 @@ mod name;
 mod network;
 mod new_object;
 mod protocol;
+mod rpcbind;
 mod sattr;
 mod service;
 mod wcc;
@@ -46,7 +49,8 @@ pub use memory::MemoryFileSystem;
 pub use mount::MountService;
 pub use name::Name;
 pub use network::{Network, NetworkError};
-pub use protocol::{mount3, nfs3};
+pub use protocol::{mount3, nfs3, pmap, rpcb};
+pub use rpcbind::{Rpcbind, RpcbindEntry, RpcbindError, RpcbindTransport};
 pub use service::NfsService;
 pub use wcc::Wcc;
 

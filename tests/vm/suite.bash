@@ -21,13 +21,17 @@ jobs=(
     "nfs_client 120"
     "mount 480"
     "mount_dir 480"
+    "mount_rpcbind 120"
+    "mount_kill 240"
+    "mount_cuts $((120 + 2 * load_seconds))"
+    "nfs_compare 480"
     "linux 120"
     "iwarp 240"
     "iwarp_mount 300"
 )
 
 # The test programs that the jobs run, beside the command `rpcrdma`.
-test_programs=(conformance transport groups operations load linux linux_nfsd rping_peer)
+test_programs=(conformance transport groups operations load linux linux_nfsd proxy rping_peer)
 
 # Builds the test programs and the command into the folder $1, under their names.
 build() {
@@ -35,6 +39,7 @@ build() {
     need cmake g++ libclang-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
     mkdir -p "$1"
     ln -s "$("$here/image" fsx)/fsx" "$1/fsx"
+    rustc -O --edition 2024 -o "$1/files" "$here/guest/files.rs"
     # A tree of files to unpack.
     tar -cf "$1/sources.tar" -C "$here/../.." nfs
     built "${test_programs[@]/#/--test=}" >"$work/built"
@@ -58,7 +63,11 @@ suite() {
     local folder=$work/$1 name sums start=$SECONDS limit=60 chosen=()
     prepare "$1"
     for name in "${jobs[@]}"; do
-        [[ $name != mount* || " $mount_setups " == *" $1 "* ]] || continue
+        [[ $name != mount* || $name == mount_cuts* || " $mount_setups " == *" $1 "* ]] || continue
+        # There a connection over RDMA is one of TCP.
+        [[ $name != mount_cuts* || $1 == siw* ]] || continue
+        # It measures: with `.ci/long machines`, or by its name.
+        [[ $name != nfs_compare* || " ${RPCRDMA_VM_ONLY-} ${RPCRDMA_VM_COMPARE-}" == *nfs_compare* ]] || continue
         [[ -z ${RPCRDMA_VM_ONLY-} || " $RPCRDMA_VM_ONLY " == *" ${name% *} "* ]] || continue
         # With Linux's iWARP as the peer.
         [[ $name != iwarp* || $1 == siw* ]] || continue

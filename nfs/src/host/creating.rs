@@ -91,7 +91,7 @@ impl Tree {
     /// Brings a new object to stable storage, and returns it with its attributes as they are now.
     fn finish(&self, dir: &Found, made: Found) -> FsResult<Object> {
         self.sync_change(dir)?;
-        self.object(&Found::new(made.fd).map_err(status)?)
+        self.object_to_use(&Found::new(made.fd).map_err(status)?)
     }
 
     pub(super) fn create(

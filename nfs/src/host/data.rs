@@ -80,8 +80,8 @@ impl Tree {
         buffers: &ItemAllocator,
     ) -> FsResult<ReadData> {
         let found = self.resolve(file)?.file()?;
-        let opened = self.open_file(caller, &found, OFlags::RDONLY)?;
-        let left = size(&fstat(&opened).map_err(status)?).saturating_sub(offset);
+        let opened = self.reader(caller, &found)?;
+        let left = size(&found.stat).saturating_sub(offset);
         let count = usize::try_from(left.min(count.into())).map_err(|_| Nfsstat3::Inval)?;
         let mut buffer = buffers.alloc(count);
         let read = if count == 0 {
@@ -108,13 +108,13 @@ impl Tree {
         wcc: &mut Wcc,
     ) -> FsResult<Written> {
         let found = self.resolve(file)?;
-        self.set_after(&found, wcc);
+        wcc.set_after(&self.attributes(&found.stat));
         let found = found.file()?;
         let end = offset.checked_add(data.len() as u64);
         if end.is_none_or(|end| end > self.max_size) {
             return Err(Nfsstat3::Fbig);
         }
-        let opened = self.open_file(caller, &found, OFlags::WRONLY)?;
+        let opened = self.writer(caller, &found)?;
         let verifier = self.stability.verifier();
         let count = if stable == StableHow::Unstable {
             self.write_unstable(caller, &found, &opened, (offset, data))?
@@ -171,11 +171,13 @@ impl Tree {
         wcc: &mut Wcc,
     ) -> FsResult<[u8; 8]> {
         let found = self.resolve(file)?;
-        self.set_after(&found, wcc);
+        wcc.set_after(&self.attributes(&found.stat));
         let found = found.file()?;
-        let opened = self.open_file(caller, &found, OFlags::WRONLY)?;
+        let opened = self.writer(caller, &found)?;
         let committed = self.stability.commit(found.id());
         let committed = committed.unwrap_or_else(|| self.stability.sync(&opened));
+        // A client commits when it closes the file.
+        self.open_files.end_writing(found.id());
         self.set_after(&found, wcc);
         committed.map(|()| self.stability.verifier())
     }

@@ -62,6 +62,11 @@ impl Handles {
         FileHandle::new(&bytes).ok()
     }
 
+    /// Returns true if a handle, which decodes, contains one of the kernel.
+    pub(super) fn is_of_kernel(handle: &FileHandle) -> bool {
+        handle.as_bytes().first() == Some(&BY_KERNEL)
+    }
+
     /// Returns what a handle contains: NFS3ERR_BADHANDLE if it was not made with this key, and
     /// NFS3ERR_STALE if it was made for another export.
     pub(super) fn decode(&self, handle: &FileHandle) -> FsResult<Inner> {

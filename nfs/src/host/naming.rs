@@ -50,7 +50,7 @@ impl Tree {
                 found.map_err(lookup_status)?
             }
         };
-        self.object(&found)
+        self.object_to_use(&found)
     }
 
     /// Closes what is kept open of an object if that was its last name.

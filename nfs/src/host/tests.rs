@@ -1,11 +1,15 @@
 //! Synchronizations that fail: a disk does not fail on demand.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use oncrpc::ItemAllocator;
 use oncrpc::xdr::Item;
 use tempfile::TempDir;
 
 use super::table::Table;
+use super::tree::Tree;
+use super::workers::Workers;
 use super::{HandleKey, HostConfig, HostFileSystem};
 use crate::caller::Caller;
 use crate::file_system::{DirOp, FileSystem as _, FsResult, Written};
@@ -38,6 +42,22 @@ impl Served {
     fn fail(&self, count: u64) {
         let failures = &self.host.tree.stability.failures;
         failures.store(count, Ordering::SeqCst);
+    }
+
+    /// Returns how many descriptors of a file this process has, whether it has a name or not.
+    fn descriptors(&self, name: &str) -> usize {
+        let path = self.dir.path().join(name);
+        let path = path.to_str().unwrap();
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = descriptors.filter_map(|entry| entry.unwrap().path().read_link().ok());
+        let of_file = targets.filter(|target| target.to_string_lossy().starts_with(path));
+        of_file.count()
+    }
+
+    async fn read(&self, file: &FileHandle) -> FsResult<Vec<u8>> {
+        let buffers = ItemAllocator::default();
+        let read = self.host.read(&self.caller, file, 0, 100, &buffers).await?;
+        Ok(read.data.to_vec())
     }
 
     async fn create(&self, name: &[u8]) -> FsResult<FileHandle> {
@@ -135,11 +155,14 @@ async fn each_start_has_a_verifier_of_its_own() {
 #[tokio::test]
 async fn the_root_stays_whatever_the_table_has_room_for() {
     let mut served = Served::new();
-    let config = HostConfig::new(HandleKey::random().unwrap()).kernel_handles(false);
-    served.host = HostFileSystem::open(served.dir.path(), config).unwrap();
-    std::sync::Arc::get_mut(&mut served.host.tree)
-        .unwrap()
-        .table = Table::new(1);
+    let key = HandleKey::random().unwrap();
+    let mut tree = Tree::open(served.dir.path(), key, false).unwrap();
+    tree.table = Table::new(1);
+    served.host = HostFileSystem {
+        root: tree.handle(&tree.root().unwrap()).unwrap(),
+        tree: tree.into(),
+        workers: Workers::default(),
+    };
     let first = served.create(b"first").await.unwrap();
     served.create(b"second").await.unwrap();
     let host = &served.host;
@@ -152,15 +175,7 @@ async fn a_file_that_is_removed_is_not_kept_open() {
     let served = Served::new();
     let file = served.create(b"file").await.unwrap();
     served.write(&file, StableHow::Unstable).await.unwrap();
-    let path = served.dir.path().join("file");
-    let is_open = || {
-        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
-        let mut targets = descriptors.filter_map(|entry| entry.unwrap().path().read_link().ok());
-        targets.any(|target| {
-            target.starts_with(&path)
-                || target.to_string_lossy().starts_with(path.to_str().unwrap())
-        })
-    };
+    let is_open = || served.descriptors("file") > 0;
     assert!(is_open());
     let root = served.host.root();
     let name = Name::new(b"file").unwrap();
@@ -169,4 +184,75 @@ async fn a_file_that_is_removed_is_not_kept_open() {
     let removed = served.host.remove(&served.caller, object, &mut wcc);
     removed.await.unwrap();
     assert!(!is_open());
+}
+
+/// A disk has room again soon after a process of the host has removed a file.
+#[tokio::test]
+async fn a_file_that_the_host_removes_is_closed_soon() {
+    let served = Served::new();
+    let file = served.create(b"file").await.unwrap();
+    served.write(&file, StableHow::FileSync).await.unwrap();
+    assert_eq!(served.read(&file).await.unwrap(), b"data");
+    std::fs::remove_file(served.dir.path().join("file")).unwrap();
+    assert_eq!(served.read(&file).await, Err(Nfsstat3::Stale));
+    let idle = served.create(b"idle").await.unwrap();
+    assert_eq!(served.read(&idle).await.unwrap(), b"");
+    std::fs::remove_file(served.dir.path().join("idle")).unwrap();
+    let start = Instant::now();
+    // Nobody calls meanwhile.
+    while served.descriptors("file") + served.descriptors("idle") > 0 {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The host cannot execute a file that is open for writing.
+#[tokio::test]
+async fn the_host_executes_what_a_client_has_written() {
+    let served = Served::new();
+    let program = std::fs::read("/bin/true").unwrap();
+    let half = program.len() / 2;
+    for (name, parts, stable) in [
+        ("one", vec![0..program.len()], StableHow::FileSync),
+        (
+            "two",
+            vec![0..half, half..program.len()],
+            StableHow::Unstable,
+        ),
+    ] {
+        let file = served.create(name.as_bytes()).await.unwrap();
+        for part in parts {
+            let (offset, mut wcc) = (part.start as u64, Wcc::default());
+            let data = Item::from(&program[part]);
+            let (host, caller) = (&served.host, &served.caller);
+            let written = host.write(caller, &file, offset, data, stable, &mut wcc);
+            written.await.unwrap();
+        }
+        if stable == StableHow::Unstable {
+            served.commit(&file).await.unwrap();
+        }
+        let path = served.dir.path().join(name);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let ran = std::process::Command::new(&path).status();
+        assert!(ran.unwrap().success(), "{name}");
+    }
+}
+
+/// A file of which many READs come is opened once.
+#[tokio::test]
+async fn a_file_stays_open_for_its_reader_and_its_writer() {
+    let served = Served::new();
+    let file = served.create(b"file").await.unwrap();
+    for _ in 0..4 {
+        served.write(&file, StableHow::FileSync).await.unwrap();
+        served.read(&file).await.unwrap();
+    }
+    let few = served.descriptors("file");
+    for _ in 0..100 {
+        served.write(&file, StableHow::FileSync).await.unwrap();
+        served.read(&file).await.unwrap();
+    }
+    assert!((2..=3).contains(&few), "{few}");
+    assert_eq!(served.descriptors("file"), few);
 }

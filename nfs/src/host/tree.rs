@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, accessat, fstat,
@@ -23,6 +24,8 @@ use super::handles::{Handles, Inner};
 use super::identity::Identity;
 use super::key::HandleKey;
 use super::locks::Locks;
+use super::opened::OpenFiles;
+use super::recent::Recent;
 use super::stability::Stability;
 use super::sys;
 use super::table::{Id, ROOT, Table};
@@ -36,6 +39,8 @@ use crate::wcc::Wcc;
 const MAX_DEPTH: usize = 4096;
 /// The most objects that the table keeps open.
 const MAX_TABLE: u64 = 1 << 20;
+/// The most descriptors of one kind that stay open after their use.
+const MAX_RECENT: usize = 4096;
 /// Only one name is looked up at a time: nothing leads elsewhere.
 const ONE_NAME: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
@@ -53,6 +58,9 @@ pub(super) struct Tree {
     descriptors: OwnedFd,
     handles: Handles,
     pub(super) table: Table,
+    /// Objects by the kernel's handles.
+    objects: Recent<FileHandle, Arc<OwnedFd>>,
+    pub(super) open_files: OpenFiles,
     /// Whether the kernel's handles can be opened.
     pub(super) opens_handles: bool,
     pub(super) identity: Identity,
@@ -116,8 +124,15 @@ fn has_cookies(root: &OwnedFd) -> Result<bool, Errno> {
     Ok([0xef53, 0x5846_5342, 0x9123_683e].contains(&magic))
 }
 
-/// Raises the limit on descriptors as far as it goes. Returns how many the table may keep.
-fn table_limit() -> usize {
+/// Returns how many descriptors of one kind stay open after their use: all kinds take less than a
+/// half of the limit on them.
+fn recent_limit(limit: u64) -> usize {
+    usize::try_from(limit / 8).map_or(MAX_RECENT, |limit| limit.min(MAX_RECENT))
+}
+
+/// Raises the limit on descriptors as far as it goes. Returns the limit, and how many the table may
+/// keep.
+fn descriptor_limits() -> (u64, usize) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: maximum,
@@ -126,7 +141,7 @@ fn table_limit() -> usize {
     // With the old limit the table is smaller.
     let _ = setrlimit(Resource::Nofile, raised);
     let now = getrlimit(Resource::Nofile).current.unwrap_or(MAX_TABLE);
-    usize::try_from(now.min(MAX_TABLE) / 2).unwrap_or(0)
+    (now, usize::try_from(now.min(MAX_TABLE) / 2).unwrap_or(0))
 }
 
 /// Opens `/proc/self/fd`.
@@ -150,6 +165,7 @@ impl Tree {
         let mut export = fstatvfs(&root)?.f_fsid.to_be_bytes().to_vec();
         export.extend(kernels.iter().flat_map(|handle| &handle.bytes));
         let start = u64::from_be_bytes(Stability::random()?);
+        let limits = descriptor_limits();
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         Ok(Self {
             root_id: attributes::id(&fstat(&root)?),
@@ -162,7 +178,9 @@ impl Tree {
                 key,
                 start,
             },
-            table: Table::new(table_limit()),
+            objects: Recent::new(recent_limit(limits.0)),
+            open_files: OpenFiles::new(recent_limit(limits.0)),
+            table: Table::new(limits.1),
             opens_handles: kernels.is_some(),
             identity: Identity::of_thread()?,
             stability: Stability::new()?,
@@ -191,23 +209,56 @@ impl Tree {
 
     /// Opens the object of a handle.
     pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<Found> {
-        let fd = match self.handles.decode(handle)? {
-            Inner::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
-                .map(Arc::new)
-                .map_err(|error| open_status(&error))?,
-            Inner::Number(ROOT) => self.root().map_err(status)?.fd,
-            Inner::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale)?,
+        // A handle that is there has been decoded.
+        let (fd, is_known) = match self.objects.get(handle) {
+            Some(fd) => (fd, true),
+            None => (self.open_handle(handle)?, false),
         };
-        let found = Found::new(fd).map_err(status)?;
+        let found = Found::new(fd).map_err(|errno| {
+            self.objects.remove(handle);
+            status(errno)
+        })?;
         if found.stat.st_nlink == 0 {
+            self.objects.remove(handle);
             self.forget(&found);
             return Err(Nfsstat3::Stale);
+        }
+        if !is_known {
+            self.keep(handle, &found);
         }
         Ok(found)
     }
 
+    /// Opens the object of a handle anew.
+    fn open_handle(&self, handle: &FileHandle) -> FsResult<Arc<OwnedFd>> {
+        match self.handles.decode(handle)? {
+            Inner::Kernel(inner) => sys::open_by_handle(self.root.as_fd(), &inner)
+                .map(Arc::new)
+                .map_err(|error| open_status(&error)),
+            Inner::Number(ROOT) => Ok(self.root().map_err(status)?.fd),
+            Inner::Number(number) => self.table.get(number).ok_or(Nfsstat3::Stale),
+        }
+    }
+
+    /// Keeps an object open that is likely to be used again. What has a number is in the table.
+    fn keep(&self, handle: &FileHandle, found: &Found) {
+        if self.opens_handles && Handles::is_of_kernel(handle) {
+            let (key, fd) = (*handle, found.fd.clone());
+            self.objects.insert(key, found.id(), fd);
+        }
+    }
+
+    /// Closes what was not used for some time.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        self.objects.sweep(now);
+        self.open_files.sweep(now);
+    }
+
     /// Closes what is kept open of an object that is gone.
     pub(super) fn forget(&self, gone: &Found) {
+        self.objects.forget(gone.id());
+        self.open_files.forget(gone.id());
         self.table.forget(gone.id());
         self.stability.forget(gone.id());
     }
@@ -255,6 +306,13 @@ impl Tree {
             handle: self.handle(found)?,
             attributes: self.attributes(&found.stat),
         })
+    }
+
+    /// Returns an object that its client is about to use.
+    pub(super) fn object_to_use(&self, found: &Found) -> FsResult<Object> {
+        let object = self.object(found)?;
+        self.keep(&object.handle, found);
+        Ok(object)
     }
 
     /// Opens an object by its name in a directory, which is neither `.` nor `..`.

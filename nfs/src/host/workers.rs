@@ -22,6 +22,8 @@ const MAX_THREADS: usize = 64;
 const MAX_OF_ONE: usize = 8;
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
+/// After how long without work a thread tidies up.
+const TIDY: Duration = Duration::from_secs(2);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -33,6 +35,7 @@ pub(super) struct Workers(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    tidy: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -86,21 +89,28 @@ impl Shared {
     /// Returns the next work, or `None` if the thread is to end.
     fn next(&self) -> Option<(FileHandle, Job)> {
         let mut state = self.lock();
+        let mut waited = Duration::ZERO;
         loop {
             if let Some(job) = state.ready.pop_front() {
                 return Some(job);
             }
-            if state.ended {
+            if state.ended || waited >= IDLE {
                 return None;
             }
             state.idle += 1;
-            let waited = self.changed.wait_timeout(state, IDLE);
-            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let woken = self.changed.wait_timeout(state, TIDY);
+            let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
             state = woken;
-            state.idle -= 1;
             if timeout.timed_out() && state.ready.is_empty() {
-                return None;
+                waited += TIDY;
+                // It counts as idle no more: work that comes meanwhile needs another thread.
+                state.idle -= 1;
+                drop(state);
+                self.tidy.iter().for_each(|tidy| tidy());
+                state = self.lock();
+                continue;
             }
+            state.idle -= 1;
         }
     }
 
@@ -151,6 +161,14 @@ fn start(shared: &Arc<Shared>, state: &mut State) {
 }
 
 impl Workers {
+    /// Creates threads that also tidy up when they have nothing else to do.
+    pub(super) fn new(tidy: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Shared {
+            tidy: Some(Box::new(tidy)),
+            ..Shared::default()
+        }))
+    }
+
     /// Does work for an object on one of the threads, and waits for it. Work that has begun is
     /// done, even if nobody waits any more.
     pub(super) async fn run<T: Send + 'static>(

@@ -11,17 +11,13 @@ use rpcrdma_nfs::mount3::Mountstat3;
 use rpcrdma_nfs::mount3::mount_program::mount_v3;
 use rpcrdma_nfs::mount3::owned::Mountres3;
 use rpcrdma_nfs::nfs3::nfs_program::nfs_v3;
-use rpcrdma_nfs::nfs3::{
-    Access3args, Commit3args, Create3args, Createhow3, Fsinfo3args, Fsstat3args, Link3args,
-    Mkdir3args, Mknod3args, Mknoddata3, Nfsstat3, Pathconf3args, Read3args, Readdir3args,
-    Readdirplus3args, Readlink3args, Remove3args, Rename3args, Rmdir3args, Sattrguard3,
-    Setattr3args, Symlink3args, Symlinkdata3,
-};
+use rpcrdma_nfs::nfs3::{Link3args, Mkdir3args, Nfsstat3, Rename3args};
 use rpcrdma_nfs::{
     Export, ExportSettings, ExportTable, FileSystem, MemoryFileSystem, Network, Squash, router,
 };
 
-use crate::support::{Handle, World, fh, mode, place, write_args};
+use crate::procedures::statuses;
+use crate::support::{Handle, World, fh, mode, place};
 
 fn memory() -> MemoryFileSystem {
     MemoryFileSystem::new(1 << 20).root_owner(0, 0, 0o777)
@@ -107,83 +103,9 @@ fn every_procedure_is_refused_where_no_export_admits_the_client() {
     let root = closed.root();
     let exports = export(closed, "/").networks([network("192.0.2.0/24")]);
     serve(exports.into(), async |world| {
-        let (root, nfs) = (root.as_bytes(), &world.nfs);
-        let (object, at) = (fh(root), place(root, b"x"));
-        let attributes = mode(0o644);
-        let symlink = Symlinkdata3 {
-            symlink_attributes: attributes,
-            symlink_data: (&b"to"[..]).into(),
-        };
-        macro_rules! statuses {
-            ($($name:ident($args:expr)),* $(,)?) => {
-                [$((stringify!($name), nfs.$name(&$args).await.unwrap().status())),*]
-            };
-        }
-        let statuses = statuses![
-            setattr(Setattr3args {
-                object,
-                new_attributes: attributes,
-                guard: Sattrguard3::False
-            }),
-            lookup(rpcrdma_nfs::nfs3::Lookup3args { what: at }),
-            access(Access3args { object, access: 1 }),
-            readlink(Readlink3args { symlink: object }),
-            read(Read3args {
-                file: object,
-                offset: 0,
-                count: 1
-            }),
-            write(write_args(root, 0, b"x")),
-            create(Create3args {
-                r#where: at,
-                how: Createhow3::Guarded(attributes)
-            }),
-            mkdir(Mkdir3args {
-                r#where: at,
-                attributes
-            }),
-            symlink(Symlink3args {
-                r#where: at,
-                symlink
-            }),
-            mknod(Mknod3args {
-                r#where: at,
-                what: Mknoddata3::Fifo(attributes)
-            }),
-            remove(Remove3args { object: at }),
-            rmdir(Rmdir3args { object: at }),
-            rename(Rename3args { from: at, to: at }),
-            link(Link3args {
-                file: object,
-                link: at
-            }),
-            readdir(Readdir3args {
-                dir: object,
-                cookie: 0,
-                cookieverf: [0; 8],
-                count: 4096
-            }),
-            readdirplus(Readdirplus3args {
-                dir: object,
-                cookie: 0,
-                cookieverf: [0; 8],
-                dircount: 4096,
-                maxcount: 4096
-            }),
-            fsstat(Fsstat3args { fsroot: object }),
-            fsinfo(Fsinfo3args { fsroot: object }),
-            pathconf(Pathconf3args { object }),
-            commit(Commit3args {
-                file: object,
-                offset: 0,
-                count: 0
-            }),
-        ];
-        for (name, status) in statuses {
+        for (name, status) in statuses(world, root.as_bytes()).await {
             assert_eq!(status, Nfsstat3::Stale, "{name}");
         }
-        let getattr = world.attributes(root).await.map(drop);
-        assert_eq!(getattr, Err(Nfsstat3::Stale));
     });
 }
 

@@ -8,11 +8,14 @@ mod backends;
 mod creating;
 mod directories;
 mod exports;
+mod handles;
 #[cfg(all(feature = "host", target_os = "linux"))]
 mod host;
 mod information;
+mod malformed;
 mod mount;
 mod names;
+mod procedures;
 mod reading;
 mod removing;
 mod support;

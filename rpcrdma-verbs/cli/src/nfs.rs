@@ -6,6 +6,7 @@ mod list;
 mod measure;
 mod notify;
 mod offer;
+mod registration;
 mod remote;
 mod serve;
 #[cfg(target_os = "linux")]

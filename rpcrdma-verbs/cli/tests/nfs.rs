@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use rpcrdma_nfs::mount3::Mountstat3;
 use rpcrdma_nfs::mount3::mount_program::mount_v3;
 use rpcrdma_nfs::mount3::owned::Mountres3;
 use rpcrdma_nfs::nfs3::nfs_program::nfs_v3;
@@ -116,6 +117,23 @@ async fn it_serves_mount_and_nfs_at_one_address_until_sigterm() {
     assert_eq!(server.terminate(), (true, Some("drained".to_owned())));
 }
 
+/// Without an rpcbind the server serves nevertheless.
+#[tokio::test]
+async fn clients_of_a_network_are_squashed_to_a_user() {
+    let squashed = ["--squash=all", "--anonuid=7", "--anongid=8", "--rpcbind"];
+    let local = ["--memory", "--network=192.0.2.0/24", "--network=127.0.0.1"];
+    let server = Running::new(&[&squashed[..], &local].concat());
+    let (nfs, root) = server.mounted().await;
+    // The root belongs to user 0, with mode 0755.
+    assert_eq!(make_dir(&nfs, &root, "dir").await, Nfsstat3::Acces);
+    let elsewhere = Running::new(&["--memory", "--network=192.0.2.0/24"]);
+    let channel = tcp::connect(&elsewhere.address).await.unwrap();
+    let options = CallOptions::DEFAULT.credentials(AuthSys::new("tester"));
+    let mount = mount_v3::Client::new(channel).with_options(options);
+    let refused = mount.mnt(&Text::new("/data").unwrap()).await.unwrap();
+    assert_eq!(refused, Mountres3::Default(Mountstat3::Acces));
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_directory_is_served_with_the_same_handles_after_a_restart() {
@@ -153,6 +171,7 @@ fn errors_name_what_is_wrong() {
     assert!(refused(&["--memory", "--rdma=nowhere"]).contains("nowhere is no address"));
     assert!(refused(&["--memory", "--device", "nosuch0"]).contains("nosuch0"));
     assert!(refused(&["--memory", "--squash", "some"]).contains("some is none of"));
+    assert!(refused(&["--memory", "--network", "192.0.2.1/24"]).contains("bits beyond"));
     assert!(refused(&["--memory", "/"]).contains("--memory"));
     assert!(refused(&[]).contains("DIR"));
 }

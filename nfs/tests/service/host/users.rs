@@ -258,3 +258,41 @@ fn a_server_that_may_not_act_as_others_is_one_user() {
         assert_eq!(write(world, &file, user(6)).await, Nfsstat3::Ok);
     });
 }
+
+/// The server keeps files open; what a caller may do is decided anew all the same.
+#[test]
+fn permissions_that_change_hold_for_the_next_call() {
+    let dir = HostDir::new(0o755);
+    if !is_root() {
+        return;
+    }
+    let path = dir.path.join("file");
+    fs::write(&path, "content").unwrap();
+    let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    with_host(dir.open(), async |world| {
+        let file = world.lookup(&world.root, b"file").await.unwrap();
+        let both = async |who: AuthSys| {
+            let read = read(world, &file, who.clone()).await;
+            (read, write(world, &file, who).await)
+        };
+        let (ok, no) = (Nfsstat3::Ok, Nfsstat3::Acces);
+        set(0o666);
+        for _ in 0..3 {
+            assert_eq!(both(user(5)).await, (ok, ok));
+        }
+        set(0o644);
+        assert_eq!(both(user(5)).await, (ok, no));
+        assert_eq!(both(user(0)).await, (ok, ok));
+        assert_eq!(both(user(5)).await, (ok, no));
+        set(0o600);
+        assert_eq!(both(user(5)).await, (no, no));
+        chown(&path, Some(5), Some(5)).unwrap();
+        assert_eq!(both(user(5)).await, (ok, ok));
+        assert_eq!(both(user(6)).await, (no, no));
+        // A group of the caller makes it another caller.
+        set(0o660);
+        assert_eq!(both(member(6, &[5])).await, (ok, ok));
+        assert_eq!(both(user(6)).await, (no, no));
+    });
+    assert_all_threads_are_root();
+}

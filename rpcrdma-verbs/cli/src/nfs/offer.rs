@@ -6,13 +6,16 @@ use std::{error::Error, os::unix::fs::DirBuilderExt as _, path::Path};
 
 #[cfg(target_os = "linux")]
 use rpcrdma_nfs::HostFileSystem;
-use rpcrdma_nfs::{Export, FileSystem, Squash};
+use rpcrdma_nfs::{Export, FileSystem, Network, Squash};
 
 #[cfg(target_os = "linux")]
 use super::served_dirs::{HandleKeyFile, ServedDirs};
 #[cfg(target_os = "linux")]
 use crate::output::UsageError;
 use crate::units::size;
+
+/// The user and the group of squashed users.
+const ANONYMOUS: u32 = 65534;
 
 #[derive(clap::Args)]
 pub(super) struct Offer {
@@ -30,9 +33,19 @@ pub(super) struct Offer {
     /// if a directory is served.
     #[arg(long, value_name = "WHOSE", value_parser = squash)]
     squash: Option<Squash>,
+    /// User whose calls those of squashed users are; 65534 by default.
+    #[arg(long, value_name = "UID")]
+    anonuid: Option<u32>,
+    /// Group of that user; 65534 by default.
+    #[arg(long, value_name = "GID")]
+    anongid: Option<u32>,
     /// Refuse all changes.
     #[arg(long)]
     read_only: bool,
+    /// Network whose clients may use the export, like 192.0.2.0/24 or 2001:db8::1; can be repeated.
+    /// Every client may by default.
+    #[arg(long = "network", value_name = "NETWORK")]
+    networks: Vec<Network>,
     /// File with the key of the file handles, which is created if it is not there. Without it, the
     /// key is `nfs-handle-key` in the folder for state.
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
@@ -61,6 +74,11 @@ impl Offer {
         };
         Export::new(file_system)
             .squash(self.squash.unwrap_or(default))
+            .anonymous(
+                self.anonuid.unwrap_or(ANONYMOUS),
+                self.anongid.unwrap_or(ANONYMOUS),
+            )
+            .networks(self.networks.clone())
             .read_only(self.read_only)
     }
 }
@@ -87,8 +105,11 @@ impl Offer {
 
     /// Checks that no argument says what the exports of the configuration file say.
     pub(super) fn has_no_settings(&self) -> Result<(), UsageError> {
-        if self.squash.is_some() || self.read_only || self.is_async {
-            let text = "--squash, --read-only and --async are settings of each export in the file";
+        let is_anonymous = self.anonuid.is_some() || self.anongid.is_some();
+        let is_limited = self.squash.is_some() || self.read_only || !self.networks.is_empty();
+        if is_anonymous || is_limited || self.is_async {
+            let text = "--squash, --anonuid, --anongid, --read-only, --network and --async are \
+                        settings of each export in the file";
             return Err(UsageError(text.to_owned()));
         }
         Ok(())

@@ -17,6 +17,7 @@ use super::TCP_PORT;
 use super::config::NfsConfig;
 use super::notify::notify;
 use super::offer::Offer;
+use super::registration::Registration;
 use crate::device_source::{self, Locality, address, traffic_class};
 use crate::output::{OutputError, UsageError, outln};
 use crate::serve::{GRACE, PORT};
@@ -56,6 +57,10 @@ pub(super) struct Serve {
     /// Path that clients mount.
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     export: String,
+    /// Register the services at the rpcbind of this host, and remove them in the end. Without
+    /// rpcbind, the server serves nevertheless.
+    #[arg(long)]
+    rpcbind: bool,
     #[cfg(feature = "metrics")]
     #[command(flatten)]
     metrics: crate::exporter::Options,
@@ -121,6 +126,7 @@ impl Serve {
         let exports = ExportTable::new(make(&config)?);
         let control = ServerControl::new(config.limits);
         let (server, device) = self.start(&exports, &control).await?;
+        let registration = self.rpcbind.then(|| Registration::of(server.local_addrs()));
         self.announce(&exports, server.local_addrs(), device.as_ref())?;
         notify("READY=1");
 
@@ -132,6 +138,7 @@ impl Serve {
         }
         notify("STOPPING=1");
         outln!("draining");
+        drop(registration);
         tokio::select! {
             drained = server.drain() => drained?,
             () = tokio::time::sleep(GRACE) => return Err("some calls got no reply in time".into()),

@@ -1,0 +1,220 @@
+//! Registration at the rpcbind of this host (RFC 1833).
+//!
+//! A server needs none: clients that know its ports never ask rpcbind. With it, clients find the
+//! ports, and `showmount` and `rpcinfo` show the server.
+
+mod entry;
+mod exchange;
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::protocol::{pmap, rpcb};
+pub use entry::{RpcbindEntry, RpcbindTransport};
+use exchange::{CallFailure, Procedure, call};
+
+use oncrpc::xdr::{Text, TextBuf};
+
+const PROGRAM: u32 = 100_000;
+const SET: u32 = 1;
+const UNSET: u32 = 2;
+const GETADDR: u32 = 3;
+
+/// Why nothing was registered.
+#[derive(Debug)]
+pub enum RpcbindError {
+    /// No rpcbind can be reached, or it does not answer.
+    Unreachable(io::Error),
+    /// It refuses: another server has registered the program, at this address, or the caller may
+    /// not register anything.
+    Refused {
+        /// What was to be registered.
+        entry: RpcbindEntry,
+        /// The universal address that is registered, if any.
+        registered: Option<String>,
+    },
+    /// It answers otherwise than RFC 1833 says, or supports none of the versions 2 to 4.
+    Protocol(&'static str),
+}
+
+impl fmt::Display for RpcbindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(error) => write!(f, "no rpcbind can be reached: {error}"),
+            Self::Refused { entry, registered } => {
+                write!(f, "rpcbind does not register {entry}")?;
+                match registered {
+                    Some(address) => write!(f, ", which is registered at {address}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Protocol(what) => write!(f, "rpcbind: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for RpcbindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<CallFailure> for RpcbindError {
+    fn from(failure: CallFailure) -> Self {
+        match failure {
+            CallFailure::Io(error) => Self::Unreachable(error),
+            CallFailure::Unsupported => Self::Protocol("none of the versions 2 to 4 is supported"),
+            CallFailure::Malformed => Self::Protocol("malformed reply"),
+            CallFailure::Rejected => Self::Protocol("the call is rejected"),
+        }
+    }
+}
+
+/// Where an rpcbind listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    #[cfg_attr(not(unix), allow(dead_code, reason = "there are no such sockets"))]
+    Socket(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// The rpcbind of this host. Its methods wait for it, at most 5 seconds for each call.
+///
+/// ```no_run
+/// use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};
+///
+/// let nfs = RpcbindEntry {
+///     program: 100_003,
+///     version: 3,
+///     transport: RpcbindTransport::Tcp,
+///     address: ([0, 0, 0, 0], 2049).into(),
+/// };
+/// let rpcbind = Rpcbind::of_host();
+/// rpcbind.register(&[nfs])?;
+/// // .. serve ..
+/// rpcbind.remove(&[nfs]);
+/// # Ok::<(), rpcrdma_nfs::RpcbindError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rpcbind {
+    places: Vec<Place>,
+}
+
+impl Rpcbind {
+    /// The rpcbind at its socket `/run/rpcbind.sock`, by which it knows the user who calls, or at
+    /// port 111 of the loopback address.
+    #[must_use]
+    pub fn of_host() -> Self {
+        let sockets = ["/run/rpcbind.sock", "/var/run/rpcbind.sock"];
+        let sockets = sockets.map(|path| Place::Socket(path.into()));
+        let tcp = Place::Tcp((Ipv4Addr::LOCALHOST, 111).into());
+        Self {
+            places: sockets.into_iter().chain([tcp]).collect(),
+        }
+    }
+
+    /// The rpcbind at an address over TCP. Most accept registrations by the loopback address and
+    /// from privileged ports alone.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            places: vec![Place::Tcp(address)],
+        }
+    }
+
+    /// Registers all entries, or none. An entry that is registered already, with the same address,
+    /// stays so: a server that was killed can be started again.
+    ///
+    /// # Errors
+    /// See [`RpcbindError`].
+    pub fn register(&self, entries: &[RpcbindEntry]) -> Result<(), RpcbindError> {
+        let mut done = 0;
+        for entry in entries {
+            if let Err(error) = self.set(entry) {
+                self.remove(entries.get(..done).unwrap_or_default());
+                return Err(error);
+            }
+            done += 1;
+        }
+        Ok(())
+    }
+
+    /// Removes entries that were registered. One that cannot be removed stays: a client of it is
+    /// refused by the port.
+    pub fn remove(&self, entries: &[RpcbindEntry]) {
+        for entry in entries {
+            let _ = self.changed(UNSET, entry);
+        }
+    }
+
+    fn set(&self, entry: &RpcbindEntry) -> Result<(), RpcbindError> {
+        if self.changed(SET, entry)? {
+            return Ok(());
+        }
+        let registered = self.registered(entry).ok().flatten();
+        Err(RpcbindError::Refused {
+            entry: *entry,
+            registered,
+        })
+    }
+
+    /// Calls SET or UNSET by the highest version that rpcbind supports. Returns its answer.
+    fn changed(&self, procedure: u32, entry: &RpcbindEntry) -> Result<bool, CallFailure> {
+        let address = entry.universal_address();
+        let mapping = rpcb::Rpcb {
+            prog: entry.program,
+            vers: entry.version,
+            netid: Text::new(entry.netid()).unwrap_or_default(),
+            addr: Text::new(&address).unwrap_or_default(),
+            owner: Text::default(),
+        };
+        for version in [4, 3] {
+            let procedure = Procedure {
+                version,
+                number: procedure,
+            };
+            match call(&self.places, procedure, &mapping) {
+                Err(CallFailure::Unsupported) => {}
+                done => return done,
+            }
+        }
+        // The port mapper knows TCP and UDP of IPv4 alone.
+        let Some(port) = entry.port_of_tcp() else {
+            return Err(CallFailure::Unsupported);
+        };
+        let mapping = pmap::Mapping {
+            prog: entry.program,
+            vers: entry.version,
+            prot: pmap::IPPROTO_TCP,
+            port: port.into(),
+        };
+        let procedure = Procedure {
+            version: 2,
+            number: procedure,
+        };
+        call(&self.places, procedure, &mapping)
+    }
+
+    /// Returns the universal address at which a program is registered.
+    fn registered(&self, entry: &RpcbindEntry) -> Result<Option<String>, CallFailure> {
+        let mapping = rpcb::Rpcb {
+            prog: entry.program,
+            vers: entry.version,
+            netid: Text::new(entry.netid()).unwrap_or_default(),
+            addr: Text::default(),
+            owner: Text::default(),
+        };
+        let procedure = Procedure {
+            version: 3,
+            number: GETADDR,
+        };
+        let address: TextBuf = call(&self.places, procedure, &mapping)?;
+        let address = String::from_utf8_lossy(address.as_bytes()).into_owned();
+        Ok(Some(address).filter(|address| !address.is_empty()))
+    }
+}

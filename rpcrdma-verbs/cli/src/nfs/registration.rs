@@ -1,0 +1,100 @@
+//! `--rpcbind`: the server's addresses at the rpcbind of this host.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use rpcrdma_nfs::{Rpcbind, RpcbindEntry, RpcbindTransport};
+
+/// NFS and MOUNT, each with its version (RFC 1813, sections 2 and 5.1.2).
+const NFS: (u32, u32) = (100_003, 3);
+const MOUNT: (u32, u32) = (100_005, 3);
+
+/// What is registered. It is removed when it is dropped.
+pub(super) struct Registration {
+    rpcbind: Rpcbind,
+    entries: Vec<RpcbindEntry>,
+}
+
+/// Returns the addresses to register for one at which a server listens: a socket at `::` has
+/// clients of IPv4, too.
+fn addresses(listening: SocketAddr) -> Vec<SocketAddr> {
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listening.port()));
+    match listening {
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => vec![listening, any],
+        _ => vec![listening],
+    }
+}
+
+/// Returns the entries of a server: MOUNT over TCP, and NFS over each transport.
+fn entries(tcp: SocketAddr, rdma: Option<SocketAddr>) -> Vec<RpcbindEntry> {
+    let rows = [
+        (NFS, RpcbindTransport::Tcp, Some(tcp)),
+        (MOUNT, RpcbindTransport::Tcp, Some(tcp)),
+        (NFS, RpcbindTransport::Rdma, rdma),
+    ];
+    let mut entries = Vec::new();
+    for ((program, version), transport, listening) in rows {
+        let addresses = listening.into_iter().flat_map(addresses);
+        entries.extend(addresses.map(|address| RpcbindEntry {
+            program,
+            version,
+            transport,
+            address,
+        }));
+    }
+    entries
+}
+
+impl Registration {
+    /// Registers a server that listens at addresses: over TCP, and over RDMA if there is a second
+    /// one. Says why if that is not possible; clients that know the ports need no rpcbind.
+    pub(super) fn of(listening: &[SocketAddr]) -> Self {
+        let entries = match listening {
+            [tcp, rdma @ ..] => entries(*tcp, rdma.first().copied()),
+            [] => Vec::new(),
+        };
+        let rpcbind = Rpcbind::of_host();
+        match rpcbind.register(&entries) {
+            Ok(()) => Self { rpcbind, entries },
+            Err(error) => {
+                eprintln!("rpcrdma: not registered: {error}");
+                Self {
+                    rpcbind,
+                    entries: Vec::new(),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.rpcbind.remove(&self.entries);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_for_both_families_is_registered_for_both() {
+        let of = |tcp: &str, rdma: Option<&str>| {
+            let entries = entries(tcp.parse().unwrap(), rdma.map(|rdma| rdma.parse().unwrap()));
+            let entry = |entry: RpcbindEntry| (entry.program, entry.netid());
+            entries.into_iter().map(entry).collect::<Vec<_>>()
+        };
+        let v4 = [(100_003, "tcp"), (100_005, "tcp")];
+        assert_eq!(of("0.0.0.0:2049", None), v4);
+        let rdma = [&v4[..], &[(100_003, "rdma")]].concat();
+        assert_eq!(of("192.0.2.1:2049", Some("0.0.0.0:20049")), rdma);
+        let tcp6 = [(100_003, "tcp6"), (100_005, "tcp6")];
+        assert_eq!(of("[2001:db8::1]:2049", None), tcp6);
+        let both = [
+            (100_003, "tcp6"),
+            (100_003, "tcp"),
+            (100_005, "tcp6"),
+            (100_005, "tcp"),
+        ];
+        assert_eq!(of("[::]:2049", None), both);
+    }
+}

@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# For jobs in which the kernel's client mounts `rpcrdma nfs serve DIR`: checks, the server, mounts.
+dir=/tmp/export
+log=/tmp/serve.log
+passed=0 failed=0
+
+# $1: what is checked, then a function, which fails where any of its commands fails.
+check() {
+    local start=${EPOCHREALTIME/./}
+    (set -ex; "${@:2}") >/tmp/check.log 2>&1 &
+    if wait $!; then
+        passed=$((passed + 1))
+        echo "passed: $1 ($(((${EPOCHREALTIME/./} - start) / 1000)) ms)"
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $1"
+        tail -n 20 /tmp/check.log
+    fi
+}
+
+# Whether a command fails.
+refused() {
+    if "$@"; then return 1; fi
+}
+
+# Starts the server, with further options.
+serve() {
+    : >"$log"
+    ./rpcrdma nfs serve "$dir" --squash none --key /run/nfs-handle-key "$@" >"$log" 2>&1 &
+    echo $! >/run/server.pid
+    until grep -q ^listening "$log"; do
+        kill -0 "$(cat /run/server.pid)" || return
+        sleep 0.1
+    done
+}
+
+# Ends the server by signal $1. It may be no child of this shell.
+end_server() {
+    local server
+    server=$(cat /run/server.pid)
+    kill "-$1" "$server"
+    while [ -d "/proc/$server" ] && ! grep -q '^State:.Z' "/proc/$server/status"; do sleep 0.05; done
+}
+
+# $1: tcp or rdma, $2: the port, $3: where. MOUNT is at port 2049.
+mounted() {
+    mkdir -p "$3"
+    mount.nfs "$RPCRDMA_ADDRESS:/" "$3" -o "vers=3,proto=$1,port=$2,mountproto=tcp,mountport=${4:-2049},nolock,nosharecache"
+}
+
+# A file system that is no initramfs, for the server; the client's cache stays small.
+prepare() {
+    mkdir -p $dir
+    mount -t tmpfs export $dir
+    echo $((32 << 20)) >/proc/sys/vm/dirty_bytes
+}
+
+summary() {
+    echo "$passed passed, $failed failed"
+    [ "$failed" = 0 ]
+}
