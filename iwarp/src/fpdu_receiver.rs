@@ -198,6 +198,12 @@ impl FpduReceiver {
         }
     }
 
+    /// Expects a Send with this number next.
+    #[cfg(test)]
+    pub(crate) const fn set_next_send(&mut self, msn: u32) {
+        self.msn[0] = msn;
+    }
+
     /// Returns true if an FPDU has arrived: a responder may send (RFC 5044, section 7.1.2).
     pub const fn has_started(&self) -> bool {
         self.started
@@ -389,16 +395,16 @@ impl FpduReceiver {
         let mut access = StagAccess::Write;
         if header.opcode == Some(RdmapOpcode::ReadResponse) {
             let sink = self.sinks.front().ok_or(TerminateCode::RDMAP_OPCODE)?;
-            if sink.stag != stag {
+            if len > 0 && sink.stag != stag {
                 return Err(TerminateCode::DDP_INVALID_STAG);
             }
             let ends = header.last == (len == sink.len as usize);
-            if sink.offset != offset || len > sink.len as usize || !ends {
+            if len > 0 && sink.offset != offset || len > sink.len as usize || !ends {
                 return Err(TerminateCode::DDP_BOUNDS);
             }
             access = StagAccess::ReadResponse;
         }
-        // RFC 5041, section 7.1: segments without payload are not validated.
+        // RFC 5041, section 5.2: STag and offset of a segment without payload are not checked.
         if len == 0 {
             return Ok(());
         }

@@ -1,5 +1,8 @@
 //! Outgoing messages as FPDUs, in pieces for `writev`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use crate::segment::{Address, Header, RdmapOpcode, ReadRequestHeader, TAGGED_LEN, UNTAGGED_LEN};

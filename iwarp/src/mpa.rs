@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{Framer, FramerPiece, Terminate, TerminateCode};
+
 /// Bytes of private data in a frame, at most. Revision 2 takes 4 of them.
 pub const MAX_PRIVATE_DATA: usize = 512;
 
@@ -57,14 +59,14 @@ pub enum SetupError {
     Revision(u8),
     /// Private data exceeds 512 bytes, or is too short for revision 2.
     PrivateDataLen(usize),
-    /// The peer has rejected the connection. The initiator has its private data.
+    /// The peer has rejected the connection. The initiator has its private data and its depths. RFC
+    /// 5044, section 7.1.2 leaves the TCP connection to the consumer, which may close it.
     Rejected,
     /// The peer sent more than its request before it had a reply.
     EarlyData,
-    /// The peer needs more RDMA Reads at once than we take: send a Terminate with
-    /// `MPA_INSUFFICIENT_IRD`.
+    /// The peer needs more RDMA Reads at once than we take: send [`MpaInitiator::terminate`] first.
     InsufficientIrd,
-    /// No ready-to-receive message suits both ends: send a Terminate with `MPA_NO_RTR`.
+    /// No ready-to-receive message suits both ends: send [`MpaInitiator::terminate`] first.
     NoRtr,
 }
 
@@ -244,6 +246,9 @@ pub struct MpaInitiator {
     options: MpaOptions,
     reader: FrameReader,
     rejection: Vec<u8>,
+    rejected_depths: Option<ReadDepths>,
+    /// The Terminate that ends a setup which the responder believes to be done.
+    terminate: Vec<u8>,
 }
 
 impl MpaInitiator {
@@ -260,37 +265,67 @@ impl MpaInitiator {
             private_data: options.private_data.clone(),
         };
         let request = frame.encode(REQUEST_KEY)?;
-        let (reader, rejection) = (FrameReader::default(), Vec::new());
-        Ok((
-            Self {
-                options,
-                reader,
-                rejection,
-            },
-            request,
-        ))
+        let this = Self {
+            options,
+            reader: FrameReader::default(),
+            rejection: Vec::new(),
+            rejected_depths: None,
+            terminate: Vec::new(),
+        };
+        Ok((this, request))
     }
 
     /// Takes bytes of the reply. Returns how many it took; those behind the reply are FPDUs.
     ///
     /// # Errors
     ///
-    /// The TCP connection must be closed. `InsufficientIrd` and `NoRtr` ask for a Terminate before.
+    /// The TCP connection must be closed, after [`Self::terminate`] was sent.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<MpaEstablished>), SetupError> {
         let (taken, frame) = self.reader.take(input, REPLY_KEY)?;
         let Some(frame) = frame else {
             return Ok((taken, None));
         };
         if frame.flags & REJECTED != 0 {
+            self.rejected_depths = frame.enhanced.map(|(depths, _)| depths);
             self.rejection = frame.private_data;
             return Err(SetupError::Rejected);
         }
+        let established = self.establish(&frame);
+        if let Err(SetupError::InsufficientIrd | SetupError::NoRtr) = established {
+            self.terminate = self.encode_terminate(&frame, established.as_ref().err());
+        }
+        Ok((taken, Some(established?)))
+    }
+
+    fn establish(&self, frame: &Frame) -> Result<MpaEstablished, SetupError> {
         let mut established = frame.established(self.options.crc);
         if let (Some(ours), Some((theirs, rtr))) = (self.options.depths, frame.enhanced) {
             established.depths = Some(initiator_depths(ours, theirs)?);
             established.rtr = common_rtr(self.options.rtr, rtr)?;
         }
-        Ok((taken, Some(established)))
+        Ok(established)
+    }
+
+    /// Returns the FPDU of a Terminate. The responder has accepted: it takes FPDUs.
+    fn encode_terminate(&self, frame: &Frame, error: Option<&SetupError>) -> Vec<u8> {
+        let code = match error {
+            Some(SetupError::InsufficientIrd) => TerminateCode::MPA_INSUFFICIENT_IRD,
+            _ => TerminateCode::MPA_NO_RTR,
+        };
+        let established = frame.established(self.options.crc);
+        let mut framer = Framer::new(0, established.crc, established.markers, false);
+        framer.push_terminate(&Terminate::new(code));
+        let headers = framer.pieces().map(|piece| match piece {
+            FramerPiece::Header(bytes) => bytes,
+            FramerPiece::Payload { .. } => &[],
+        });
+        headers.collect::<Vec<_>>().concat()
+    }
+
+    /// Returns the bytes to send after an error of [`Self::receive`], before the TCP connection is
+    /// closed: a Terminate after `InsufficientIrd` and `NoRtr` (RFC 6581, section 9), else nothing.
+    pub fn terminate(&self) -> &[u8] {
+        &self.terminate
     }
 
     /// Returns how many bytes of the reply are certainly missing: a caller that reads no more leaves
@@ -303,6 +338,12 @@ impl MpaInitiator {
     /// Returns the private data of a rejection.
     pub fn rejection(&self) -> &[u8] {
         &self.rejection
+    }
+
+    /// Returns the depths that a rejection names, `None` with revision 1: those with which the peer
+    /// may accept.
+    pub const fn rejected_depths(&self) -> Option<ReadDepths> {
+        self.rejected_depths
     }
 }
 

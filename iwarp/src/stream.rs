@@ -7,6 +7,9 @@ use crate::{
     Placement, ReadDepths, ReadRequestHeader, ReadSink, Terminate,
 };
 
+/// The layer of errors of MPA (RFC 5040, section 4.8).
+const MPA: u8 = 2;
+
 /// One end of an iWARP stream after its setup: a [`Framer`] and an [`FpduReceiver`] with the rules
 /// that concern both.
 ///
@@ -38,7 +41,10 @@ impl IwarpStream {
             if rtr.write {
                 stream.framer.push_copied(nothing, &[]);
             } else if rtr.read {
+                // Also where the consumer has no Reads: the responder has made room for this one.
+                let ord = std::mem::replace(&mut stream.ord, 1);
                 stream.rtr_read = stream.push_read(0, 0, (0, 0));
+                stream.ord = ord;
             } else {
                 stream.framer.push_empty();
             }
@@ -150,7 +156,10 @@ impl IwarpStream {
         let mut taken = 0;
         loop {
             let advanced = self.receiver.advance(&input[taken..], placement);
-            if self.receiver.has_started() || advanced.is_err() {
+            // An FPDU that breaks a rule of DDP or RDMAP is one. After a wrong CRC there was none,
+            // and a responder that has heard nothing else ends without a Terminate.
+            let is_fpdu = |terminate: &Terminate| terminate.code.layer != MPA;
+            if self.receiver.has_started() || advanced.as_ref().is_err_and(is_fpdu) {
                 self.framer.release();
             }
             let (n, progress) = match advanced {

@@ -219,7 +219,14 @@ fn streams() -> Vec<Stream> {
     *wrong_crc.last_mut().unwrap() ^= 1;
     let many_reads: Vec<u8> = (1..100).flat_map(|msn| read_request(msn, 0, 0)).collect();
     vec![
-        ("a wrong CRC", wrong_crc, Some([2, 0, 2])),
+        // A responder that has validated no FPDU sends none (RFC 5044, section 7.1.2).
+        ("a wrong CRC at first", wrong_crc.clone(), None),
+        (
+            "a wrong CRC",
+            [tagged([0xc1, 0x40], 0, 0, b""), wrong_crc].concat(),
+            Some([2, 0, 2]),
+        ),
+        ("an FPDU without an end", fpdu(&[0x41; 64])[..40].to_vec(), None),
         ("no room for a header", fpdu(&[0x41, 0x43]), Some([1, 0, 0])),
         (
             "an unknown opcode",
@@ -384,6 +391,49 @@ fn is_waiting(initiator: &mut MpaInitiator, stream: &mut TcpStream) -> bool {
     let mut byte = [0; 1];
     stream.read_exact(&mut byte).unwrap();
     initiator.receive(&byte).unwrap().1.is_none()
+}
+
+/// A responder whose reply does not suit an initiator gets a Terminate that says why (RFC 6581,
+/// section 9): the initiator takes fewer RDMA Reads, or knows other ready-to-receive messages.
+#[test]
+fn an_initiator_that_is_refused_says_why() {
+    let replies = [
+        ([0x50, 2, 0, 4, 0, 1, 0x3f, 0xfe], false, 6),
+        ([0x50, 2, 0, 4, 0xc0, 1, 0, 1], true, 7),
+    ];
+    for (reply, peer_to_peer, code) in replies {
+        let listener = TcpListener::bind(ends::any_address()).unwrap();
+        let device = IwarpDevice::new(IwarpConfig {
+            peer_to_peer,
+            ..IwarpConfig::default()
+        });
+        let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = ends::connect(&mut driver, address, Config::client());
+        driver.turn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let reply = [b"MPA ID Rep Frame", &reply[..]].concat();
+        stream.write_all(&reply).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (mut came, began) = (Vec::new(), Instant::now());
+        loop {
+            assert!(began.elapsed() < PATIENCE, "{came:x?}");
+            driver.wait(Duration::from_millis(5)).unwrap();
+            let mut bytes = [0; 4096];
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => came.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // Behind the request there is the FPDU of the Terminate, and nothing.
+        let mut terminate = vec![0x20, code, 0, 0];
+        terminate = untagged([0x41, 0x47], 2, 1, 0, &terminate);
+        assert!(came.ends_with(&terminate), "{came:x?}");
+        let request = 20 + usize::from(u16::from_be_bytes([came[18], came[19]]));
+        assert_eq!(came.len(), request + terminate.len());
+    }
 }
 
 /// A null call of Version One in an RPC-over-RDMA message.

@@ -113,7 +113,12 @@ impl Connecting {
                 Err(SetupError::Rejected) => {
                     return Err(SetupFailure::Rejected(self.initiator.rejection().to_vec()));
                 }
-                Err(error) => return Err(SetupFailure::of_protocol(error)),
+                Err(error) => {
+                    // The connection is closed if there is no room for it.
+                    let terminate = IoSlice::new(self.initiator.terminate());
+                    let _ = socket::send(socket, &[terminate]);
+                    return Err(SetupFailure::of_protocol(error));
+                }
             }
         }
     }
