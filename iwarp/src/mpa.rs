@@ -119,6 +119,7 @@ impl FrameReader {
     /// Takes the bytes of the frame, and none behind it. Returns how many, and the frame once it is
     /// whole.
     fn take(&mut self, input: &[u8], key: &[u8; 16]) -> Result<(usize, Option<Frame>), SetupError> {
+        // rfc: 5044-7.1.2-l, 5044-7.1.2-o
         let mut taken = 0;
         loop {
             let start = self.0.len().min(16);
@@ -140,6 +141,8 @@ impl FrameReader {
     }
 
     fn needed(&self) -> Result<usize, SetupError> {
+        // rfc: 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-q, 5044-7.1.2-r, 5044-7.1.2-s
+        // rfc: 6581-6-d
         let Some(&[.., flags, revision, high, low]) = self.0.first_chunk::<FRAME_LEN>() else {
             return Ok(FRAME_LEN);
         };
@@ -157,6 +160,7 @@ impl FrameReader {
 
 impl Frame {
     fn parse(bytes: &[u8]) -> Result<Self, SetupError> {
+        // rfc: 6581-6-e, 6581-9.2-n
         let (head, data) = bytes.split_at(FRAME_LEN);
         let (flags, revision) = (head[16], head[17]);
         let mut frame = Self {
@@ -186,6 +190,8 @@ impl Frame {
     }
 
     fn encode(&self, key: &[u8; 16]) -> Result<Vec<u8>, SetupError> {
+        // rfc: 5044-7.1.1-m, 5044-7.1.1-q, 5044-7.1.1-s, 6581-6-a, 6581-9-a, 6581-9.2-a
+        // rfc: 6581-9.2-b, 6581-9.2-l, 6581-9.2-n
         let len = self.private_data.len() + if self.enhanced.is_some() { 4 } else { 0 };
         let field = u16::try_from(len).ok().filter(|_| len <= MAX_PRIVATE_DATA);
         let field = field.ok_or(SetupError::PrivateDataLen(len))?;
@@ -209,6 +215,8 @@ impl Frame {
     }
 
     fn established(&self, crc: bool) -> MpaEstablished {
+        // rfc: 5044-4.4-e, 5044-4.4-f, 5044-4.4-g, 5044-7.1.1-f, 5044-7.1.1-g, 5044-7.1.1-h
+        // rfc: 5044-7.1.1-i, 5044-7.1.1-k, 6581-9.1-a
         MpaEstablished {
             crc: crc || self.flags & CRC != 0,
             markers: self.flags & MARKERS != 0,
@@ -258,6 +266,8 @@ impl MpaInitiator {
     ///
     /// `PrivateDataLen` if the private data are too long.
     pub fn new(options: MpaOptions) -> Result<(Self, Vec<u8>), SetupError> {
+        // rfc: 5044-7.1.1-a, 5044-7.1.1-n, 5044-7.1.2-a, 5044-7.1.2-b, 6581-6-b, 6581-6-c
+        // rfc: 6581-10-c
         let frame = Frame {
             flags: flags(options.crc),
             revision: if options.depths.is_some() { 2 } else { 1 },
@@ -281,6 +291,7 @@ impl MpaInitiator {
     ///
     /// The TCP connection must be closed, after [`Self::terminate`] was sent.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<MpaEstablished>), SetupError> {
+        // rfc: 5044-7.1.1-d, 5044-7.1.2-g, 5044-7.1.2-h, 5044-7.1.2-i
         let (taken, frame) = self.reader.take(input, REPLY_KEY)?;
         let Some(frame) = frame else {
             return Ok((taken, None));
@@ -308,6 +319,7 @@ impl MpaInitiator {
 
     /// Returns the FPDU of a Terminate. The responder has accepted: it takes FPDUs.
     fn encode_terminate(&self, frame: &Frame, error: Option<&SetupError>) -> Vec<u8> {
+        // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
         let code = match error {
             Some(SetupError::InsufficientIrd) => TerminateCode::MPA_INSUFFICIENT_IRD,
             _ => TerminateCode::MPA_NO_RTR,
@@ -343,12 +355,14 @@ impl MpaInitiator {
     /// Returns the depths that a rejection names, `None` with revision 1: those with which the peer
     /// may accept.
     pub const fn rejected_depths(&self) -> Option<ReadDepths> {
+        // rfc: 6581-9.1-i
         self.rejected_depths
     }
 }
 
 /// RFC 6581, section 9.1: our ORD is at most the responder's IRD, and our IRD at least its ORD.
 fn initiator_depths(ours: ReadDepths, theirs: ReadDepths) -> Result<ReadDepths, SetupError> {
+    // rfc: 6581-9.1-f, 6581-9.1-k, 6581-9.1-m
     if theirs.ord != NOT_NEGOTIATED && ours.ird != NOT_NEGOTIATED && theirs.ord > ours.ird {
         return Err(SetupError::InsufficientIrd);
     }
@@ -395,6 +409,7 @@ impl MpaResponder {
     ///
     /// The TCP connection must be closed.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<MpaRequest>, SetupError> {
+        // rfc: 5044-7.1.1-b
         let (taken, frame) = self.0.take(input, REQUEST_KEY)?;
         if frame.is_some() && taken < input.len() {
             return Err(SetupError::EarlyData);
@@ -425,6 +440,9 @@ impl MpaRequest {
     ///
     /// `PrivateDataLen` if the private data are too long.
     pub fn accept(self, options: &MpaOptions) -> Result<(Vec<u8>, MpaEstablished), SetupError> {
+        // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.2-f, 6581-9.2-c, 6581-9.2-d, 6581-9.2-e
+        // rfc: 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-10-a, 6581-10-b, 6581-10-d, 6581-10-e
+        // rfc: 6581-10-f
         let mut established = self.0.established(options.crc);
         let enhanced = self.0.enhanced.map(|(theirs, rtr)| {
             let all = RtrTypes {
@@ -460,6 +478,7 @@ impl MpaRequest {
     ///
     /// `PrivateDataLen` if the private data are too long.
     pub fn reject(self, private_data: &[u8]) -> Result<Vec<u8>, SetupError> {
+        // rfc: 5044-7.1.2-e, 5044-7.1.2-n
         let enhanced = self.0.enhanced.map(|(theirs, rtr)| {
             (
                 ReadDepths {
@@ -485,6 +504,7 @@ fn responder_depths(
     theirs: ReadDepths,
     read_rtr: bool,
 ) -> (ReadDepths, ReadDepths) {
+    // rfc: 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l
     // A Read as ready-to-receive message needs a place (RFC 6581, section 9.1).
     let ird = if read_rtr { ours.ird.max(1) } else { ours.ird };
     let ord = if theirs.ird == NOT_NEGOTIATED {

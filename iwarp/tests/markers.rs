@@ -57,6 +57,8 @@ impl Reader<'_> {
     }
 
     fn fpdu(&mut self) -> Vec<u8> {
+        // rfc: 5044-4.2-a, 5044-4.2-b, 5044-4.2-c, 5044-4.3-c, 5044-4.3-e, 5044-4.3-g, 5044-4.3-h
+        // rfc: 5044-4.3-i, 5044-4.4-k
         self.markers.clear();
         self.covered.clear();
         // A marker between FPDUs belongs to the next, and points nowhere.
@@ -82,6 +84,8 @@ impl Reader<'_> {
 
 #[test]
 fn markers_stand_where_they_must() {
+    // rfc: 5044-4.3-a, 5044-4.3-b, 5044-4.3-d, 5044-7.1.1-f, 5044-7.1.1-g, 5044-7.1.1-h
+    // rfc: 5044-7.1.1-i, 5044-7.1.1-k
     let seed = std::env::var("RPCRDMA_SEED").map(|seed| seed.parse().unwrap());
     let mut state: u64 = seed.unwrap_or_else(|_| RandomState::new().hash_one("seed"));
     println!("RPCRDMA_SEED={state}");

@@ -21,6 +21,8 @@ fn frame(key: &[u8; 16], rest: &[u8]) -> Vec<u8> {
 
 #[test]
 fn wrong_requests_are_refused() {
+    // rfc: 5044-7.1.1-b, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-l, 5044-7.1.2-q
+    // rfc: 5044-7.1.2-r, 5044-7.1.2-s, 6581-6-e
     let key = b"MPA ID Req Frame";
     let long = [&[0, 1, 2, 1][..], &[0; 513]].concat();
     let cases = [
@@ -42,6 +44,8 @@ fn wrong_requests_are_refused() {
 
 #[test]
 fn a_request_has_the_bits_of_rfc_6581() {
+    // rfc: 5044-7.1.1-a, 5044-7.1.1-m, 5044-7.1.1-n, 5044-7.1.1-q, 5044-7.1.1-s, 5044-7.1.2-a
+    // rfc: 6581-6-a, 6581-6-b, 6581-6-c, 6581-9-a, 6581-9.2-a, 6581-9.2-b, 6581-9.2-l, 6581-10-c
     let rtr = RtrTypes {
         send: true,
         write: false,
@@ -57,6 +61,7 @@ fn a_request_has_the_bits_of_rfc_6581() {
 
 #[test]
 fn an_initiator_checks_the_reply() {
+    // rfc: 6581-9.1-f, 6581-9.1-k, 6581-9.1-m
     let rtr = RtrTypes {
         send: true,
         ..RtrTypes::default()
@@ -87,6 +92,7 @@ fn an_initiator_checks_the_reply() {
 
 #[test]
 fn a_rejection_has_private_data() {
+    // rfc: 5044-7.1.2-e, 5044-7.1.2-i, 5044-7.1.2-n, 6581-9.1-i
     let (mut initiator, request) = MpaInitiator::new(options(None, None)).unwrap();
     let request = MpaResponder::new().receive(&request).unwrap().unwrap();
     let reply = request.reject(b"no").unwrap();
@@ -109,6 +115,8 @@ fn a_rejection_has_private_data() {
 
 #[test]
 fn wrong_replies_are_refused() {
+    // rfc: 5044-7.1.1-d, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-g, 5044-7.1.2-h
+    // rfc: 5044-7.1.2-o
     let key = b"MPA ID Rep Frame";
     let long = [&[0, 1, 2, 1][..], &[0; 513]].concat();
     let cases = [
@@ -131,6 +139,7 @@ fn wrong_replies_are_refused() {
 
 #[test]
 fn an_initiator_that_cannot_go_on_says_why() {
+    // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
     // The FPDU of a Terminate: layer 2, error type 0, and these codes (RFC 6581, section 8).
     let write = RtrTypes {
         write: true,
@@ -165,6 +174,10 @@ fn accepted(request: &[u8], options: &MpaOptions) -> (Vec<u8>, MpaEstablished) {
 
 #[test]
 fn a_responder_answers_as_it_was_asked() {
+    // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.1-m, 5044-7.1.2-f, 6581-6-a, 6581-6-d, 6581-6-e
+    // rfc: 6581-9.1-a, 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l, 6581-9.2-c, 6581-9.2-d
+    // rfc: 6581-9.2-e, 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-9.2-n, 6581-10-a, 6581-10-b
+    // rfc: 6581-10-d, 6581-10-e, 6581-10-f
     let rtr = RtrTypes {
         read: true,
         ..RtrTypes::default()
@@ -187,10 +200,7 @@ fn a_responder_answers_as_it_was_asked() {
     // With a Read as the message there is room for it, also if the peer has no Reads.
     let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x80, 3, 0x40, 0], &ours);
     assert_eq!(reply, [0x10, 2, 0, 4, 0x80, 1, 0x40, 3]);
-    assert_eq!(
-        (depths(&established).ird, established.rtr),
-        (1, Some(rtr))
-    );
+    assert_eq!((depths(&established).ird, established.rtr), (1, Some(rtr)));
     // The peer wants a Write: the reply names what would do.
     let (reply, _) = accepted(&[0x10, 2, 0, 4, 0x80, 3, 0x80, 5], &ours);
     assert_eq!(reply, [0x10, 2, 0, 4, 0x80, 1, 0x40, 3]);
@@ -202,6 +212,8 @@ fn a_responder_answers_as_it_was_asked() {
 
 #[test]
 fn either_end_may_require_crc_and_markers_are_for_who_asks() {
+    // rfc: 5044-1.2-b, 5044-4.4-c, 5044-4.4-d, 5044-4.4-f, 5044-4.4-g, 5044-7.1.1-f, 5044-7.1.1-g
+    // rfc: 5044-7.1.1-h, 5044-7.1.1-i, 5044-7.1.1-k
     for (asked, ours, crc) in [
         (0x00, false, false),
         (0x40, false, true),

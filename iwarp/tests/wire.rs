@@ -56,6 +56,13 @@ fn tagged(control: [u8; 2], stag: u32, offset: u64) -> Vec<u8> {
 
 #[test]
 fn each_message_has_its_header() {
+    // rfc: 5040-4.1-a, 5040-4.1-b, 5040-4.1-c, 5040-4.1-d, 5040-4.1-e, 5040-4.1-f, 5040-4.1-g
+    // rfc: 5040-4.1-h, 5040-4.1-j, 5040-4.2-a, 5040-4.4-a, 5040-4.8-a, 5040-4.8-b, 5040-4.8-c
+    // rfc: 5040-4.8-g, 5040-5.1-a, 5040-5.1-b, 5040-5.1-h, 5040-5.1-i, 5040-5.2.1-a, 5040-5.2.1-b
+    // rfc: 5040-5.2.1-f, 5040-5.2.1-g, 5040-5.2.1-j, 5040-5.2.1-k, 5040-5.3-a, 5040-5.3-b
+    // rfc: 5040-5.3-g, 5040-5.3-i, 5040-5.3-k, 5040-5.3-l, 5040-5.4-a, 5040-5.4-b, 5040-5.4-c
+    // rfc: 5041-4.1-i, 5041-4.1-j, 5041-4.2-a, 5041-4.3-a, 5041-4.3-c, 5041-4.3-e, 5041-4.3-h
+    // rfc: 5041-4.3-i, 5041-4.4-a, 5041-5.2-f, 5044-3-a
     let send = |solicited, invalidate| OutgoingKind::Send {
         solicited,
         invalidate,
@@ -106,6 +113,11 @@ fn each_message_has_its_header() {
 
 #[test]
 fn messages_are_cut_at_mulpdu() {
+    // rfc: 5041-4.1-c, 5041-4.1-d, 5041-4.1-e, 5041-4.1-f, 5041-4.2-b, 5041-4.2-d, 5041-4.2-e
+    // rfc: 5041-4.2-g, 5041-4.2-i, 5041-4.2-j, 5041-4.2-k, 5041-4.3-b, 5041-4.3-d, 5041-4.3-f
+    // rfc: 5041-4.3-g, 5041-4.3-k, 5041-4.3-l, 5041-4.3-m, 5041-5.2-a, 5041-5.2-c, 5041-5.2-e
+    // rfc: 5041-5.2-g, 5041-5.2-h, 5041-5.3-c, 5044-3-c, 5044-3-e, 5044-3-f, 5044-4.1-b
+    // rfc: 5044-4.5-e
     let payload: Vec<u8> = (0..=255).cycle().take(1000).collect();
     let (stag, offset) = (7, 0xffff);
     for (kind, header) in [
@@ -127,9 +139,7 @@ fn messages_are_cut_at_mulpdu() {
             let last = if is_last { 0x40 } else { 0 };
             let expected = match kind {
                 OutgoingKind::Send { .. } => untagged([last | 1, 0x43], [0, 0, 1, place]),
-                OutgoingKind::Write { .. } => {
-                    tagged([last | 0x81, 0x40], stag, offset + at as u64)
-                }
+                OutgoingKind::Write { .. } => tagged([last | 0x81, 0x40], stag, offset + at as u64),
                 _ => tagged([last | 0x81, 0x42], stag, offset + at as u64),
             };
             assert_eq!(segment[..header], expected);
@@ -146,6 +156,8 @@ fn messages_are_cut_at_mulpdu() {
 
 #[test]
 fn mulpdu_is_as_rfc_5044_computes_it() {
+    // rfc: 5041-3-b, 5044-3-b, 5044-3-d, 5044-4.5-a, 5044-4.5-b, 5044-4.5-f, 5044-4.5-g
+    // rfc: 5044-5.1-a, 5044-5.1-b
     // Section 4.5: EMSS, without markers and with them.
     for (emss, plain, with_markers) in [
         (1460, 1454, 1442),
@@ -174,6 +186,8 @@ fn receives() -> Memory {
 
 #[test]
 fn reserved_bits_and_padding_are_not_looked_at() {
+    // rfc: 5040-4.1-i, 5040-4.1-j, 5041-4.1-h, 5041-4.3-c, 5041-4.3-e, 5044-4.1-b, 5044-4.1-c
+    // rfc: 5044-7.1.1-j, 5044-7.1.1-l
     let received = |msn, len, invalidate| IwarpEvent::Received {
         msn,
         len,
@@ -199,6 +213,7 @@ fn reserved_bits_and_padding_are_not_looked_at() {
 
 #[test]
 fn tagged_segments_without_payload_are_not_checked() {
+    // rfc: 5041-4.2-c, 5041-4.2-h, 5041-5.2-i, 5041-5.2-j
     let mut memory = receives();
     let mut receiver = FpduReceiver::new(true, 0);
     let stag = 0x5555_5555;
@@ -221,6 +236,7 @@ fn tagged_segments_without_payload_are_not_checked() {
 
 #[test]
 fn a_read_of_no_bytes_asks_for_no_memory() {
+    // rfc: 5040-5.2.1-n, 5040-5.2.1-p
     let mut framer = Framer::new(1448, true, false, false);
     let request = ReadRequestHeader {
         sink_stag: 1,
@@ -250,6 +266,7 @@ fn established(rtr: RtrTypes, ord: u16) -> MpaEstablished {
 /// What an initiator sends first, by what both ends support (RFC 6581, section 9.2).
 #[test]
 fn an_initiator_begins_with_the_message_agreed_on() {
+    // rfc: 6581-5-a, 6581-9.2-i
     let none = RtrTypes::default();
     let send = RtrTypes { send: true, ..none };
     let read = RtrTypes { read: true, ..none };
@@ -293,6 +310,7 @@ fn an_initiator_begins_with_the_message_agreed_on() {
 /// RFC 5044, section 7.1.2: a responder that has validated no FPDU sends none, not even a Terminate.
 #[test]
 fn a_responder_that_has_heard_nothing_valid_is_silent() {
+    // rfc: 5044-7.1.2-k
     let depths = ReadDepths { ird: 1, ord: 1 };
     let established = established(RtrTypes::default(), 1);
     let mut wrong = fpdu(&untagged([0x41, 0x43], [0, 0, 1, 0]), 0);
@@ -323,6 +341,7 @@ fn a_responder_that_has_heard_nothing_valid_is_silent() {
 /// Reads beyond ORD wait at the requester (RFC 5040, section 6.1).
 #[test]
 fn reads_stay_within_ord() {
+    // rfc: 5040-6.1-b, 5040-6.1-c, 5040-6.1-d
     let established = MpaEstablished {
         rtr: None,
         ..established(RtrTypes::default(), 2)

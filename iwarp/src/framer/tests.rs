@@ -1,7 +1,9 @@
 //! What takes 2^32 messages from outside.
 
 use super::*;
-use crate::{FpduProgress, FpduReceiver, IwarpEvent, Placement, ReceiveRoom, StagAccess, StagError};
+use crate::{
+    FpduProgress, FpduReceiver, IwarpEvent, Placement, ReceiveRoom, StagAccess, StagError,
+};
 
 struct OneReceive;
 
@@ -21,6 +23,7 @@ impl Placement for OneReceive {
 
 #[test]
 fn message_sequence_numbers_wrap() {
+    // rfc: 5041-4.3-j
     let kind = OutgoingKind::Send {
         solicited: false,
         invalidate: None,

@@ -226,7 +226,11 @@ fn streams() -> Vec<Stream> {
             [tagged([0xc1, 0x40], 0, 0, b""), wrong_crc].concat(),
             Some([2, 0, 2]),
         ),
-        ("an FPDU without an end", fpdu(&[0x41; 64])[..40].to_vec(), None),
+        (
+            "an FPDU without an end",
+            fpdu(&[0x41; 64])[..40].to_vec(),
+            None,
+        ),
         ("no room for a header", fpdu(&[0x41, 0x43]), Some([1, 0, 0])),
         (
             "an unknown opcode",
@@ -293,6 +297,8 @@ fn streams() -> Vec<Stream> {
 
 #[test]
 fn what_breaks_a_rule_ends_the_connection() {
+    // rfc: 5040-5.4-g, 5040-6.1-a, 5040-6.1-e, 5040-6.2.1-a, 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b
+    // rfc: 5040-7.1-b, 5041-3-l, 5041-6.2.2-a, 5041-6.2.2-c, 5041-6.2.2-d, 5041-7.1-j
     let server = Server::new();
     for (name, bytes, expected) in streams() {
         let (mut stream, iwarp) = server.established();
@@ -333,6 +339,8 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn what_is_no_request_ends_the_connection() {
+    // rfc: 5044-7.1.1-b, 5044-7.1.1-r, 5044-7.1.2-c, 5044-7.1.2-d, 5044-7.1.2-l, 5044-7.1.2-p
+    // rfc: 5044-7.1.2-t, 5044-8-e
     let server = Server::new();
     for (name, bytes) in requests() {
         let mut stream = server.connect();
@@ -351,6 +359,7 @@ fn what_is_no_request_ends_the_connection() {
 /// Connections that never ask do not keep others out for longer than their time.
 #[test]
 fn connections_in_their_setup_are_limited() {
+    // rfc: 5044-7.1.2-p, 5044-7.1.2-t
     let server = Server::new();
     let silent: Vec<TcpStream> = (0..10 * SETUPS).map(|_| server.connect()).collect();
     server.assert_serves();
@@ -397,6 +406,7 @@ fn is_waiting(initiator: &mut MpaInitiator, stream: &mut TcpStream) -> bool {
 /// section 9): the initiator takes fewer RDMA Reads, or knows other ready-to-receive messages.
 #[test]
 fn an_initiator_that_is_refused_says_why() {
+    // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
     let replies = [
         ([0x50, 2, 0, 4, 0, 1, 0x3f, 0xfe], false, 6),
         ([0x50, 2, 0, 4, 0xc0, 1, 0, 1], true, 7),

@@ -86,6 +86,7 @@ impl Connecting {
         &mut self,
         socket: &OwnedFd,
     ) -> Result<Option<MpaEstablished>, SetupFailure> {
+        // rfc: 5044-7.1-a, 5044-8-e, 6581-9.1-g, 6581-9.1-h
         let address = self.address;
         let failure = |error| SetupFailure::of(error, address);
         if self.is_sending() {
