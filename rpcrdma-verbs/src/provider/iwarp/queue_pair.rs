@@ -16,7 +16,7 @@ use rustix::net::Shutdown;
 use self::nudge::Nudges;
 use self::receiving::Incoming;
 use self::send_queue::SendQueue;
-use super::completion::{Completions, SocketUser};
+use super::completion::{Completions, Progressed, SocketUser};
 use super::connect_request::IwarpConnectRequest;
 use super::memory::MAX_SGE;
 use super::socket;
@@ -373,18 +373,23 @@ impl Qp {
 }
 
 impl SocketUser for Qp {
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> bool {
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed {
         let mut state = self.lock();
+        let before = state.incoming.received;
         let goes_on = match state.phase {
             QpPhase::Connecting => false,
             QpPhase::Ready => self.receive(&mut state, staging, has_ended),
             QpPhase::Failed => state.drop_input(staging),
         };
+        let has_received = state.incoming.received != before;
         if state.phase == QpPhase::Ready {
             state.nudge();
             self.pump(&mut state);
         }
-        goes_on
+        Progressed {
+            goes_on,
+            has_received,
+        }
     }
 }
 

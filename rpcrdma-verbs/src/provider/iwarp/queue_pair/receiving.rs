@@ -29,6 +29,8 @@ pub(super) struct Incoming {
     leftover: Vec<u8>,
     /// True if the last payload was long: the next is received where it goes, after its header.
     bulk: bool,
+    /// How many system calls have received something.
+    pub(super) received: u64,
     /// True if the peer has ended the stream: its end follows what it has sent, without a notice.
     has_ended: bool,
 }
@@ -204,6 +206,7 @@ impl Qp {
         match received {
             Ok(0) => Err(Ended::LOST),
             Ok(count) => {
+                state.incoming.received += 1;
                 let rest = count.saturating_sub(placed);
                 self.consume(state, &staging[..rest])?;
                 Ok(Some(count < placed + wanted))
