@@ -59,6 +59,11 @@ impl Qp {
             }
             let flushed = self.flush(state);
             let succeeded = state.complete_sent(self.number);
+            if !succeeded {
+                // rfc: 5040-7.1-b
+                let code = TerminateCode::RDMAP_LOCAL_CATASTROPHIC;
+                state.terminate(&Terminate::new(code));
+            }
             // A Terminate is the last message.
             let has_ended = state.unsent() == 0 && state.has_terminated();
             if flushed == Flushed::Lost || !succeeded || has_ended {
@@ -379,6 +384,13 @@ const fn kind(operation: Operation) -> OutgoingKind {
 }
 
 impl QpState {
+    /// Ends the stream with a Terminate, behind what is framed.
+    fn terminate(&mut self, terminate: &Terminate) {
+        if let Some(stream) = &mut self.stream {
+            stream.terminate(terminate);
+        }
+    }
+
     /// Returns how many bytes are framed and not sent.
     fn unsent(&self) -> u64 {
         self.stream.as_ref().map_or(0, |stream| {
