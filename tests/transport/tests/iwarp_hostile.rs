@@ -446,6 +446,43 @@ fn an_initiator_that_is_refused_says_why() {
     }
 }
 
+/// A server that accepts and reads nothing more: TCP's window closes, and keep-alive finds out.
+#[test]
+fn a_window_that_never_opens_ends_the_connection() {
+    let listener = TcpListener::bind(ends::any_address()).unwrap();
+    let small = socket2::SockRef::from(&listener).set_recv_buffer_size(4096);
+    small.unwrap();
+    let mut driver = Driver::new(&IwarpDevice::default(), &Budget::new(1 << 28), 4096).unwrap();
+    driver.keep_alive(Some(Duration::from_millis(100)));
+    let address = listener.local_addr().unwrap();
+    let client = ends::connect(&mut driver, address, Config::client());
+    for _ in 0..8 {
+        client.null().begin(&mut driver).unwrap();
+    }
+    driver.turn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let (mut responder, mut is_up, began) = (MpaResponder::new(), false, Instant::now());
+    loop {
+        assert!(began.elapsed() < PATIENCE, "the connection does not end");
+        driver.wait(Duration::from_millis(5)).unwrap();
+        let mut bytes = [0; 1];
+        while !is_up && stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+            if let Some(request) = responder.receive(&bytes).unwrap() {
+                let (reply, _) = request.accept(&options()).unwrap();
+                stream.write_all(&reply).unwrap();
+                is_up = true;
+            }
+        }
+        match client.transport().poll_event(&mut driver) {
+            Some(rpcrdma_verbs::LocalEvent::Disconnected { .. }) => break,
+            Some(rpcrdma_verbs::LocalEvent::Completed(_)) => panic!("nobody has answered"),
+            _ => {}
+        }
+    }
+    assert!(is_up);
+}
+
 /// A null call of Version One in an RPC-over-RDMA message.
 fn call() -> Vec<u8> {
     let words: [u32; 17] = [1, 1, 8, 0, 0, 0, 0, 1, 0, 2, 0x2000_0001, 1, 0, 0, 0, 0, 0];
