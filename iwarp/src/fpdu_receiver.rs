@@ -198,6 +198,12 @@ impl FpduReceiver {
         }
     }
 
+    /// Expects a Send with this number next.
+    #[cfg(test)]
+    pub(crate) const fn set_next_send(&mut self, msn: u32) {
+        self.msn[0] = msn;
+    }
+
     /// Returns true if an FPDU has arrived: a responder may send (RFC 5044, section 7.1.2).
     pub const fn has_started(&self) -> bool {
         self.started
@@ -264,6 +270,7 @@ impl FpduReceiver {
     /// Tells that `bytes` of the stream were put where the last `Place` says. Bytes beyond those that
     /// it asks for are not counted.
     pub fn placed(&mut self, bytes: &[u8]) {
+        // rfc: 5040-5.5-b, 5040-5.5-c, 5040-5.5-d, 5041-5.2-d
         let State::Payload {
             body: Body::Place(destination),
             left,
@@ -287,6 +294,7 @@ impl FpduReceiver {
     }
 
     fn ulpdu_len(&self) -> usize {
+        // rfc: 5041-3-e, 5041-3-h, 5044-4.3-j, 5044-4.3-k
         usize::from(u16::from_be_bytes([self.head[0], self.head[1]]))
     }
 
@@ -305,6 +313,7 @@ impl FpduReceiver {
         rest: &mut &[u8],
         placement: &mut impl Placement,
     ) -> Option<FpduProgress> {
+        // rfc: 5044-5.1-e, 5044-5.2-a, 5044-6-b, 5044-6-c, 5044-6-d, 5044-A.4-a
         while self.have < self.head_len() {
             let needed = self.head_len();
             let n = take(rest, &mut self.head[self.have..needed]);
@@ -330,6 +339,7 @@ impl FpduReceiver {
 
     /// Decides where the payload of the segment goes.
     fn target(&self, len: usize, placement: &mut impl Placement) -> Result<Body, NoTarget> {
+        // rfc: 5040-3.1-a, 5041-4.1-a, 5041-4.1-b
         if self.ulpdu_len() == 0 {
             return Ok(Body::Empty);
         }
@@ -356,6 +366,7 @@ impl FpduReceiver {
 
     /// Checks versions, queue and opcode. Returns the queue.
     fn check_control(&self, header: &Header) -> Result<usize, TerminateCode> {
+        // rfc: 5040-7.2-b, 5040-7.2-c, 5040-7.2-g, 5040-7.2-h
         let queue = match header.address {
             Address::Tagged { .. } => None,
             Address::Untagged { queue, .. } => Some(queue),
@@ -386,19 +397,21 @@ impl FpduReceiver {
         len: usize,
         placement: &mut impl Placement,
     ) -> Result<(), TerminateCode> {
+        // rfc: 5040-5.1-d, 5040-5.1-e, 5040-5.2.2-e, 5040-5.2.2-g, 5040-7.2-a, 5041-4.2-f
+        // rfc: 5041-5.2-i, 5041-5.2-j, 5041-7.1-f
         let mut access = StagAccess::Write;
         if header.opcode == Some(RdmapOpcode::ReadResponse) {
             let sink = self.sinks.front().ok_or(TerminateCode::RDMAP_OPCODE)?;
-            if sink.stag != stag {
+            if len > 0 && sink.stag != stag {
                 return Err(TerminateCode::DDP_INVALID_STAG);
             }
             let ends = header.last == (len == sink.len as usize);
-            if sink.offset != offset || len > sink.len as usize || !ends {
+            if len > 0 && sink.offset != offset || len > sink.len as usize || !ends {
                 return Err(TerminateCode::DDP_BOUNDS);
             }
             access = StagAccess::ReadResponse;
         }
-        // RFC 5041, section 7.1: segments without payload are not validated.
+        // RFC 5041, section 5.2: STag and offset of a segment without payload are not checked.
         if len == 0 {
             return Ok(());
         }
@@ -421,6 +434,8 @@ impl FpduReceiver {
         len: usize,
         placement: &mut impl Placement,
     ) -> Result<Body, NoTarget> {
+        // rfc: 5040-5.2.1-c, 5040-5.3-d, 5040-5.4-d, 5040-5.4-e, 5040-5.4-f, 5040-6.1-e
+        // rfc: 5040-7.2-f, 5041-5.2-b, 5041-7.1-a
         if msn != self.msn[queue] {
             return Err(TerminateCode::DDP_MSN.into());
         }
@@ -481,6 +496,7 @@ impl FpduReceiver {
     }
 
     fn take_trailer(&mut self, rest: &mut &[u8]) -> bool {
+        // rfc: 5044-4.1-b
         let needed = padding(self.ulpdu_len()) + 4;
         self.have += take(rest, &mut self.tail[self.have..needed]);
         self.have == needed
@@ -492,6 +508,9 @@ impl FpduReceiver {
         body: Body,
         placement: &mut impl Placement,
     ) -> Result<Option<IwarpEvent>, Terminate> {
+        // rfc: 5040-7-a, 5040-7.1-c, 5041-3-i, 5041-7.1-g, 5041-7.1-i, 5044-3-g, 5044-4.1-c
+        // rfc: 5044-4.4-l, 5044-4.4-m, 5044-6-a, 5044-7.1.1-j, 5044-7.1.1-l, 5044-8-a, 5044-8-g
+        // rfc: 5044-8-h
         let (pad, sum) = self.tail[..self.have].split_at(self.have - 4);
         let good = !self.with_crc || crc(self.sum, pad).to_le_bytes() == sum;
         self.have = 0;
@@ -513,6 +532,7 @@ impl FpduReceiver {
     }
 
     fn terminate(&self, code: TerminateCode) -> Terminate {
+        // rfc: 5040-7.1-b
         let ulpdu = self.ulpdu_len();
         let header = &self.head[2..2 + header_len(self.head[2]).min(ulpdu)];
         let whole = header.len() == header_len(self.head[2]);
@@ -549,6 +569,7 @@ impl FpduReceiver {
     }
 
     fn complete_tagged(&mut self, header: &Header, stag: u32) -> Option<IwarpEvent> {
+        // rfc: 5040-5.1-c, 5040-5.2.2-d, 5041-4.2-c, 5041-4.2-h
         if header.opcode == Some(RdmapOpcode::ReadResponse) {
             let len = self.payload_len();
             if header.last {
@@ -567,6 +588,8 @@ impl FpduReceiver {
         &mut self,
         placement: &mut impl Placement,
     ) -> Result<IwarpEvent, TerminateCode> {
+        // rfc: 5040-5.2.1-l, 5040-5.2.1-o, 5040-5.2.1-p, 5040-5.5-g, 5040-5.5-m, 5040-7.2-i
+        // rfc: 5040-7.2-j, 5040-7.2-k, 5040-7.2-l, 5040-7.2-m
         let request = self.inner.first_chunk().map(ReadRequestHeader::decode);
         let request = request.ok_or(TerminateCode::RDMAP_UNSPECIFIED)?;
         if request.len > 0 {
@@ -592,6 +615,8 @@ impl FpduReceiver {
         msn: u32,
         placement: &mut impl Placement,
     ) -> Result<Option<IwarpEvent>, TerminateCode> {
+        // rfc: 5040-4.1-j, 5040-5.3-c, 5040-5.3-e, 5040-5.3-j, 5040-7.2-d, 5041-4.1-g, 5041-4.3-c
+        // rfc: 5041-4.3-e, 5041-4.3-j, 5041-5.3-f, 5041-5.3-g, 5041-5.4-a, 5041-5.4-b, 5041-5.4-c
         let opcode = header.opcode.ok_or(TerminateCode::RDMAP_OPCODE)?;
         let len = self.partial.map_or(0, |(done, _)| done) + self.payload_len();
         if !header.last {

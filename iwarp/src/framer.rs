@@ -1,5 +1,8 @@
 //! Outgoing messages as FPDUs, in pieces for `writev`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use crate::segment::{Address, Header, RdmapOpcode, ReadRequestHeader, TAGGED_LEN, UNTAGGED_LEN};
@@ -11,6 +14,7 @@ const MARKER_DISTANCE: u64 = 512;
 /// Returns the longest ULPDU, in bytes, of which the FPDU fits into `emss` bytes (RFC 5044, section
 /// 4.5), from 128 to 64768.
 pub fn mulpdu(emss: usize, markers: bool) -> usize {
+    // rfc: 5041-3-b, 5044-3-b, 5044-3-d, 5044-4.5-a, 5044-4.5-b, 5044-4.5-f, 5044-4.5-g
     let of_markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
     emss.saturating_sub(6 + of_markers + emss % 4)
         .clamp(128, 64768)
@@ -63,6 +67,7 @@ impl OutgoingMessage {
     }
 
     fn opcode(&self) -> RdmapOpcode {
+        // rfc: 5040-4.2-a
         match self.kind {
             OutgoingKind::Write { .. } => RdmapOpcode::Write,
             OutgoingKind::ReadResponse { .. } => RdmapOpcode::ReadResponse,
@@ -79,6 +84,10 @@ impl OutgoingMessage {
     }
 
     fn address(&self, msn: u32) -> Address {
+        // rfc: 5040-4.1-c, 5040-4.1-d, 5040-4.1-e, 5040-4.1-f, 5040-4.1-g, 5040-5.1-a, 5040-5.1-b
+        // rfc: 5040-5.1-h, 5040-5.3-a, 5040-5.3-b, 5040-5.3-g, 5040-5.3-k, 5040-5.3-l, 5041-4.2-b
+        // rfc: 5041-4.2-d, 5041-4.2-e, 5041-4.2-g, 5041-4.2-i, 5041-4.2-j, 5041-4.2-k, 5041-4.3-b
+        // rfc: 5041-4.3-d, 5041-4.3-f, 5041-4.3-g, 5041-4.3-k, 5041-4.3-l, 5041-4.3-m, 5041-5.2-f
         match self.kind {
             OutgoingKind::Write { stag, offset } | OutgoingKind::ReadResponse { stag, offset } => {
                 let offset = offset.wrapping_add(u64::from(self.framed));
@@ -204,6 +213,7 @@ impl Framer {
     /// Queues a message that fits into one FPDU, with a copy of its payload. Returns false if it
     /// does not fit; nothing is queued then.
     pub fn push_copied(&mut self, kind: OutgoingKind, payload: &[&[u8]]) -> bool {
+        // rfc: 5040-5.1-i, 5040-5.3-i, 5041-4.3-h, 5041-4.3-i, 5041-4.3-j
         let len: usize = payload.iter().map(|part| part.len()).sum();
         let message = OutgoingMessage::new(0, kind, u32::try_from(len).unwrap_or(u32::MAX));
         let address = message.address(self.msn[0]);
@@ -259,6 +269,9 @@ impl Framer {
         message: &mut OutgoingMessage,
         payload: &[&[u8]],
     ) -> Result<bool, PayloadTooShort> {
+        // rfc: 5041-3-c, 5041-4.1-c, 5041-4.1-d, 5041-4.1-e, 5041-4.1-f, 5041-5.2-a, 5041-5.2-c
+        // rfc: 5041-5.2-e, 5041-5.2-g, 5041-5.2-h, 5041-5.3-c, 5044-3-c, 5044-3-e, 5044-3-f
+        // rfc: 5044-4.5-e
         let available: usize = payload.iter().map(|part| part.len()).sum();
         if available < message.len as usize {
             return Err(PayloadTooShort);
@@ -296,11 +309,14 @@ impl Framer {
 
     /// Queues an RDMA Read Request.
     pub fn push_read_request(&mut self, request: &ReadRequestHeader) {
+        // rfc: 5040-5.2.1-a, 5040-5.2.1-b, 5040-5.2.1-f, 5040-5.2.1-g, 5040-5.2.1-j, 5040-5.2.1-k
+        // rfc: 5040-5.2.1-n
         self.push_control(RdmapOpcode::ReadRequest, 1, &request.encode());
     }
 
     /// Queues a Terminate. No FPDU may follow.
     pub fn push_terminate(&mut self, terminate: &Terminate) {
+        // rfc: 5040-5.4-a, 5040-5.4-b, 5040-5.4-c, 5040-7.1-b
         self.push_control(RdmapOpcode::Terminate, 2, &terminate.encode());
     }
 
@@ -362,6 +378,7 @@ impl Framer {
     }
 
     fn push_control(&mut self, opcode: RdmapOpcode, queue: u32, body: &[u8]) {
+        // rfc: 5041-4.3-h, 5041-4.3-i
         let msn = self.msn[queue as usize];
         self.msn[queue as usize] = msn.wrapping_add(1);
         let address = Address::Untagged {
@@ -376,6 +393,7 @@ impl Framer {
     }
 
     fn begin(&mut self, opcode: RdmapOpcode, last: bool, address: Address, payload: usize) {
+        // rfc: 5041-4.4-a, 5044-3-a
         let (header, len) = Header::encode(opcode, last, address);
         self.begin_fpdu();
         let ulpdu = u16::try_from(len + payload).unwrap_or(u16::MAX);
@@ -384,6 +402,7 @@ impl Framer {
     }
 
     fn begin_fpdu(&mut self) {
+        // rfc: 5044-4.3-e, 5044-4.3-g
         // A marker right before the FPDU belongs to it, with a pointer of 0.
         self.sum = 0;
         self.start = self.position;
@@ -392,6 +411,7 @@ impl Framer {
     }
 
     fn end(&mut self, ulpdu: usize) {
+        // rfc: 5044-4.1-a, 5044-4.4-i
         self.put(&[0; 3][..padding(ulpdu)], None);
         self.put_marker();
         let sum = if self.with_crc { self.sum } else { 0 };
@@ -416,6 +436,7 @@ impl Framer {
 
     /// Adds bytes to the FPDU, with markers between them.
     fn put(&mut self, mut bytes: &[u8], mut origin: Option<(u64, u32)>) {
+        // rfc: 5044-4.3-a, 5044-4.3-b, 5044-4.4-k
         while !bytes.is_empty() {
             self.put_marker();
             let room = MARKER_DISTANCE - self.position % MARKER_DISTANCE;
@@ -442,6 +463,7 @@ impl Framer {
     }
 
     fn put_marker(&mut self) {
+        // rfc: 5044-4.2-a, 5044-4.2-b, 5044-4.2-c, 5044-4.3-c, 5044-4.3-d, 5044-4.3-h, 5044-4.3-i
         if !self.markers || !self.position.is_multiple_of(MARKER_DISTANCE) {
             return;
         }

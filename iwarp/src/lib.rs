@@ -24,10 +24,12 @@ pub use terminate::{Terminate, TerminateCode};
 
 /// Extends a CRC32c by `bytes`.
 fn crc(sum: u32, bytes: &[u8]) -> u32 {
+    // rfc: 5041-3-g, 5044-4.4-a, 5044-4.4-j
     crc32c::crc32c_append(sum, bytes)
 }
 
 /// Returns how many padding bytes follow a ULPDU of `len` bytes, so that the CRC is aligned to 4.
 const fn padding(len: usize) -> usize {
+    // rfc: 5044-4.1-b
     (4 - (2 + len) % 4) % 4
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{Framer, FramerPiece, Terminate, TerminateCode};
+
 /// Bytes of private data in a frame, at most. Revision 2 takes 4 of them.
 pub const MAX_PRIVATE_DATA: usize = 512;
 
@@ -57,14 +59,14 @@ pub enum SetupError {
     Revision(u8),
     /// Private data exceeds 512 bytes, or is too short for revision 2.
     PrivateDataLen(usize),
-    /// The peer has rejected the connection. The initiator has its private data.
+    /// The peer has rejected the connection. The initiator has its private data and its depths. RFC
+    /// 5044, section 7.1.2 leaves the TCP connection to the consumer, which may close it.
     Rejected,
     /// The peer sent more than its request before it had a reply.
     EarlyData,
-    /// The peer needs more RDMA Reads at once than we take: send a Terminate with
-    /// `MPA_INSUFFICIENT_IRD`.
+    /// The peer needs more RDMA Reads at once than we take: send [`MpaInitiator::terminate`] first.
     InsufficientIrd,
-    /// No ready-to-receive message suits both ends: send a Terminate with `MPA_NO_RTR`.
+    /// No ready-to-receive message suits both ends: send [`MpaInitiator::terminate`] first.
     NoRtr,
 }
 
@@ -117,6 +119,7 @@ impl FrameReader {
     /// Takes the bytes of the frame, and none behind it. Returns how many, and the frame once it is
     /// whole.
     fn take(&mut self, input: &[u8], key: &[u8; 16]) -> Result<(usize, Option<Frame>), SetupError> {
+        // rfc: 5044-7.1.2-l, 5044-7.1.2-o
         let mut taken = 0;
         loop {
             let start = self.0.len().min(16);
@@ -138,6 +141,8 @@ impl FrameReader {
     }
 
     fn needed(&self) -> Result<usize, SetupError> {
+        // rfc: 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-q, 5044-7.1.2-r, 5044-7.1.2-s
+        // rfc: 6581-6-d
         let Some(&[.., flags, revision, high, low]) = self.0.first_chunk::<FRAME_LEN>() else {
             return Ok(FRAME_LEN);
         };
@@ -155,6 +160,7 @@ impl FrameReader {
 
 impl Frame {
     fn parse(bytes: &[u8]) -> Result<Self, SetupError> {
+        // rfc: 6581-6-e, 6581-9.2-n
         let (head, data) = bytes.split_at(FRAME_LEN);
         let (flags, revision) = (head[16], head[17]);
         let mut frame = Self {
@@ -184,6 +190,8 @@ impl Frame {
     }
 
     fn encode(&self, key: &[u8; 16]) -> Result<Vec<u8>, SetupError> {
+        // rfc: 5044-7.1.1-m, 5044-7.1.1-q, 5044-7.1.1-s, 6581-6-a, 6581-9-a, 6581-9.2-a
+        // rfc: 6581-9.2-b, 6581-9.2-l, 6581-9.2-n
         let len = self.private_data.len() + if self.enhanced.is_some() { 4 } else { 0 };
         let field = u16::try_from(len).ok().filter(|_| len <= MAX_PRIVATE_DATA);
         let field = field.ok_or(SetupError::PrivateDataLen(len))?;
@@ -207,6 +215,8 @@ impl Frame {
     }
 
     fn established(&self, crc: bool) -> MpaEstablished {
+        // rfc: 5044-4.4-e, 5044-4.4-f, 5044-4.4-g, 5044-7.1.1-f, 5044-7.1.1-g, 5044-7.1.1-h
+        // rfc: 5044-7.1.1-i, 5044-7.1.1-k, 6581-9.1-a
         MpaEstablished {
             crc: crc || self.flags & CRC != 0,
             markers: self.flags & MARKERS != 0,
@@ -244,6 +254,9 @@ pub struct MpaInitiator {
     options: MpaOptions,
     reader: FrameReader,
     rejection: Vec<u8>,
+    rejected_depths: Option<ReadDepths>,
+    /// The Terminate that ends a setup which the responder believes to be done.
+    terminate: Vec<u8>,
 }
 
 impl MpaInitiator {
@@ -253,6 +266,8 @@ impl MpaInitiator {
     ///
     /// `PrivateDataLen` if the private data are too long.
     pub fn new(options: MpaOptions) -> Result<(Self, Vec<u8>), SetupError> {
+        // rfc: 5044-7.1.1-a, 5044-7.1.1-n, 5044-7.1.2-a, 5044-7.1.2-b, 6581-6-b, 6581-6-c
+        // rfc: 6581-10-c
         let frame = Frame {
             flags: flags(options.crc),
             revision: if options.depths.is_some() { 2 } else { 1 },
@@ -260,37 +275,69 @@ impl MpaInitiator {
             private_data: options.private_data.clone(),
         };
         let request = frame.encode(REQUEST_KEY)?;
-        let (reader, rejection) = (FrameReader::default(), Vec::new());
-        Ok((
-            Self {
-                options,
-                reader,
-                rejection,
-            },
-            request,
-        ))
+        let this = Self {
+            options,
+            reader: FrameReader::default(),
+            rejection: Vec::new(),
+            rejected_depths: None,
+            terminate: Vec::new(),
+        };
+        Ok((this, request))
     }
 
     /// Takes bytes of the reply. Returns how many it took; those behind the reply are FPDUs.
     ///
     /// # Errors
     ///
-    /// The TCP connection must be closed. `InsufficientIrd` and `NoRtr` ask for a Terminate before.
+    /// The TCP connection must be closed, after [`Self::terminate`] was sent.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<MpaEstablished>), SetupError> {
+        // rfc: 5044-7.1.1-d, 5044-7.1.2-g, 5044-7.1.2-h, 5044-7.1.2-i
         let (taken, frame) = self.reader.take(input, REPLY_KEY)?;
         let Some(frame) = frame else {
             return Ok((taken, None));
         };
         if frame.flags & REJECTED != 0 {
+            self.rejected_depths = frame.enhanced.map(|(depths, _)| depths);
             self.rejection = frame.private_data;
             return Err(SetupError::Rejected);
         }
+        let established = self.establish(&frame);
+        if let Err(SetupError::InsufficientIrd | SetupError::NoRtr) = established {
+            self.terminate = self.encode_terminate(&frame, established.as_ref().err());
+        }
+        Ok((taken, Some(established?)))
+    }
+
+    fn establish(&self, frame: &Frame) -> Result<MpaEstablished, SetupError> {
         let mut established = frame.established(self.options.crc);
         if let (Some(ours), Some((theirs, rtr))) = (self.options.depths, frame.enhanced) {
             established.depths = Some(initiator_depths(ours, theirs)?);
             established.rtr = common_rtr(self.options.rtr, rtr)?;
         }
-        Ok((taken, Some(established)))
+        Ok(established)
+    }
+
+    /// Returns the FPDU of a Terminate. The responder has accepted: it takes FPDUs.
+    fn encode_terminate(&self, frame: &Frame, error: Option<&SetupError>) -> Vec<u8> {
+        // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
+        let code = match error {
+            Some(SetupError::InsufficientIrd) => TerminateCode::MPA_INSUFFICIENT_IRD,
+            _ => TerminateCode::MPA_NO_RTR,
+        };
+        let established = frame.established(self.options.crc);
+        let mut framer = Framer::new(0, established.crc, established.markers, false);
+        framer.push_terminate(&Terminate::new(code));
+        let headers = framer.pieces().map(|piece| match piece {
+            FramerPiece::Header(bytes) => bytes,
+            FramerPiece::Payload { .. } => &[],
+        });
+        headers.collect::<Vec<_>>().concat()
+    }
+
+    /// Returns the bytes to send after an error of [`Self::receive`], before the TCP connection is
+    /// closed: a Terminate after `InsufficientIrd` and `NoRtr` (RFC 6581, section 9), else nothing.
+    pub fn terminate(&self) -> &[u8] {
+        &self.terminate
     }
 
     /// Returns how many bytes of the reply are certainly missing: a caller that reads no more leaves
@@ -304,10 +351,18 @@ impl MpaInitiator {
     pub fn rejection(&self) -> &[u8] {
         &self.rejection
     }
+
+    /// Returns the depths that a rejection names, `None` with revision 1: those with which the peer
+    /// may accept.
+    pub const fn rejected_depths(&self) -> Option<ReadDepths> {
+        // rfc: 6581-9.1-i
+        self.rejected_depths
+    }
 }
 
 /// RFC 6581, section 9.1: our ORD is at most the responder's IRD, and our IRD at least its ORD.
 fn initiator_depths(ours: ReadDepths, theirs: ReadDepths) -> Result<ReadDepths, SetupError> {
+    // rfc: 6581-9.1-f, 6581-9.1-k, 6581-9.1-m
     if theirs.ord != NOT_NEGOTIATED && ours.ird != NOT_NEGOTIATED && theirs.ord > ours.ird {
         return Err(SetupError::InsufficientIrd);
     }
@@ -354,6 +409,7 @@ impl MpaResponder {
     ///
     /// The TCP connection must be closed.
     pub fn receive(&mut self, input: &[u8]) -> Result<Option<MpaRequest>, SetupError> {
+        // rfc: 5044-7.1.1-b
         let (taken, frame) = self.0.take(input, REQUEST_KEY)?;
         if frame.is_some() && taken < input.len() {
             return Err(SetupError::EarlyData);
@@ -384,6 +440,9 @@ impl MpaRequest {
     ///
     /// `PrivateDataLen` if the private data are too long.
     pub fn accept(self, options: &MpaOptions) -> Result<(Vec<u8>, MpaEstablished), SetupError> {
+        // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.2-f, 6581-9.2-c, 6581-9.2-d, 6581-9.2-e
+        // rfc: 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-10-a, 6581-10-b, 6581-10-d, 6581-10-e
+        // rfc: 6581-10-f
         let mut established = self.0.established(options.crc);
         let enhanced = self.0.enhanced.map(|(theirs, rtr)| {
             let all = RtrTypes {
@@ -419,6 +478,7 @@ impl MpaRequest {
     ///
     /// `PrivateDataLen` if the private data are too long.
     pub fn reject(self, private_data: &[u8]) -> Result<Vec<u8>, SetupError> {
+        // rfc: 5044-7.1.2-e, 5044-7.1.2-n
         let enhanced = self.0.enhanced.map(|(theirs, rtr)| {
             (
                 ReadDepths {
@@ -444,6 +504,7 @@ fn responder_depths(
     theirs: ReadDepths,
     read_rtr: bool,
 ) -> (ReadDepths, ReadDepths) {
+    // rfc: 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l
     // A Read as ready-to-receive message needs a place (RFC 6581, section 9.1).
     let ird = if read_rtr { ours.ird.max(1) } else { ours.ird };
     let ord = if theirs.ird == NOT_NEGOTIATED {

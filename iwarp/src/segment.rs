@@ -110,6 +110,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 impl Header {
     /// Reads a header of `header_len(bytes[0])` bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
+        // rfc: 5040-4.1-i, 5041-4.1-h
         let address = if bytes[0] & TAGGED != 0 {
             Address::Tagged {
                 stag: u32_at(bytes, 2),
@@ -138,6 +139,7 @@ impl Header {
         last: bool,
         address: Address,
     ) -> ([u8; UNTAGGED_LEN], usize) {
+        // rfc: 5040-4.1-a, 5040-4.1-b, 5040-4.1-h, 5041-4.1-i, 5041-4.1-j, 5041-4.2-a, 5041-4.3-a
         let mut bytes = [0; UNTAGGED_LEN];
         bytes[0] = 1 | if last { LAST } else { 0 };
         bytes[1] = 0x40 | opcode as u8;
@@ -180,6 +182,7 @@ pub struct ReadRequestHeader {
 impl ReadRequestHeader {
     /// Returns the bytes of the header.
     pub fn encode(&self) -> [u8; READ_REQUEST_LEN] {
+        // rfc: 5040-4.4-a
         let mut bytes = [0; READ_REQUEST_LEN];
         bytes[0..4].copy_from_slice(&self.sink_stag.to_be_bytes());
         bytes[4..12].copy_from_slice(&self.sink_offset.to_be_bytes());
@@ -191,6 +194,7 @@ impl ReadRequestHeader {
 
     /// Reads the bytes of a header.
     pub fn decode(bytes: &[u8; READ_REQUEST_LEN]) -> Self {
+        // rfc: 5040-4.4-c, 5040-4.4-d
         Self {
             sink_stag: u32_at(bytes, 0),
             sink_offset: u64_at(bytes, 4),

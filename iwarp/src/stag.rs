@@ -73,6 +73,7 @@ impl StagTable {
 
     /// Gives memory an STag, which is not 0; `None` if more than 2^31 are in use.
     pub fn insert(&mut self, region: StagRegion) -> Option<u32> {
+        // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         while self.regions.len() < 1 << 31 {
             self.generation = self.generation.wrapping_add(1);
             let [a, b, c, d, ..] = self.secret.hash_one(self.generation).to_ne_bytes();
@@ -103,6 +104,7 @@ impl StagTable {
         len: u64,
         access: StagAccess,
     ) -> Result<(), StagError> {
+        // rfc: 5040-7.2-e, 5040-8.1.1-d, 5041-8.3-d, 5041-8.3.1-d
         let region = self.regions.get(&stag).ok_or(StagError::Invalid)?;
         if region.connection != connection {
             return Err(StagError::OtherStream);
@@ -125,6 +127,7 @@ impl StagTable {
 
     /// Returns true if the peer of `connection` may invalidate the STag.
     pub fn may_invalidate(&self, connection: u64, stag: u32) -> bool {
+        // rfc: 5040-8.1.1-h
         self.regions
             .get(&stag)
             .is_some_and(|region| region.connection == connection)

@@ -7,6 +7,9 @@ use crate::{
     Placement, ReadDepths, ReadRequestHeader, ReadSink, Terminate,
 };
 
+/// The layer of errors of MPA (RFC 5040, section 4.8).
+const MPA: u8 = 2;
+
 /// One end of an iWARP stream after its setup: a [`Framer`] and an [`FpduReceiver`] with the rules
 /// that concern both.
 ///
@@ -32,13 +35,17 @@ impl IwarpStream {
     /// Returns the end that has connected. It sends FPDUs of at most `emss` bytes. `ours` are the
     /// depths where the peer has negotiated none.
     pub fn initiator(established: &MpaEstablished, ours: ReadDepths, emss: usize) -> Self {
+        // rfc: 6581-5-a, 6581-9.2-i
         let mut stream = Self::new(established, ours, emss, false);
         if let Some(rtr) = established.rtr {
             let nothing = OutgoingKind::Write { stag: 0, offset: 0 };
             if rtr.write {
                 stream.framer.push_copied(nothing, &[]);
             } else if rtr.read {
+                // Also where the consumer has no Reads: the responder has made room for this one.
+                let ord = std::mem::replace(&mut stream.ord, 1);
                 stream.rtr_read = stream.push_read(0, 0, (0, 0));
+                stream.ord = ord;
             } else {
                 stream.framer.push_empty();
             }
@@ -48,10 +55,12 @@ impl IwarpStream {
 
     /// Returns the end that was connected to. Parameters as for [`Self::initiator`].
     pub fn responder(established: &MpaEstablished, ours: ReadDepths, emss: usize) -> Self {
+        // rfc: 5044-7.1.2-k
         Self::new(established, ours, emss, true)
     }
 
     fn new(established: &MpaEstablished, ours: ReadDepths, emss: usize, held: bool) -> Self {
+        // rfc: 5040-6.1-b, 5040-6.1-c
         let depths = established.depths.unwrap_or(ours);
         Self {
             framer: Framer::new(emss, established.crc, established.markers, held),
@@ -95,6 +104,7 @@ impl IwarpStream {
     /// `sink` is the STag that the peer is told, which it can use for nothing else. Returns false if
     /// ORD Reads are outstanding: nothing is queued then.
     pub fn push_read(&mut self, sink: u32, len: u32, source: (u32, u64)) -> bool {
+        // rfc: 5040-5.2-a, 5040-6.1-d
         if self.reads >= self.ord {
             return false;
         }
@@ -126,12 +136,14 @@ impl IwarpStream {
 
     /// Ends the oldest RDMA Read of the peer: its response is sent.
     pub fn answered(&mut self) {
+        // rfc: 5040-5.2.2-f, 5040-5.5-p
         self.responses.pop_front();
         self.receiver.read_answered();
     }
 
     /// Queues a Terminate. Nothing may follow it.
     pub fn terminate(&mut self, terminate: &Terminate) {
+        // rfc: 5040-5.4-h, 5040-6.2.1-a, 5041-6.2.2-c, 5041-7.1-j
         if !std::mem::replace(&mut self.ended, true) {
             self.framer.push_terminate(terminate);
         }
@@ -147,10 +159,14 @@ impl IwarpStream {
         input: &[u8],
         placement: &mut impl Placement,
     ) -> Result<(usize, FpduProgress), Terminate> {
+        // rfc: 5040-5.2.1-d, 5040-5.2.1-e, 5040-5.2.1-i, 5040-5.2.1-m, 5040-5.4-i, 5044-7.1.2-k
         let mut taken = 0;
         loop {
             let advanced = self.receiver.advance(&input[taken..], placement);
-            if self.receiver.has_started() || advanced.is_err() {
+            // An FPDU that breaks a rule of DDP or RDMAP is one. After a wrong CRC there was none,
+            // and a responder that has heard nothing else ends without a Terminate.
+            let is_fpdu = |terminate: &Terminate| terminate.code.layer != MPA;
+            if self.receiver.has_started() || advanced.as_ref().is_err_and(is_fpdu) {
                 self.framer.release();
             }
             let (n, progress) = match advanced {

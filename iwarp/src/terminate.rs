@@ -81,6 +81,8 @@ impl Terminate {
     /// Returns the Terminate for an incoming segment, with the headers that RFC 5040 (figure 10)
     /// asks for.
     pub(crate) fn of_segment(code: TerminateCode, len: usize, header: &[u8]) -> Self {
+        // rfc: 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-h, 5040-4.8-i, 5040-4.8-j, 5040-4.8-k
+        // rfc: 5041-7.1-h, 5041-7.2-a
         let included =
             matches!((code.layer, code.error_type), (0, 1 | 2) | (1, _)) && !header.is_empty();
         let segment = u16::try_from(len).ok().filter(|_| included);
@@ -92,6 +94,8 @@ impl Terminate {
 
     /// Returns the Terminate Header, 4 to 52 bytes.
     pub fn encode(&self) -> Vec<u8> {
+        // rfc: 5040-4.8-a, 5040-4.8-b, 5040-4.8-c, 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-g
+        // rfc: 5040-4.8-h, 5040-4.8-i, 5040-4.8-j, 5040-4.8-k
         let control = if self.segment.is_some() { 0xc0 } else { 0 }
             | if self.read_request.is_some() { 0x20 } else { 0 };
         let code = self.code;

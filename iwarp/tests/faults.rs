@@ -85,6 +85,12 @@ impl Setup {
 
 #[test]
 fn each_fault_has_its_terminate() {
+    // rfc: 5040-4.4-c, 5040-4.4-d, 5040-4.8-d, 5040-4.8-e, 5040-4.8-f, 5040-4.8-h, 5040-4.8-i
+    // rfc: 5040-4.8-j, 5040-4.8-k, 5040-5.2.1-c, 5040-5.2.1-o, 5040-5.5-g, 5040-5.5-m, 5040-6.1-e
+    // rfc: 5040-7.1-b, 5040-7.2-a, 5040-7.2-b, 5040-7.2-c, 5040-7.2-d, 5040-7.2-e, 5040-7.2-f
+    // rfc: 5040-7.2-g, 5040-7.2-h, 5040-7.2-i, 5040-7.2-j, 5040-7.2-k, 5040-7.2-l, 5040-7.2-m
+    // rfc: 5040-8.1.1-c, 5041-4.2-f, 5041-5.2-b, 5041-7.1-a, 5041-7.1-f, 5041-7.1-h, 5041-7.2-a
+    // rfc: 5041-8.2-b, 5041-8.3-d, 5041-8.3.1-c, 5044-8-a
     let mut setup = Setup::new();
     let (readable, writable, others) = (setup.readable, setup.writable, setup.others);
     let write = [0xc1, 0x40];
@@ -258,6 +264,7 @@ fn each_fault_has_its_terminate() {
 
 #[test]
 fn a_corrupt_header_is_a_crc_error() {
+    // rfc: 5044-4.4-l, 5044-4.4-m, 5044-8-a
     let mut stream = untagged([0x41, 0x43], 9, 1, 0, b"abc");
     stream[5] ^= 0x10;
     assert_eq!(
@@ -268,6 +275,7 @@ fn a_corrupt_header_is_a_crc_error() {
 
 #[test]
 fn nothing_is_taken_after_a_fault() {
+    // rfc: 5040-7-a, 5040-7.1-c, 5041-3-i, 5041-7.1-g, 5041-7.1-i, 5044-8-g, 5044-8-h
     let mut setup = Setup::new();
     let mut receiver = FpduReceiver::new(true, 1);
     feed(&mut receiver, &mut setup.memory, &fpdu(&[1])).unwrap_err();
@@ -277,6 +285,8 @@ fn nothing_is_taken_after_a_fault() {
 
 #[test]
 fn a_terminate_ends_the_stream() {
+    // rfc: 5040-4.8-a, 5040-4.8-b, 5040-4.8-c, 5040-4.8-g, 5040-5.4-d, 5040-5.4-e, 5040-5.4-f
+    // rfc: 5040-5.4-g
     let mut framer = Framer::new(1448, true, false, false);
     let terminate = Terminate::new(Code::MPA_CRC);
     framer.push_terminate(&terminate);
@@ -288,6 +298,7 @@ fn a_terminate_ends_the_stream() {
 
 #[test]
 fn a_read_response_stays_in_its_sink() {
+    // rfc: 5040-5.2.2-e, 5040-5.2.2-g
     for (len, ends) in [
         (8, Ok(vec![IwarpEvent::ReadDone])),
         (7, Err(Code::DDP_BOUNDS)),

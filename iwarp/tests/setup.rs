@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rpcrdma_iwarp::{MpaInitiator, MpaOptions, MpaResponder, ReadDepths, RtrTypes, SetupError};
+use rpcrdma_iwarp::{
+    MpaEstablished, MpaInitiator, MpaOptions, MpaResponder, ReadDepths, RtrTypes, SetupError,
+};
 
 fn options(depths: Option<ReadDepths>, rtr: Option<RtrTypes>) -> MpaOptions {
     MpaOptions {
@@ -19,6 +21,8 @@ fn frame(key: &[u8; 16], rest: &[u8]) -> Vec<u8> {
 
 #[test]
 fn wrong_requests_are_refused() {
+    // rfc: 5044-7.1.1-b, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-l, 5044-7.1.2-q
+    // rfc: 5044-7.1.2-r, 5044-7.1.2-s, 6581-6-e
     let key = b"MPA ID Req Frame";
     let long = [&[0, 1, 2, 1][..], &[0; 513]].concat();
     let cases = [
@@ -40,6 +44,8 @@ fn wrong_requests_are_refused() {
 
 #[test]
 fn a_request_has_the_bits_of_rfc_6581() {
+    // rfc: 5044-7.1.1-a, 5044-7.1.1-m, 5044-7.1.1-n, 5044-7.1.1-q, 5044-7.1.1-s, 5044-7.1.2-a
+    // rfc: 6581-6-a, 6581-6-b, 6581-6-c, 6581-9-a, 6581-9.2-a, 6581-9.2-b, 6581-9.2-l, 6581-10-c
     let rtr = RtrTypes {
         send: true,
         write: false,
@@ -55,6 +61,7 @@ fn a_request_has_the_bits_of_rfc_6581() {
 
 #[test]
 fn an_initiator_checks_the_reply() {
+    // rfc: 6581-9.1-f, 6581-9.1-k, 6581-9.1-m
     let rtr = RtrTypes {
         send: true,
         ..RtrTypes::default()
@@ -85,9 +92,142 @@ fn an_initiator_checks_the_reply() {
 
 #[test]
 fn a_rejection_has_private_data() {
+    // rfc: 5044-7.1.2-e, 5044-7.1.2-i, 5044-7.1.2-n, 6581-9.1-i
     let (mut initiator, request) = MpaInitiator::new(options(None, None)).unwrap();
     let request = MpaResponder::new().receive(&request).unwrap().unwrap();
     let reply = request.reject(b"no").unwrap();
     assert_eq!(initiator.receive(&reply), Err(SetupError::Rejected));
     assert_eq!(initiator.rejection(), b"no");
+    assert_eq!(initiator.rejected_depths(), None);
+    assert_eq!(initiator.terminate(), b"");
+    // In revision 2 with the responder's depths.
+    let depths = ReadDepths { ird: 4, ord: 4 };
+    let (mut initiator, _) = MpaInitiator::new(options(Some(depths), None)).unwrap();
+    let reply = frame(
+        b"MPA ID Rep Frame",
+        &[0x30, 2, 0, 6, 0, 7, 0, 9, b'n', b'o'],
+    );
+    assert_eq!(initiator.receive(&reply), Err(SetupError::Rejected));
+    assert_eq!(initiator.rejection(), b"no");
+    let named = ReadDepths { ird: 7, ord: 9 };
+    assert_eq!(initiator.rejected_depths(), Some(named));
+}
+
+#[test]
+fn wrong_replies_are_refused() {
+    // rfc: 5044-7.1.1-d, 5044-7.1.1-o, 5044-7.1.1-p, 5044-7.1.1-r, 5044-7.1.2-g, 5044-7.1.2-h
+    // rfc: 5044-7.1.2-o
+    let key = b"MPA ID Rep Frame";
+    let long = [&[0, 1, 2, 1][..], &[0; 513]].concat();
+    let cases = [
+        // Both ends have begun as initiators.
+        (frame(b"MPA ID Req Frame", &[0, 1, 0, 0]), SetupError::Key),
+        (frame(key, &[0, 0, 0, 0]), SetupError::Revision(0)),
+        (frame(key, &[0, 9, 0, 0]), SetupError::Revision(9)),
+        (frame(key, &long), SetupError::PrivateDataLen(513)),
+        (
+            frame(key, &[0x10, 2, 0, 2, 0, 0]),
+            SetupError::PrivateDataLen(2),
+        ),
+    ];
+    for (reply, error) in cases {
+        let (mut initiator, _) = MpaInitiator::new(options(None, None)).unwrap();
+        assert_eq!(initiator.receive(&reply), Err(error));
+        assert_eq!(initiator.terminate(), b"");
+    }
+}
+
+#[test]
+fn an_initiator_that_cannot_go_on_says_why() {
+    // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
+    // The FPDU of a Terminate: layer 2, error type 0, and these codes (RFC 6581, section 8).
+    let write = RtrTypes {
+        write: true,
+        ..RtrTypes::default()
+    };
+    let depths = ReadDepths { ird: 4, ord: 4 };
+    for (reply, code) in [
+        ([0x50, 2, 0, 4, 0x80, 4, 0x80, 5], 6),
+        ([0x50, 2, 0, 4, 0xc0, 4, 0x40, 4], 7),
+    ] {
+        let (mut initiator, _) = MpaInitiator::new(options(Some(depths), Some(write))).unwrap();
+        let reply = frame(b"MPA ID Rep Frame", &reply);
+        initiator.receive(&reply).unwrap_err();
+        let fpdu = initiator.terminate();
+        let mut expected = vec![0, 22, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1];
+        expected.extend([0, 0, 0, 0, 0x20, code, 0, 0]);
+        let sum = crc32c::crc32c(&expected);
+        expected.extend(sum.to_le_bytes());
+        assert_eq!(fpdu, expected);
+    }
+}
+
+/// Lets a responder accept a request that has this behind its key. Returns what follows the key of
+/// its reply.
+fn accepted(request: &[u8], options: &MpaOptions) -> (Vec<u8>, MpaEstablished) {
+    let request = frame(b"MPA ID Req Frame", request);
+    let request = MpaResponder::new().receive(&request).unwrap().unwrap();
+    let (reply, established) = request.accept(options).unwrap();
+    assert_eq!(reply[..16], *b"MPA ID Rep Frame");
+    (reply[16..].to_vec(), established)
+}
+
+#[test]
+fn a_responder_answers_as_it_was_asked() {
+    // rfc: 5044-3-i, 5044-7.1.1-c, 5044-7.1.1-m, 5044-7.1.2-f, 6581-6-a, 6581-6-d, 6581-6-e
+    // rfc: 6581-9.1-a, 6581-9.1-b, 6581-9.1-c, 6581-9.1-j, 6581-9.1-l, 6581-9.2-c, 6581-9.2-d
+    // rfc: 6581-9.2-e, 6581-9.2-f, 6581-9.2-h, 6581-9.2-m, 6581-9.2-n, 6581-10-a, 6581-10-b
+    // rfc: 6581-10-d, 6581-10-e, 6581-10-f
+    let rtr = RtrTypes {
+        read: true,
+        ..RtrTypes::default()
+    };
+    let ours = options(Some(ReadDepths { ird: 0, ord: 6 }), Some(rtr));
+    let depths = |established: &MpaEstablished| established.depths.unwrap();
+    // Revision 1, with reserved bits set: not enhanced, and none of them comes back.
+    let (reply, established) = accepted(&[0x0f, 1, 0, 0], &ours);
+    assert_eq!(reply, [0, 1, 0, 0]);
+    assert_eq!((established.depths, established.rtr), (None, None));
+    // Our ORD is at most the peer's IRD; flags B, C and D count only with A.
+    let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x40, 3, 0xc0, 5], &ours);
+    assert_eq!(reply, [0x10, 2, 0, 4, 0, 0, 0, 3]);
+    assert_eq!(depths(&established), ReadDepths { ird: 0, ord: 3 });
+    let named = ReadDepths { ird: 3, ord: 5 };
+    assert_eq!(
+        (established.peer_depths, established.rtr),
+        (Some(named), None)
+    );
+    // With a Read as the message there is room for it, also if the peer has no Reads.
+    let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x80, 3, 0x40, 0], &ours);
+    assert_eq!(reply, [0x10, 2, 0, 4, 0x80, 1, 0x40, 3]);
+    assert_eq!((depths(&established).ird, established.rtr), (1, Some(rtr)));
+    // The peer wants a Write: the reply names what would do.
+    let (reply, _) = accepted(&[0x10, 2, 0, 4, 0x80, 3, 0x80, 5], &ours);
+    assert_eq!(reply, [0x10, 2, 0, 4, 0x80, 1, 0x40, 3]);
+    // 0x3fff is answered with itself, and leaves our depths as they are.
+    let (reply, established) = accepted(&[0x10, 2, 0, 4, 0x3f, 0xff, 0x3f, 0xff], &ours);
+    assert_eq!(reply, [0x10, 2, 0, 4, 0x3f, 0xff, 0x3f, 0xff]);
+    assert_eq!(depths(&established), ReadDepths { ird: 0, ord: 6 });
+}
+
+#[test]
+fn either_end_may_require_crc_and_markers_are_for_who_asks() {
+    // rfc: 5044-1.2-b, 5044-4.4-c, 5044-4.4-d, 5044-4.4-f, 5044-4.4-g, 5044-7.1.1-f, 5044-7.1.1-g
+    // rfc: 5044-7.1.1-h, 5044-7.1.1-i, 5044-7.1.1-k
+    for (asked, ours, crc) in [
+        (0x00, false, false),
+        (0x40, false, true),
+        (0x00, true, true),
+        (0x40, true, true),
+    ] {
+        let options = MpaOptions {
+            crc: ours,
+            ..options(None, None)
+        };
+        let (reply, established) = accepted(&[asked, 1, 0, 0], &options);
+        assert_eq!((reply[0] & 0x40 != 0, established.crc), (crc, crc));
+        let (reply, established) = accepted(&[asked | 0x80, 1, 0, 0], &options);
+        // We ask for none.
+        assert_eq!((reply[0] & 0x80, established.markers), (0, true));
+    }
 }

@@ -397,6 +397,10 @@ fn steps() -> usize {
 
 #[test]
 fn both_directions_are_exact() {
+    // rfc: 5040-3.1-a, 5040-4.4-b, 5040-4.4-c, 5040-4.4-d, 5040-5.2-a, 5040-5.2.1-d, 5040-5.2.1-e
+    // rfc: 5040-5.2.1-i, 5040-5.2.1-l, 5040-5.2.1-m, 5040-5.2.2-a, 5040-5.2.2-b, 5040-5.2.2-d
+    // rfc: 5040-5.2.2-f, 5040-5.2.2-h, 5040-5.5-d, 5040-5.5-f, 5040-5.5-h, 5040-5.5-n, 5040-5.5-o
+    // rfc: 5040-5.5-p, 5040-5.5-q, 5044-7.1-d
     let mut random = Random::from_environment();
     let mut left = steps();
     while left > 0 {
@@ -416,6 +420,7 @@ fn both_directions_are_exact() {
 
 /// One end sends a Terminate: the other learns of it behind all else, and nothing follows.
 fn cut(mut pair: Pair, by: usize) {
+    // rfc: 5040-5.4-h, 5040-5.4-i
     let terminate = Terminate::new(TerminateCode::DDP_NO_BUFFER);
     // Nothing was sent before the initiator is known to be ready: it would wait for that.
     pair.settle();

@@ -35,6 +35,7 @@ fn figure_6() -> Vec<u8> {
 
 #[test]
 fn a_framer_writes_figure_5() {
+    // rfc: 5044-4.1-a, 5044-4.3-e, 5044-4.3-g, 5044-4.4-j
     let mut framer = Framer::new(1448, true, true, false);
     let bytes = send(&mut framer, OutgoingMessage::new(0, SEND, 24), &[0; 24]);
     assert_eq!(bytes, figure_5());
@@ -42,6 +43,7 @@ fn a_framer_writes_figure_5() {
 
 #[test]
 fn a_framer_writes_figure_6() {
+    // rfc: 5044-4.3-a, 5044-4.3-b
     let mut framer = Framer::new(1448, true, true, false);
     // 492 bytes: marker, length field, header, payload and CRC.
     let len = 492 - 4 - 2 - 18 - 4;
@@ -57,6 +59,7 @@ fn a_framer_writes_figure_6() {
 
 #[test]
 fn a_framer_without_crc_writes_zeros() {
+    // rfc: 5044-4.4-i, 5044-7.1.1-j, 5044-7.1.1-l
     let mut framer = Framer::new(1448, false, false, false);
     let bytes = send(&mut framer, OutgoingMessage::new(0, SEND, 24), &[0; 24]);
     assert_eq!(bytes[..44], figure_5()[4..48]);
@@ -65,6 +68,7 @@ fn a_framer_without_crc_writes_zeros() {
 
 #[test]
 fn a_responder_holds_its_first_fpdu() {
+    // rfc: 5044-7.1.2-k
     let mut framer = Framer::new(1448, true, false, true);
     assert_eq!(
         framer.push_segment(&mut OutgoingMessage::new(0, SEND, 0), &[]),
@@ -77,6 +81,7 @@ fn a_responder_holds_its_first_fpdu() {
 
 #[test]
 fn small_messages_in_one_buffer_are_received() {
+    // rfc: 5040-5.3-c, 5040-5.3-j, 5041-5.4-b, 5041-5.4-c
     let mut framer = Framer::new(1448, true, false, false);
     let mut stream = Vec::new();
     for len in [0, 1, 5, 24] {

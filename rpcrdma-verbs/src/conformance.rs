@@ -9,6 +9,8 @@ mod connections;
 mod delay;
 mod failures;
 mod fixture;
+#[cfg(all(test, feature = "iwarp"))]
+mod local_errors;
 mod many_queue_pairs;
 mod messages;
 mod rdma_access;

@@ -19,6 +19,8 @@ mod common;
 pub mod ibverbs;
 #[cfg(feature = "iwarp")]
 pub mod iwarp;
+#[cfg(feature = "iwarp")]
+pub mod route;
 pub mod software;
 
 use std::fmt;

@@ -20,7 +20,7 @@ use rpcrdma_proto::version::Version;
 use rpcrdma_verbs::memory::Budget;
 
 use crate::block::BLOCK_SIZE;
-use crate::device_source::{self, DeviceSource};
+use crate::device_source::{self, DeviceSource, Locality};
 use crate::output::UsageError;
 use crate::serve::PORT;
 use crate::server_name::ServerName;
@@ -146,14 +146,12 @@ const SAMPLES: u32 = 7;
 impl Options {
     pub(crate) fn run(mut self) -> Result<(), Box<dyn Error>> {
         self.check()?;
-        let reach = if self.connect.is_some() {
-            device_source::Locality::Network
-        } else {
-            device_source::Locality::Process
-        };
         if let Some(server) = &self.connect {
             self.server = Some(server.resolve(PORT)?);
         }
+        let reach = self
+            .server
+            .map_or(Locality::Process, |server| Locality::Client(server.ip()));
         let delay = self.delay.unwrap_or_default();
         let source = self.source.delayed(reach, delay)?;
         self.measure(&source)

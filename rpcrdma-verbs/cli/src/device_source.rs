@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use rpcrdma_verbs::driver::{Driver, DriverError};
 use rpcrdma_verbs::memory::Budget;
-use rpcrdma_verbs::provider::VerbError;
 use rpcrdma_verbs::provider::any::AnyDevice;
-use rpcrdma_verbs::provider::iwarp::IwarpDevice;
+use rpcrdma_verbs::provider::iwarp::{self, IwarpConfig, IwarpDevice};
+use rpcrdma_verbs::provider::route::{device_for_listener, device_towards};
 use rpcrdma_verbs::provider::software::Fabric;
+use rpcrdma_verbs::provider::{Device as _, VerbError};
 
 /// The device, and the address to listen on.
 #[derive(Clone, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
     /// RDMA device of this host, as `rpcrdma devices` lists it; the default needs none: within one
-    /// process it is the embedded fabric, between processes and hosts iWARP over TCP.
+    /// process it is the embedded fabric, between processes and hosts the RDMA hardware on the route,
+    /// or else iWARP over TCP.
     #[arg(long)]
     device: Option<String>,
     /// Address of the device to listen on, with or without a port.
@@ -30,6 +32,10 @@ pub(crate) struct Options {
     /// the kernel derives the service level from it; the embedded fabric has none.
     #[arg(long, visible_alias = "tos", value_name = "CLASS", value_parser = traffic_class)]
     traffic_class: Option<u8>,
+    /// Do without CRCs on iWARP over TCP, if the peer does so, too: for measurements, and for hosts
+    /// between which a lower layer has a checksum of its own.
+    #[arg(long)]
+    no_crc: bool,
 }
 
 /// Opens devices, on any thread.
@@ -41,24 +47,30 @@ pub(crate) struct DeviceSource {
     /// Whether peers may have windows that do not confine them.
     trusts: bool,
     traffic_class: Option<u8>,
+    /// Whether iWARP over TCP requires CRCs.
+    crc: bool,
 }
 
 #[derive(Clone)]
 enum Kind {
     /// A fabric in this process.
     Embedded(Arc<Fabric>),
-    /// iWARP over TCP.
-    Iwarp,
-    /// A device of this host.
+    /// A device of this host, or iWARP over TCP.
     Named(String),
 }
 
 impl DeviceSource {
     /// Opens the device with its own protection domain.
     pub(crate) fn open(&self) -> Result<AnyDevice, VerbError> {
-        let device = match &self.kind {
+        let device: AnyDevice = match &self.kind {
             Kind::Embedded(fabric) => fabric.device().into(),
-            Kind::Iwarp => IwarpDevice::default().into(),
+            Kind::Named(device) if device == iwarp::NAME => {
+                let config = IwarpConfig {
+                    crc: self.crc,
+                    ..IwarpConfig::default()
+                };
+                IwarpDevice::new(config).into()
+            }
             Kind::Named(device) => AnyDevice::open(device)?,
         };
         if let Some(class) = self.traffic_class {
@@ -86,11 +98,17 @@ impl DeviceSource {
     }
 }
 
-/// Whether both ends of a subcommand are in this process, or one.
+/// Where the ends of a subcommand are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locality {
+    /// Both are in this process.
     Process,
+    /// One is here, and iWARP over TCP reaches any other.
     Network,
+    /// A client is here: the device is that of the route to the server.
+    Client(IpAddr),
+    /// A server is here: the device is that of its address.
+    Server,
 }
 
 impl Options {
@@ -102,6 +120,7 @@ impl Options {
             bind: None,
             trust_peers: false,
             traffic_class: None,
+            no_crc: false,
         }
     }
 
@@ -121,7 +140,7 @@ impl Options {
                 Kind::Embedded(Fabric::with_delay(delay)),
                 Ipv4Addr::LOCALHOST,
             ),
-            (None, Locality::Network) => (Kind::Iwarp, Ipv4Addr::UNSPECIFIED),
+            (None, locality) => (Kind::Named(self.selected(locality)), Ipv4Addr::UNSPECIFIED),
             (Some(device), _) => (Kind::Named(device.clone()), Ipv4Addr::UNSPECIFIED),
         };
         let is_embedded = matches!(kind, Kind::Embedded(_));
@@ -133,6 +152,7 @@ impl Options {
                 .unwrap_or_else(|| SocketAddr::from((address, 0))),
             trusts: self.trust_peers && !is_embedded,
             traffic_class: self.traffic_class,
+            crc: !self.no_crc,
         };
         // Reports first if the device does not exist.
         match source.open() {
@@ -142,6 +162,21 @@ impl Options {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Options {
+    /// Returns the name of the device where none is named.
+    fn selected(&self, locality: Locality) -> String {
+        let device = match locality {
+            Locality::Process | Locality::Network => return iwarp::NAME.to_owned(),
+            Locality::Client(server) => device_towards(server),
+            Locality::Server => {
+                let bind = self.bind.map(|address| address.ip());
+                device_for_listener(bind.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
+            }
+        };
+        device.capabilities().name.clone()
     }
 }
 

@@ -12,6 +12,7 @@ use oncrpc::{CallError, PendingCall};
 use rpcrdma_proto::connection::Config;
 use rpcrdma_verbs::driver::Driver;
 use rpcrdma_verbs::memory::Budget;
+use rpcrdma_verbs::provider::Device as _;
 use rpcrdma_verbs::provider::any::AnyDevice;
 use rpcrdma_verbs::{CompletedCall, LocalChannel, LocalEvent};
 
@@ -69,8 +70,8 @@ fn number(text: &str) -> Result<u32, String> {
 impl Options {
     /// Calls until all calls are made or a signal comes. Returns true if all calls were answered.
     pub(crate) fn run(self) -> Result<bool, Box<dyn Error>> {
-        let source = self.source.source(Locality::Network)?;
         let server = self.connect.resolve(PORT)?;
+        let source = self.source.source(Locality::Client(server.ip()))?;
         let mut driver = source.driver(&Budget::new(1 << 28), 1 << 12)?;
         let config = Config {
             max_reconnect_delay: 1_000_000,
@@ -80,7 +81,7 @@ impl Options {
         let mut pinger = Pinger {
             client: block::client(channel),
             arguments: vec![0x5a; self.size as usize],
-            stats: PingStats::new(self.json)?,
+            stats: PingStats::new(self.json, &driver.device().capabilities().name)?,
             told: told_to_end()?,
             options: &self,
             server,

@@ -44,7 +44,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
-        let source = self.source.source(Locality::Network)?;
+        let source = self.source.source(Locality::Server)?;
         let mut driver = source.driver(&Budget::new(1 << 30), COMPLETIONS)?;
         let block = BlockService::new(&driver, BLOCKS)?;
         let mut address = source.address();

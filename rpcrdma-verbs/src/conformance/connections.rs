@@ -43,6 +43,7 @@ fn failed<D: Device>(event: Event<D>, pair: &D::QueuePair) -> (bool, Box<[u8]>) 
 }
 
 pub(super) fn private_data_of_every_size_arrives<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5044-7.1.1-q, 5044-7.1.1-s, 5044-7.1.2-b, 5044-7.1.2-j
     let (mut near, mut far, to) = hosts(bed);
     for size in 0..=MAX_PRIVATE_DATA {
         let (there, back) = (pattern(size), pattern(MAX_PRIVATE_DATA - size));
@@ -62,6 +63,7 @@ pub(super) fn private_data_of_every_size_arrives<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn too_much_private_data_is_refused<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5044-7.1.1-q, 5044-7.1.1-s
     let (mut near, mut far, to) = hosts(bed);
     let much = pattern(MAX_PRIVATE_DATA + 1);
     assert!(matches!(
@@ -83,6 +85,7 @@ pub(super) fn too_much_private_data_is_refused<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn a_rejection_is_told_with_its_data<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5044-7.1.2-e, 5044-7.1.2-m, 5044-7.1.2-n
     let (mut near, mut far, to) = hosts(bed);
     for size in [0, 1, MAX_PRIVATE_DATA] {
         let first = near.connect(to, &[]).expect("it begins");
@@ -281,6 +284,7 @@ pub(super) fn work_waits_for_the_connection<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn both_ends_are_told_of_the_end<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-7.1-a, 5041-3-j, 5041-3-k, 5041-6.2-a, 5041-6.2-b, 5041-7-a, 5044-7.2-a
     for by_drop in [false, true] {
         let mut both = connected(bed);
         if by_drop {
@@ -294,6 +298,7 @@ pub(super) fn both_ends_are_told_of_the_end<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn more_reads_than_the_device_has_are_refused<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.2.2-c, 5040-6.1-b, 5040-6.1-c, 5040-8.1.1-m
     let (mut near, _far, to) = hosts(bed);
     let config = QueuePairConfig {
         reads: bed.near.capabilities().max_reads + 1,

@@ -17,6 +17,7 @@ use crate::queue::BufRange;
 const SEND: Operation = Operation::Send { invalidate: None };
 
 pub(super) fn a_message_without_a_receive_ends_both<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5041-6.2.2-a, 5041-7.1-e
     let ConnectedEnds { mut near, mut far } = connected(bed);
     far.receives(1, 1024);
     near.send(b"first");
@@ -92,6 +93,7 @@ fn receives<D: Device>(end: &mut TestEnd<D>, count: usize) -> Vec<*const u8> {
 }
 
 pub(super) fn what_was_posted_is_flushed_in_order<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.5-k, 5040-6.2.1-b, 5041-3-d, 5041-6.2.2-b
     for signals in [1, 4] {
         let ConnectedEnds { mut near, mut far } = connected(bed);
         let (ours, theirs) = (receives(&mut near, 5), receives(&mut far, 20));
@@ -121,6 +123,7 @@ pub(super) fn what_was_posted_is_flushed_in_order<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn what_is_posted_afterwards_is_flushed<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5041-6.2.1-a
     let ConnectedEnds { mut near, mut far } = connected(bed);
     near.endpoint.pair().disconnect();
     near.wait_for_end();
@@ -200,6 +203,7 @@ pub(super) fn nothing_of_a_dropped_queue_pair_is_touched<D: Device>(bed: &TestBe
 }
 
 pub(super) fn a_completion_queue_overruns<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-l
     let (mut near, mut far) = (Host::new(&bed.near, 256), Host::new(&bed.far, 4));
     let to = far.manager.listen(bed.address).expect("it listens");
     let (first, second) = connect_hosts(&mut near, &mut far, to);

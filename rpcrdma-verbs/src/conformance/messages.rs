@@ -85,6 +85,7 @@ pub(super) fn more_slices_than_the_device_takes_are_refused<D: Device>(bed: &Tes
 }
 
 pub(super) fn messages_keep_their_order<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.3-e, 5040-5.3-h, 5040-5.5-e, 5040-5.5-i, 5040-5.5-l, 5041-5.3-b
     let mut both = connected(bed);
     both.far.receives(64, 1024);
     for number in 0..64u8 {
@@ -103,6 +104,7 @@ pub(super) fn messages_keep_their_order<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn receives_may_be_larger<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.3-d
     let mut both = connected(bed);
     both.far.receives(2, 4096);
     both.near.send(b"short");
@@ -113,6 +115,7 @@ pub(super) fn receives_may_be_larger<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn requests_without_completions_end_with_a_later_one<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.5-j
     let mut both = connected(bed);
     both.far.receives(10, 1024);
     for number in 1..=10u8 {
@@ -356,6 +359,7 @@ pub(super) fn shared_receives_serve_several_queue_pairs<D: Device>(bed: &TestBed
 }
 
 pub(super) fn a_message_waits_for_a_receive<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5041-7.1-b, 5041-7.1-c, 5041-7.1-d
     let (mut near, mut far) = (Host::new(&bed.near, 64), Host::new(&bed.far, 64));
     let to = far.manager.listen(bed.address).expect("it listens");
     let config = QueuePairConfig {

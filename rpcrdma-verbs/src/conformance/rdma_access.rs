@@ -85,6 +85,7 @@ fn beyond(at: RemoteMemory, bytes: u64) -> RemoteMemory {
 }
 
 pub(super) fn bytes_are_written_and_read<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-4.4-b, 5040-5.2.2-a, 5040-5.2.2-b, 5040-5.2.2-h
     for (from, length) in [(0, 1), (0, 4096), (1, 2), (4095, 1), (100, 1000)] {
         let mut written = scene(bed, Access::REMOTE_WRITE);
         let data = vec![0xcc; length];
@@ -183,6 +184,7 @@ const BEYOND: [(u64, u32); 7] = [
 ];
 
 pub(super) fn reads_stay_within_bounds<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-d, 5041-8.3.1-d
     for (from, length) in BEYOND {
         let scene = bounded(bed, Access::REMOTE_READ);
         let at = beyond(scene.at, from);
@@ -197,6 +199,7 @@ pub(super) fn reads_stay_within_bounds<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn writes_stay_within_bounds<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-d, 5041-8.3.1-d
     for (from, length) in BEYOND {
         let scene = bounded(bed, Access::REMOTE_WRITE);
         let at = beyond(scene.at, from);
@@ -205,6 +208,7 @@ pub(super) fn writes_stay_within_bounds<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn rights_are_kept<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-f, 5041-8.3.1-f
     for (access, write) in [(Access::REMOTE_WRITE, false), (Access::REMOTE_READ, true)] {
         if !write && !bed.far.capabilities().guards_reads {
             continue;
@@ -228,6 +232,7 @@ pub(super) fn rights_are_kept<D: Device>(bed: &TestBed<D>) {
 /// A Write or Read of no bytes needs neither address nor key (InfiniBand's C9-88), so it can be
 /// used as a probe.
 pub(super) fn no_bytes_ask_for_no_key<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.1-i, 5040-5.2.1-q
     let mut both = connected(bed);
     for key in [0, 1, u32::MAX] {
         let at = RemoteMemory { address: 0, key };
@@ -261,6 +266,7 @@ pub(super) fn wrong_keys_are_refused<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn keys_of_other_devices_are_refused<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-b, 5041-8.2-a, 5041-8.3.1-b
     for write in [false, true] {
         let access = if write {
             Access::REMOTE_WRITE
@@ -287,6 +293,7 @@ pub(super) fn keys_of_other_devices_are_refused<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn keys_end_with_their_registration<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-g, 5041-8.3.1-g
     for write in [false, true] {
         let access = if write {
             Access::REMOTE_WRITE
@@ -349,6 +356,7 @@ impl<D: Device> Scene<D> {
 }
 
 pub(super) fn a_write_is_there_before_a_later_message<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.1-f, 5040-5.1-g
     let Scene {
         mut both,
         exposed,
@@ -372,6 +380,7 @@ pub(super) fn a_write_is_there_before_a_later_message<D: Device>(bed: &TestBed<D
 /// Requests complete in order: after the completion of a message that was posted after a Read, the
 /// data of the Read are there.
 pub(super) fn a_read_is_done_before_a_later_message<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.2.1-h, 5040-5.5-k
     const ROUNDS: u32 = 32;
     let Scene {
         mut both,

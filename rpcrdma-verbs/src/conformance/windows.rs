@@ -85,6 +85,7 @@ fn invalidate<D: Device>(end: &mut TestEnd<D>, key: u32) -> Status {
 }
 
 pub(super) fn a_window_exposes_its_range_alone<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-e, 5041-8.3-a, 5041-8.3.1-e
     for (from, refused) in [
         (0, false),
         (992, false),
@@ -113,6 +114,7 @@ pub(super) fn a_window_exposes_its_range_alone<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn a_key_ends_with_its_invalidation<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-g, 5041-8.3-b, 5041-8.3.1-g
     let ConnectedEnds { mut near, mut far } = connected(bed);
     let memory = memory(&far);
     let (mut window, first) = bound(&mut far, all(&memory), Access::REMOTE_WRITE);
@@ -133,6 +135,7 @@ pub(super) fn a_key_ends_with_its_invalidation<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn a_peer_invalidates<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-5.3-m
     let ConnectedEnds { mut near, mut far } = connected(bed);
     far.receives(4, 1024);
     let memory = memory(&far);
@@ -170,6 +173,7 @@ enum Foreign {
 }
 
 pub(super) fn a_peer_invalidates_no_other_key<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-8.1.1-h
     refuses_to_invalidate(bed, &[Foreign::Nothing, Foreign::Registration]);
 }
 
@@ -277,6 +281,7 @@ pub(super) fn a_window_ends_with_its_owner<D: Device>(bed: &TestBed<D>) {
 }
 
 pub(super) fn a_window_serves_its_queue_pair_alone<D: Device>(bed: &TestBed<D>) {
+    // rfc: 5040-7.2-e, 5040-8.1.1-c, 5041-8.2-b, 5041-8.2-c, 5041-8.2-d, 5041-8.3-c, 5041-8.3.1-c
     let (mut near, mut far) = (Host::new(&bed.near, 256), Host::new(&bed.far, 256));
     let to = far.manager.listen(bed.address).expect("it listens");
     let (first, second) = connect_hosts(&mut near, &mut far, to);

@@ -219,7 +219,18 @@ fn streams() -> Vec<Stream> {
     *wrong_crc.last_mut().unwrap() ^= 1;
     let many_reads: Vec<u8> = (1..100).flat_map(|msn| read_request(msn, 0, 0)).collect();
     vec![
-        ("a wrong CRC", wrong_crc, Some([2, 0, 2])),
+        // A responder that has validated no FPDU sends none (RFC 5044, section 7.1.2).
+        ("a wrong CRC at first", wrong_crc.clone(), None),
+        (
+            "a wrong CRC",
+            [tagged([0xc1, 0x40], 0, 0, b""), wrong_crc].concat(),
+            Some([2, 0, 2]),
+        ),
+        (
+            "an FPDU without an end",
+            fpdu(&[0x41; 64])[..40].to_vec(),
+            None,
+        ),
         ("no room for a header", fpdu(&[0x41, 0x43]), Some([1, 0, 0])),
         (
             "an unknown opcode",
@@ -286,6 +297,8 @@ fn streams() -> Vec<Stream> {
 
 #[test]
 fn what_breaks_a_rule_ends_the_connection() {
+    // rfc: 5040-5.4-g, 5040-6.1-a, 5040-6.1-e, 5040-6.2.1-a, 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b
+    // rfc: 5040-7.1-b, 5041-3-l, 5041-6.2.2-a, 5041-6.2.2-c, 5041-6.2.2-d, 5041-7.1-j
     let server = Server::new();
     for (name, bytes, expected) in streams() {
         let (mut stream, iwarp) = server.established();
@@ -326,6 +339,8 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn what_is_no_request_ends_the_connection() {
+    // rfc: 5044-7.1.1-b, 5044-7.1.1-r, 5044-7.1.2-c, 5044-7.1.2-d, 5044-7.1.2-l, 5044-7.1.2-p
+    // rfc: 5044-7.1.2-t, 5044-8-e
     let server = Server::new();
     for (name, bytes) in requests() {
         let mut stream = server.connect();
@@ -344,6 +359,7 @@ fn what_is_no_request_ends_the_connection() {
 /// Connections that never ask do not keep others out for longer than their time.
 #[test]
 fn connections_in_their_setup_are_limited() {
+    // rfc: 5044-7.1.2-p, 5044-7.1.2-t
     let server = Server::new();
     let silent: Vec<TcpStream> = (0..10 * SETUPS).map(|_| server.connect()).collect();
     server.assert_serves();
@@ -384,6 +400,87 @@ fn is_waiting(initiator: &mut MpaInitiator, stream: &mut TcpStream) -> bool {
     let mut byte = [0; 1];
     stream.read_exact(&mut byte).unwrap();
     initiator.receive(&byte).unwrap().1.is_none()
+}
+
+/// A responder whose reply does not suit an initiator gets a Terminate that says why (RFC 6581,
+/// section 9): the initiator takes fewer RDMA Reads, or knows other ready-to-receive messages.
+#[test]
+fn an_initiator_that_is_refused_says_why() {
+    // rfc: 6581-9.1-g, 6581-9.1-h, 6581-9.2-j, 6581-9.2-k
+    let replies = [
+        ([0x50, 2, 0, 4, 0, 1, 0x3f, 0xfe], false, 6),
+        ([0x50, 2, 0, 4, 0xc0, 1, 0, 1], true, 7),
+    ];
+    for (reply, peer_to_peer, code) in replies {
+        let listener = TcpListener::bind(ends::any_address()).unwrap();
+        let device = IwarpDevice::new(IwarpConfig {
+            peer_to_peer,
+            ..IwarpConfig::default()
+        });
+        let mut driver = Driver::new(&device, &Budget::new(1 << 28), 4096).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = ends::connect(&mut driver, address, Config::client());
+        driver.turn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let reply = [b"MPA ID Rep Frame", &reply[..]].concat();
+        stream.write_all(&reply).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (mut came, began) = (Vec::new(), Instant::now());
+        loop {
+            assert!(began.elapsed() < PATIENCE, "{came:x?}");
+            driver.wait(Duration::from_millis(5)).unwrap();
+            let mut bytes = [0; 4096];
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => came.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // Behind the request there is the FPDU of the Terminate, and nothing.
+        let mut terminate = vec![0x20, code, 0, 0];
+        terminate = untagged([0x41, 0x47], 2, 1, 0, &terminate);
+        assert!(came.ends_with(&terminate), "{came:x?}");
+        let request = 20 + usize::from(u16::from_be_bytes([came[18], came[19]]));
+        assert_eq!(came.len(), request + terminate.len());
+    }
+}
+
+/// A server that accepts and reads nothing more: TCP's window closes, and keep-alive finds out.
+#[test]
+fn a_window_that_never_opens_ends_the_connection() {
+    let listener = TcpListener::bind(ends::any_address()).unwrap();
+    let small = socket2::SockRef::from(&listener).set_recv_buffer_size(4096);
+    small.unwrap();
+    let mut driver = Driver::new(&IwarpDevice::default(), &Budget::new(1 << 28), 4096).unwrap();
+    driver.keep_alive(Some(Duration::from_millis(100)));
+    let address = listener.local_addr().unwrap();
+    let client = ends::connect(&mut driver, address, Config::client());
+    for _ in 0..8 {
+        client.null().begin(&mut driver).unwrap();
+    }
+    driver.turn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let (mut responder, mut is_up, began) = (MpaResponder::new(), false, Instant::now());
+    loop {
+        assert!(began.elapsed() < PATIENCE, "the connection does not end");
+        driver.wait(Duration::from_millis(5)).unwrap();
+        let mut bytes = [0; 1];
+        while !is_up && stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+            if let Some(request) = responder.receive(&bytes).unwrap() {
+                let (reply, _) = request.accept(&options()).unwrap();
+                stream.write_all(&reply).unwrap();
+                is_up = true;
+            }
+        }
+        match client.transport().poll_event(&mut driver) {
+            Some(rpcrdma_verbs::LocalEvent::Disconnected { .. }) => break,
+            Some(rpcrdma_verbs::LocalEvent::Completed(_)) => panic!("nobody has answered"),
+            _ => {}
+        }
+    }
+    assert!(is_up);
 }
 
 /// A null call of Version One in an RPC-over-RDMA message.

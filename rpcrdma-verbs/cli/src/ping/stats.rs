@@ -20,10 +20,11 @@ pub(super) struct PingStats {
     /// The nanoseconds of the calls that were answered: three digits of each.
     times: Histogram<u64>,
     json: bool,
+    device: String,
 }
 
 impl PingStats {
-    pub(super) fn new(json: bool) -> Result<Self, CreationError> {
+    pub(super) fn new(json: bool, device: &str) -> Result<Self, CreationError> {
         let mut times = Histogram::new_with_bounds(1, MOST, 3)?;
         times.auto(false);
         Ok(Self {
@@ -34,6 +35,7 @@ impl PingStats {
             lost: 0,
             times,
             json,
+            device: device.to_owned(),
         })
     }
 
@@ -60,10 +62,10 @@ impl PingStats {
         match event {
             LocalEvent::Connected(version) => {
                 self.connections += 1;
-                let version = version.number();
+                let (version, device) = (version.number(), &self.device);
                 self.print(
-                    format_args!("connected, Version {version}"),
-                    || json!({ "event": "connected", "version": version }),
+                    format_args!("connected on {device}, Version {version}"),
+                    || json!({ "event": "connected", "version": version, "device": device }),
                 )
             }
             LocalEvent::Disconnected { reason, error, .. } => {

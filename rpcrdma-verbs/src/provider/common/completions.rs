@@ -36,6 +36,7 @@ impl CompletionBuffer {
     /// Takes all entries. Completions without room are lost, and the queue has overrun.
     #[inline(always)]
     pub(in crate::provider) fn extend(&mut self, entries: &mut VecDeque<CompletionEntry>) {
+        // rfc: 5040-8.1.1-l
         let room = self.most - self.entries.len();
         self.overrun |= entries.len() > room;
         entries.truncate(room);

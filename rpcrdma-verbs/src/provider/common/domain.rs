@@ -54,6 +54,7 @@ impl Secret {
     }
 
     const fn hide(self, key: u32) -> u32 {
+        // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         let [a, b, c, d] = self.0;
         let (mut left, mut right) = (key >> 20, key >> 8 & 0xfff);
         left ^= Self::round(right, a);
@@ -204,6 +205,7 @@ impl Domain {
         length: usize,
         access: Access,
     ) -> Result<u32> {
+        // rfc: 5040-8.1.1-f, 5041-8.3.1-f
         let range = MemoryRange {
             address: memory.as_ptr().expose_provenance() as u64,
             length: length as u64,
@@ -237,6 +239,7 @@ impl Domain {
 
     /// Removes a region or a window. Windows of the region become inaccessible.
     pub(in crate::provider) fn forget(&self, number: u32) {
+        // rfc: 5040-8.1.1-g, 5041-8.3.1-g
         let mut table = self.write();
         for entry in &mut table.entries {
             if matches!(entry.kind, Kind::Bound { region, .. } if region == number) {
@@ -391,6 +394,8 @@ impl KeyTable {
         write: bool,
         queue_pair: u32,
     ) -> std::result::Result<(), RemoteError> {
+        // rfc: 5040-8.1.1-b, 5040-8.1.1-c, 5040-8.1.1-d, 5041-8.2-a, 5041-8.2-b, 5041-8.3.1-b
+        // rfc: 5041-8.3.1-c, 5041-8.3.1-d
         if length == 0 {
             return Ok(());
         }
@@ -428,6 +433,7 @@ impl KeyTable {
     /// Returns true if the peer on this queue pair may invalidate a key.
     #[cfg(feature = "iwarp")]
     pub(in crate::provider) fn may_invalidate(&self, key: u32, peer_on: u32) -> bool {
+        // rfc: 5040-8.1.1-h
         self.find(key).is_some_and(
             |entry| matches!(entry.kind, Kind::Bound { queue_pair, .. } if queue_pair == peer_on),
         )
@@ -442,6 +448,8 @@ impl KeyTable {
         access: Access,
         queue_pair: u32,
     ) -> std::result::Result<(), Status> {
+        // rfc: 5040-8.1.1-e, 5040-8.1.1-f, 5041-8.2-c, 5041-8.2-d, 5041-8.3-a, 5041-8.3-c
+        // rfc: 5041-8.3.1-e, 5041-8.3.1-f
         let region = match self.find(slice.key).map(|entry| entry.kind) {
             Some(Kind::Region(range))
                 if range.access.bind && range.holds(slice.address, slice.length) =>
@@ -480,6 +488,7 @@ impl KeyTable {
 
     /// Invalidates a window: at our own request, or at that of the peer on this queue pair.
     pub(in crate::provider) fn invalidate(&mut self, key: u32, peer_on: Option<u32>) -> bool {
+        // rfc: 5040-5.3-m, 5040-8.1.1-g, 5041-8.3-b, 5041-8.3.1-g
         let number = self.number(key) as usize;
         let Some(entry) = self
             .entries
@@ -576,6 +585,7 @@ mod tests {
 
     #[test]
     fn hidden_keys_are_those_that_were_given_out() {
+        // rfc: 5040-8.1.1-i, 5040-8.1.1-j
         let secret = Secret::random();
         let keys: HashSet<u32> = (0..1 << 16)
             .map(|number| {

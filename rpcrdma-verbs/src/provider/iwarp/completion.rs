@@ -31,8 +31,17 @@ pub struct IwarpCompletionQueue {
 /// A queue pair, whose progress is made by its completion queue.
 pub(super) trait SocketUser: fmt::Debug + Send + Sync {
     /// Takes what the socket has, and sends what it has room for. If the peer `has_ended` the
-    /// stream, its end follows without notice. Returns true if there is more to do.
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> bool;
+    /// stream, its end follows without notice.
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed;
+}
+
+/// What a queue pair has done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progressed {
+    /// There is more to do.
+    pub(super) goes_on: bool,
+    /// The socket had something.
+    pub(super) has_received: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +64,48 @@ struct Io {
     /// Queue pairs whose sockets may have something, and whether the peer has ended the stream.
     ready: VecDeque<(u32, bool)>,
     staging: Box<[u8]>,
+    guess: Guess,
+}
+
+/// Which socket has something without being asked for.
+///
+/// Where the same socket has had something in each of the last polls, it is read without a call that
+/// asks which are ready. A poll in which it has nothing asks.
+#[derive(Default, Debug)]
+struct Guess {
+    /// The queue pair that alone received in the last poll.
+    last: Option<u32>,
+    /// In how many polls it did.
+    polls: u32,
+    /// How many polls did not ask since one has.
+    unasked: u32,
+}
+
+/// The polls after which a queue pair is guessed.
+const GUESSED: u32 = 3;
+
+/// The most polls that do not ask: other sockets may be ready.
+const UNASKED: u32 = 8;
+
+impl Guess {
+    /// Returns the queue pair to read from without asking.
+    fn next(&mut self) -> Option<u32> {
+        let guess = self.last.filter(|_| self.polls >= GUESSED)?;
+        self.unasked += 1;
+        (self.unasked <= UNASKED).then_some(guess)
+    }
+
+    /// Learns which queue pairs received in a poll.
+    fn learn(&mut self, received: Option<u32>, are_others: bool) {
+        let alone = received.filter(|_| !are_others);
+        let is_same = alone.is_some() && alone == self.last;
+        self.polls = if is_same {
+            self.polls.saturating_add(1)
+        } else {
+            0
+        };
+        self.last = alone;
+    }
 }
 
 /// The tokens of the descriptors that are no sockets. Queue pairs have smaller numbers.
@@ -131,6 +182,7 @@ impl Completions {
         let io = Io {
             ready: VecDeque::new(),
             staging: vec![0; STAGING].into(),
+            guess: Guess::default(),
         };
         Ok(Arc::new(Self {
             buffer: Mutex::new(CompletionBuffer::new(most)),
@@ -236,23 +288,54 @@ impl Completions {
         );
     }
 
+    /// Makes progress on the queue pairs that are ready. Returns true if one has received.
+    fn serve(&self, io: &mut Io) -> bool {
+        let (mut received, mut are_others) = (None, false);
+        for _ in 0..io.ready.len() {
+            let Some((number, has_ended)) = io.ready.pop_front() else {
+                break;
+            };
+            let Some(qp) = self.queue_pair(number) else {
+                continue;
+            };
+            let progressed = qp.progress(&mut io.staging, has_ended);
+            if progressed.goes_on {
+                io.ready.push_back((number, has_ended));
+            }
+            if progressed.has_received {
+                are_others |= received.is_some();
+                received = Some(number);
+            }
+        }
+        io.guess.learn(received, are_others);
+        received.is_some()
+    }
+
+    /// Takes what the system tells of sockets that were read without asking, so that it does not
+    /// wake who sleeps next.
+    fn catch_up(&self) {
+        let has_unasked = |io: MutexGuard<'_, Io>| io.guess.unasked > 0;
+        if self.io.try_lock().is_ok_and(has_unasked) {
+            if let Ok(mut io) = self.io.try_lock() {
+                io.guess = Guess::default();
+            }
+            self.progress();
+        }
+    }
+
     /// Makes progress on the sockets that are ready. Does nothing if another thread does so.
     pub(super) fn progress(&self) {
         let Ok(mut guard) = self.io.try_lock() else {
             return;
         };
         let io = &mut *guard;
-        self.gather(io);
-        for _ in 0..io.ready.len() {
-            let Some((number, has_ended)) = io.ready.pop_front() else {
-                break;
-            };
-            let goes_on = self
-                .queue_pair(number)
-                .is_some_and(|qp| qp.progress(&mut io.staging, has_ended));
-            if goes_on {
-                io.ready.push_back((number, has_ended));
-            }
+        let is_quiet = io.ready.is_empty() && !self.has_marked.load(Ordering::Acquire);
+        let guess = is_quiet.then(|| io.guess.next()).flatten();
+        io.ready.extend(guess.map(|number| (number, false)));
+        if guess.is_none() || !self.serve(io) {
+            self.gather(io);
+            io.guess.unasked = 0;
+            self.serve(io);
         }
         let is_ready = !io.ready.is_empty();
         drop(guard);
@@ -290,6 +373,7 @@ impl provider::CompletionQueue for IwarpCompletionQueue {
     }
 
     fn arm(&self) -> Result<()> {
+        self.shared.catch_up();
         lock(&self.shared.buffer).set_armed(true);
         self.shared.wake_if_ready();
         Ok(())

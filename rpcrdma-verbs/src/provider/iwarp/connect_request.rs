@@ -27,6 +27,7 @@ impl IwarpConnectRequest {
 
     /// Sends the answer, unless there was one.
     pub(super) fn answer(&mut self, reply: impl FnOnce(MpaRequest) -> Option<Vec<u8>>) {
+        // rfc: 5044-7.1.2-e, 5044-7.1.2-n
         if let Some((socket, request)) = self.open.take() {
             let reply = reply(request).unwrap_or_default();
             // A rejection that cannot be sent is a closed connection.

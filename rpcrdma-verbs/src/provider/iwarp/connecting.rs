@@ -86,6 +86,7 @@ impl Connecting {
         &mut self,
         socket: &OwnedFd,
     ) -> Result<Option<MpaEstablished>, SetupFailure> {
+        // rfc: 5044-7.1-a, 5044-8-e, 6581-9.1-g, 6581-9.1-h
         let address = self.address;
         let failure = |error| SetupFailure::of(error, address);
         if self.is_sending() {
@@ -113,7 +114,12 @@ impl Connecting {
                 Err(SetupError::Rejected) => {
                     return Err(SetupFailure::Rejected(self.initiator.rejection().to_vec()));
                 }
-                Err(error) => return Err(SetupFailure::of_protocol(error)),
+                Err(error) => {
+                    // The connection is closed if there is no room for it.
+                    let terminate = IoSlice::new(self.initiator.terminate());
+                    let _ = socket::send(socket, &[terminate]);
+                    return Err(SetupFailure::of_protocol(error));
+                }
             }
         }
     }

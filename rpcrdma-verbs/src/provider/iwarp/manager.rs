@@ -117,6 +117,7 @@ impl IwarpConnectionManager {
         queues: Queues<'_, IwarpDevice>,
         socket: Option<OwnedFd>,
     ) -> Result<IwarpQueuePair> {
+        // rfc: 5040-5.2.2-c, 5040-6.1-b, 5040-6.1-c, 5040-8.1.1-m
         let state = &self.device.shared;
         if config.reads > state.capabilities.max_reads {
             return Err(VerbError {
@@ -155,6 +156,7 @@ impl IwarpConnectionManager {
     }
 
     fn options(&self, depths: ReadDepths, private_data: &[u8]) -> MpaOptions {
+        // rfc: 5044-1.2-b, 5044-4.4-c, 5044-4.4-d
         MpaOptions {
             crc: self.device.shared.config.crc,
             depths: Some(depths),
@@ -198,6 +200,7 @@ impl IwarpConnectionManager {
 
     /// Ends setups that have taken too long.
     fn expire(&mut self) {
+        // rfc: 5044-7.1.2-p, 5044-7.1.2-t
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
         let now = Instant::now();
         while let Some((deadline, token)) = self.deadlines.front().copied() {
@@ -265,6 +268,7 @@ impl IwarpConnectionManager {
     }
 
     fn advance_incoming(&mut self, token: u64) {
+        // rfc: 5044-7.1.2-c, 5044-7.1.2-d
         let Some(Setup::Incoming(incoming)) = self.setups.get_mut(&token) else {
             return;
         };
@@ -323,6 +327,7 @@ impl IwarpConnectionManager {
     }
 
     fn establish(&self, qp: &Qp, established: &MpaEstablished) {
+        // rfc: 5044-7.1.2-j
         let size = qp.with_socket(|socket| {
             let _ = epoll::delete(&self.epoll, socket);
             self.fpdu_size(socket)
@@ -337,6 +342,7 @@ impl IwarpConnectionManager {
 
     /// Reports that a connection could not be established.
     fn fail(&self, connecting: &Connecting, failure: SetupFailure) {
+        // rfc: 5044-7.1.2-m
         let Some(qp) = connecting.qp.upgrade().filter(|qp| qp.refuse()) else {
             return;
         };

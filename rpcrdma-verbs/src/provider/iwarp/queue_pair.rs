@@ -16,7 +16,7 @@ use rustix::net::Shutdown;
 use self::nudge::Nudges;
 use self::receiving::Incoming;
 use self::send_queue::SendQueue;
-use super::completion::{Completions, SocketUser};
+use super::completion::{Completions, Progressed, SocketUser};
 use super::connect_request::IwarpConnectRequest;
 use super::memory::MAX_SGE;
 use super::socket;
@@ -117,6 +117,7 @@ impl QpState {
     /// Fails the queue pair, and flushes what was posted, with other statuses for the oldest request
     /// and the receive of a message that is arriving. Shared receives remain.
     fn fail(&mut self, number: u32, (request, receive): (Status, Status)) {
+        // rfc: 5040-6.2.1-b, 5040-7.1-a, 5041-6.2.2-a, 5041-6.2.2-b, 5041-7-a
         if self.phase == QpPhase::Failed {
             return;
         }
@@ -136,6 +137,8 @@ impl QpState {
 
     /// Ends the outgoing stream. What was sent still arrives.
     fn close(&mut self) {
+        // rfc: 5040-6.2.1-c, 5040-6.2.1-d, 5040-7-b, 5041-3-l, 5041-6.2-a, 5041-6.2-b
+        // rfc: 5041-6.2.1-a, 5041-6.2.2-d
         // What is queued without memory of a request, as a Terminate, still goes out.
         let goes_on = self
             .stream
@@ -240,6 +243,7 @@ impl Qp {
         accepted: Option<OwnedFd>,
         private_data: &[u8],
     ) -> bool {
+        // rfc: 5040-6.1-a, 5044-7.1-d
         let mut state = self.lock();
         state.nudges = Nudges::new(nudges);
         if accepted.is_some() {
@@ -369,18 +373,23 @@ impl Qp {
 }
 
 impl SocketUser for Qp {
-    fn progress(&self, staging: &mut [u8], has_ended: bool) -> bool {
+    fn progress(&self, staging: &mut [u8], has_ended: bool) -> Progressed {
         let mut state = self.lock();
+        let before = state.incoming.received;
         let goes_on = match state.phase {
             QpPhase::Connecting => false,
             QpPhase::Ready => self.receive(&mut state, staging, has_ended),
             QpPhase::Failed => state.drop_input(staging),
         };
+        let has_received = state.incoming.received != before;
         if state.phase == QpPhase::Ready {
             state.nudge();
             self.pump(&mut state);
         }
-        goes_on
+        Progressed {
+            goes_on,
+            has_received,
+        }
     }
 }
 

@@ -93,6 +93,7 @@ pub(super) fn error(socket: &OwnedFd) -> rustix::io::Result<()> {
 /// Returns the longest FPDU for a connection, in bytes: what fits into a segment of TCP, and on
 /// loopback more.
 pub(super) fn fpdu_size(socket: &OwnedFd) -> usize {
+    // rfc: 5044-5.1-a, 5044-5.1-b
     let ip = |address: rustix::io::Result<SocketAddr>| address.ok().map(|address| address.ip());
     let local = ip(rustix::net::getsockname(socket).and_then(SocketAddr::try_from));
     let peer = ip(peer(socket));

@@ -29,6 +29,8 @@ pub(super) struct Incoming {
     leftover: Vec<u8>,
     /// True if the last payload was long: the next is received where it goes, after its header.
     bulk: bool,
+    /// How many system calls have received something.
+    pub(super) received: u64,
     /// True if the peer has ended the stream: its end follows what it has sent, without a notice.
     has_ended: bool,
 }
@@ -101,6 +103,7 @@ impl Placement for Memory<'_> {
     }
 
     fn receive_room(&mut self, _: u32) -> ReceiveRoom {
+        // rfc: 5041-7.1-b, 5041-7.1-c, 5041-7.1-d, 5041-7.1-e
         if self.current.is_none() {
             *self.current = self.qp.take_receive(self.receives);
         }
@@ -130,6 +133,7 @@ impl Placement for Memory<'_> {
 impl Qp {
     /// Takes what the socket has. Returns true if it may have more.
     pub(super) fn receive(&self, state: &mut QpState, staging: &mut [u8], has_ended: bool) -> bool {
+        // rfc: 5041-3-j, 5041-3-k, 5044-7.2-a
         state.incoming.has_ended |= has_ended;
         if state.incoming.stalled.is_some() {
             let waiting = std::mem::take(&mut state.incoming.leftover);
@@ -157,6 +161,7 @@ impl Qp {
 
     /// Fails the queue pair if the stream has ended, or if a message has waited too long.
     fn after(&self, state: &mut QpState, taken: Result<(), Ended>) {
+        // rfc: 5041-7.1-b, 5041-7.1-c, 5041-7.1-d
         let mut ended = taken.err();
         if let (Some(since), Some(timeout)) = (state.incoming.stalled, self.receive_timeout) {
             match timeout.checked_sub(since.elapsed()) {
@@ -201,6 +206,7 @@ impl Qp {
         match received {
             Ok(0) => Err(Ended::LOST),
             Ok(count) => {
+                state.incoming.received += 1;
                 let rest = count.saturating_sub(placed);
                 self.consume(state, &staging[..rest])?;
                 Ok(Some(count < placed + wanted))
@@ -350,6 +356,8 @@ impl Qp {
     }
 
     fn handle(&self, state: &mut QpState, event: IwarpEvent) -> Result<(), Ended> {
+        // rfc: 5040-5.1-g, 5040-5.3-m, 5040-5.4-g, 5040-5.5-e, 5040-5.5-f, 5040-5.5-l, 5040-5.5-n
+        // rfc: 5040-5.5-o, 5040-5.5-q
         match event {
             IwarpEvent::Received {
                 len, invalidate, ..

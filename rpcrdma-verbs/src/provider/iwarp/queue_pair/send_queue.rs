@@ -310,6 +310,7 @@ impl SendQueue {
         sent: u64,
         completed: &mut VecDeque<CompletionEntry>,
     ) -> bool {
+        // rfc: 5040-5.5-k
         while let Some(oldest) = self.requests.front() {
             let status = match oldest.stage {
                 Stage::Framed(until) if until <= sent => Status::Success,
@@ -361,6 +362,7 @@ impl SendQueue {
         mut status: Status,
         completed: &mut VecDeque<CompletionEntry>,
     ) {
+        // rfc: 5041-6.2.2-b
         self.framing = None;
         self.reads.clear();
         while !self.requests.is_empty() {

@@ -59,6 +59,11 @@ impl Qp {
             }
             let flushed = self.flush(state);
             let succeeded = state.complete_sent(self.number);
+            if !succeeded {
+                // rfc: 5040-7.1-b
+                let code = TerminateCode::RDMAP_LOCAL_CATASTROPHIC;
+                state.terminate(&Terminate::new(code));
+            }
             // A Terminate is the last message.
             let has_ended = state.unsent() == 0 && state.has_terminated();
             if flushed == Flushed::Lost || !succeeded || has_ended {
@@ -73,6 +78,7 @@ impl Qp {
 
     /// Frames the next segment, or executes the next request. Returns false if there is nothing.
     fn frame_next(&self, state: &mut QpState) -> bool {
+        // rfc: 5040-5.1-f, 5040-5.5-h, 5041-5.3-b
         let QpState {
             stream: Some(stream),
             sends,
@@ -97,6 +103,7 @@ impl Qp {
     }
 
     fn begin_request(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
+        // rfc: 5040-5.2.1-h, 5040-5.3-h, 5040-5.5-i
         let Some((number, request)) = sends.next() else {
             return false;
         };
@@ -167,6 +174,7 @@ impl Qp {
     }
 
     fn begin_response(&self, stream: &mut IwarpStream, sends: &mut SendQueue) -> bool {
+        // rfc: 5040-4.4-b, 5040-5.2.1-q, 5040-5.2.2-a, 5040-5.2.2-b, 5040-5.2.2-h
         let Some(read) = stream.response_at(sends.responses.next()).copied() else {
             return false;
         };
@@ -376,6 +384,13 @@ const fn kind(operation: Operation) -> OutgoingKind {
 }
 
 impl QpState {
+    /// Ends the stream with a Terminate, behind what is framed.
+    fn terminate(&mut self, terminate: &Terminate) {
+        if let Some(stream) = &mut self.stream {
+            stream.terminate(terminate);
+        }
+    }
+
     /// Returns how many bytes are framed and not sent.
     fn unsent(&self) -> u64 {
         self.stream.as_ref().map_or(0, |stream| {
@@ -397,6 +412,7 @@ impl QpState {
 
     /// Completes what is sent. Returns false if a request has failed.
     fn complete_sent(&mut self, number: u32) -> bool {
+        // rfc: 5040-5.5-j, 5041-3-d
         let Some(stream) = &mut self.stream else {
             return true;
         };
