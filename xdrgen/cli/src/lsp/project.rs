@@ -27,6 +27,9 @@ pub(crate) struct Project {
     config: Config,
     /// The result for the current texts; `None` after a change.
     compilation: Option<Compilation>,
+    /// Whether the editor does not have the diagnostics of the current texts yet. A request may have
+    /// led to a compilation before they were published.
+    is_stale: bool,
     /// The diagnostics that the editor has, by the URI of their document.
     pub(crate) published: BTreeMap<String, Value>,
 }
@@ -36,17 +39,24 @@ impl Project {
         Self {
             config,
             compilation: None,
+            is_stale: true,
             published: BTreeMap::new(),
         }
     }
 
     pub(crate) fn is_stale(&self) -> bool {
-        self.compilation.is_none()
+        self.is_stale
     }
 
     /// Notes that a text has changed.
     pub(crate) fn invalidate(&mut self) {
         self.compilation = None;
+        self.is_stale = true;
+    }
+
+    /// Notes that the diagnostics are published.
+    pub(crate) fn set_published(&mut self) {
+        self.is_stale = false;
     }
 
     /// Replaces the settings.

@@ -132,6 +132,7 @@ impl Server {
             let Some((path, _)) = open.next() else {
                 continue;
             };
+            project.set_published();
             let compilation = project.compilation(&self.buffers);
             let found = answers::diagnostics(compilation, &self.buffers, path);
             let found = found
