@@ -3,7 +3,7 @@
 mod aliases;
 mod client;
 mod constants;
-mod docs;
+pub(crate) mod docs;
 mod enums;
 mod methods;
 mod overlays;
