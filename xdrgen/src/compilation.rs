@@ -183,12 +183,13 @@ impl Loaded {
                 Err(error) => diagnostics.report(unreadable(path, &error)),
             }
         }
-        let open = |sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics| {
-            match config.edited_text(path) {
+        let open =
+            |sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics| match config
+                .edited_text(path)
+            {
                 Some(text) => Some(sources.add_document(path.to_string_lossy(), text)),
                 None => load(sources, path, diagnostics),
-            }
-        };
+            };
         let mut files: Vec<Files> = Vec::new();
         for module in &config.modules {
             let read = module.documents.iter().filter_map(|from| match from {

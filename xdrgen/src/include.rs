@@ -39,7 +39,8 @@ impl Files {
 }
 
 /// Reads a file as a document.
-pub(crate) type Load<'c> = dyn Fn(&mut SourceMap, &Path, &mut Diagnostics) -> Option<DocumentId> + 'c;
+pub(crate) type Load<'c> =
+    dyn Fn(&mut SourceMap, &Path, &mut Diagnostics) -> Option<DocumentId> + 'c;
 
 /// Searches the includes of one module.
 pub(crate) struct Search<'c> {

@@ -117,7 +117,7 @@ fn format_all(
 
 fn format(tokens: TokenStream) -> Result<String, String> {
     let file: syn::File = syn::parse2(tokens).map_err(|error| error.to_string())?;
-    Ok(emit::docs::split(&prettyplease::unparse(&file)))
+    Ok(prettyplease::unparse(&file))
 }
 
 /// Returns the header of a file: its documents and their licences.

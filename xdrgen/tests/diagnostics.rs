@@ -381,7 +381,10 @@ fn the_page_of_codes_is_current() {
         std::fs::write(PATH, &page).expect(PATH);
     }
     let found = std::fs::read_to_string(PATH).unwrap_or_default();
-    let different = page.lines().zip(found.lines()).find(|(new, old)| new != old);
+    let different = page
+        .lines()
+        .zip(found.lines())
+        .find(|(new, old)| new != old);
     assert!(
         found == page,
         "{PATH} is stale ({different:?}): run this test with XDRGEN_UPDATE=1"

@@ -59,7 +59,11 @@ fn the_page_shows_actual_output() {
     for block in blocks() {
         match block.language {
             "markdown" => {
-                let name = block.before.split('`').nth_back(1).expect("the name of a file");
+                let name = block
+                    .before
+                    .split('`')
+                    .nth_back(1)
+                    .expect("the name of a file");
                 std::fs::write(folder.join(name), &block.text).expect("a file");
             }
             "console" => {

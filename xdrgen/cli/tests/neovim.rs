@@ -82,7 +82,10 @@ fn document(name: &str) -> String {
     let marked: Vec<String> = xdr.lines().map(|line| format!("   /// {line}")).collect();
     let (before, after) = match name.rsplit_once('.') {
         Some((_, "md")) => ("# Points\n\n~~~ xdr\n", "~~~\n"),
-        Some((_, "xml")) => ("<section><sourcecode><![CDATA[\n", "]]></sourcecode></section>\n"),
+        Some((_, "xml")) => (
+            "<section><sourcecode><![CDATA[\n",
+            "]]></sourcecode></section>\n",
+        ),
         _ => ("1.  Points\n\n", "\n"),
     };
     format!("{before}{}\n{after}", marked.join("\n"))
@@ -150,8 +153,15 @@ fn an_editor_is_served() {
         assert_eq!(first["code"], "syntax", "{name}: {seen}");
         assert_eq!(first["line"].as_u64(), line("int y"), "{name}: {seen}");
         let hover = seen["hover"].as_str().expect("a hover text");
-        assert!(hover.starts_with("```xdr\nstruct a_point {\n"), "{name}: {hover}");
-        assert_eq!(seen["definition"].as_u64(), line("struct a_point"), "{name}: {seen}");
+        assert!(
+            hover.starts_with("```xdr\nstruct a_point {\n"),
+            "{name}: {hover}"
+        );
+        assert_eq!(
+            seen["definition"].as_u64(),
+            line("struct a_point"),
+            "{name}: {seen}"
+        );
         assert_eq!(seen["action"], "add `;`", "{name}: {seen}");
         assert_eq!(seen["fixed"]["reached"], true, "{name}: {seen}");
         assert_eq!(seen["broken"]["reached"], true, "{name}: {seen}");

@@ -3,7 +3,7 @@
 mod aliases;
 mod client;
 mod constants;
-pub(crate) mod docs;
+mod docs;
 mod enums;
 mod methods;
 mod overlays;

@@ -87,8 +87,8 @@ impl Layout {
         // Two colons separate the parts of a name.
         let colons = [self.previous[0], next].contains(&Some(TokenKind::Colon));
         let is_scope = kind == TokenKind::Colon && colons;
-        self.item_ended = closed == Some(Body::Namespace)
-            || !is_scope && self.ends_item(kind, piece.text);
+        self.item_ended =
+            closed == Some(Body::Namespace) || !is_scope && self.ends_item(kind, piece.text);
         self.previous = [Some(kind), self.previous[0]];
     }
 
@@ -180,8 +180,8 @@ fn is_label(kind: TokenKind) -> bool {
 /// Returns whether a blank separates a token from the two before it.
 fn needs_space([previous, before]: [Option<TokenKind>; 2], kind: TokenKind) -> bool {
     use TokenKind::{
-        AngleClose, AngleOpen, BracketClose, BracketOpen, Colon, Comma, Name, ParenClose, ParenOpen,
-        Semicolon, Star, Switch,
+        AngleClose, AngleOpen, BracketClose, BracketOpen, Colon, Comma, Name, ParenClose,
+        ParenOpen, Semicolon, Star, Switch,
     };
     match (previous, kind) {
         (None | Some(ParenOpen | BracketOpen | AngleOpen | Star), _) => false,

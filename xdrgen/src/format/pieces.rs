@@ -92,7 +92,9 @@ impl<'t> Splitter<'t> {
                     Some(found) => found,
                     None => {
                         // What `#if` excludes is no XDR: its lines stay as they are.
-                        at = self.end.max(self.text[..at].rfind('\n').map_or(0, |end| end + 1));
+                        at = self
+                            .end
+                            .max(self.text[..at].rfind('\n').map_or(0, |end| end + 1));
                         (PieceKind::Lines, excluded(&self.text[at..to]))
                     }
                 },
@@ -130,8 +132,8 @@ fn directive(text: &str) -> usize {
     while let Some(line) = lines.next() {
         let content = line.trim_end_matches(['\n', '\r']);
         let next = lines.peek();
-        let joined = content.ends_with('\\')
-            && next.is_some_and(|next| !next.trim_start().starts_with('%'));
+        let joined =
+            content.ends_with('\\') && next.is_some_and(|next| !next.trim_start().starts_with('%'));
         if !joined {
             return length + content.len();
         }

@@ -80,7 +80,10 @@ fn lines_for_other_tools_stay() {
 
 #[test]
 fn line_ends_and_byte_order_marks() {
-    assert_formatted("\u{feff}const A=1;\r\n/* a\r\n b */", "const A = 1;\r\n/* a\r\n b */\r\n");
+    assert_formatted(
+        "\u{feff}const A=1;\r\n/* a\r\n b */",
+        "const A = 1;\r\n/* a\r\n b */\r\n",
+    );
     assert_formatted("", "");
 }
 

@@ -36,7 +36,10 @@ impl Lines {
     /// Returns the byte offset of a position. A position beyond the end of its line is that end, and
     /// one within a character is its start.
     pub(crate) fn offset(&self, text: &str, position: Position) -> usize {
-        let line = self.content(text, usize::try_from(position.line).unwrap_or(usize::MAX - 1));
+        let line = self.content(
+            text,
+            usize::try_from(position.line).unwrap_or(usize::MAX - 1),
+        );
         let mut units = 0;
         for (at, c) in text[line.clone()].char_indices() {
             units += c.len_utf16();

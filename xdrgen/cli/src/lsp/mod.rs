@@ -16,6 +16,7 @@ mod tests;
 mod uri;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,14 +32,23 @@ use server::{RequestError, Server};
 const GATHER: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(arguments: LspArgs) -> Result<ExitCode, Failure> {
+    project::settings(Path::new("a.x"), &arguments)?;
     let (connection, threads) = Connection::stdio();
     let served = serve(&connection, Server::new(arguments));
     // The thread that writes ends when the connection is dropped.
     drop(connection);
     let joined = threads.join();
-    served.map_err(|error| Failure::Output(io::Error::other(error)))?;
-    joined?;
-    Ok(ExitCode::SUCCESS)
+    served.map_err(|error| Failure::Usage(format!("the editor breaks the protocol: {error}")))?;
+    match joined {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let message = format!("the editor's message can't be read: {error}");
+            Err(Failure::Usage(message))
+        }
+        joined => {
+            joined?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
 
 /// Serves an editor until it says `exit`, or closes its end.

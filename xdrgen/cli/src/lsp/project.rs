@@ -10,7 +10,7 @@ use xdrgen_build::{Compilation, Config};
 use super::buffers::Buffers;
 use super::uri;
 use crate::args::{Input, Lints, LspArgs, Settings};
-use crate::input;
+use crate::{Failure, input};
 
 /// Identifies a project.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +123,10 @@ fn of_manifest(path: &Path, arguments: &LspArgs) -> Option<Config> {
 }
 
 /// Returns the settings for a document that no manifest names: those of `xdrgen check FILE`.
-fn alone(path: &Path, arguments: &LspArgs) -> Config {
+///
+/// # Errors
+/// Fails if an argument is wrong.
+pub(crate) fn settings(path: &Path, arguments: &LspArgs) -> Result<Config, Failure> {
     let LspArgs {
         errata,
         include,
@@ -137,19 +140,22 @@ fn alone(path: &Path, arguments: &LspArgs) -> Config {
         include: include.clone(),
         prelude: prelude.clone(),
     };
-    let input = Input {
+    input::config(&of_path(path, settings, lints.clone()), None)
+}
+
+/// Returns [`settings`]. The arguments were checked when the server began; where a file of them is
+/// gone since, the settings are the defaults.
+fn alone(path: &Path, arguments: &LspArgs) -> Config {
+    let plain = || of_path(path, Settings::default(), Lints::default());
+    settings(path, arguments)
+        .or_else(|_| input::config(&plain(), None))
+        .unwrap_or_else(|_| Config::new())
+}
+
+fn of_path(path: &Path, settings: Settings, lints: Lints) -> Input {
+    Input {
         paths: vec![path.to_owned()],
         settings,
-        lints: lints.clone(),
-    };
-    let plain = || {
-        let input = Input {
-            paths: vec![path.to_owned()],
-            settings: Settings::default(),
-            lints: Lints::default(),
-        };
-        input::config(&input, None).unwrap_or_else(|_| Config::new())
-    };
-    // The arguments were checked when the server began; a file of them may be gone since.
-    input::config(&input, None).unwrap_or_else(|_| plain())
+        lints,
+    }
 }

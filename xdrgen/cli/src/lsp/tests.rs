@@ -39,7 +39,10 @@ impl Session {
     }
 
     pub(super) fn close(&mut self, uri: &str) {
-        self.notify("textDocument/didClose", json!({ "textDocument": { "uri": uri } }));
+        self.notify(
+            "textDocument/didClose",
+            json!({ "textDocument": { "uri": uri } }),
+        );
     }
 
     /// Lets the server check, and takes what it publishes.

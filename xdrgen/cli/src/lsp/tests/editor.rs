@@ -83,9 +83,30 @@ program PING { version ONE { point GET(name) = 1; } = 1; } = 0x20000001;
 
 /// What an edit inserts.
 const PIECES: [&str; 24] = [
-    "\n", "\r\n", "{", "}", ";", "/*", "*/", "///", "   /// ", "<CODE BEGINS>", "<CODE ENDS>",
-    "struct s { int a; };\n", "case ", "= 1", "\u{1f600}", "\u{e9}", "#if 0\n", "#endif\n", "%", "\t",
-    "typedef a_point b<", "a_point", "\u{c}", "1.2.  Title\n",
+    "\n",
+    "\r\n",
+    "{",
+    "}",
+    ";",
+    "/*",
+    "*/",
+    "///",
+    "   /// ",
+    "<CODE BEGINS>",
+    "<CODE ENDS>",
+    "struct s { int a; };\n",
+    "case ",
+    "= 1",
+    "\u{1f600}",
+    "\u{e9}",
+    "#if 0\n",
+    "#endif\n",
+    "%",
+    "\t",
+    "typedef a_point b<",
+    "a_point",
+    "\u{c}",
+    "1.2.  Title\n",
 ];
 
 /// The text as a list of UTF-16 code units, which knows nothing of the server's way to count.
@@ -130,7 +151,9 @@ impl Model {
         let start = self.index(random);
         let mut end = start;
         if random.below(2) == 0 {
-            end = self.index(random).clamp(start, (start + 40).min(self.0.len()).max(start));
+            end = self
+                .index(random)
+                .clamp(start, (start + 40).min(self.0.len()).max(start));
             while end < self.0.len() && (0xdc00..0xe000).contains(&self.0[end]) {
                 end += 1;
             }
@@ -172,7 +195,11 @@ fn expected(compilation: &Compilation) -> Vec<(String, usize, usize)> {
             let number = found[key].as_u64().unwrap_or(1);
             usize::try_from(number).expect("small") - 1
         };
-        (found["code"].as_str().expect("a code").to_owned(), number("line"), number("column"))
+        (
+            found["code"].as_str().expect("a code").to_owned(),
+            number("line"),
+            number("column"),
+        )
     });
     lines.collect()
 }
@@ -182,12 +209,17 @@ fn published(found: &Value, text: &str) -> Vec<(String, usize, usize)> {
     let list = found.as_array().expect("a list").iter();
     let list = list.map(|found| {
         let start = &found["range"]["start"];
-        let number = |key: &str| usize::try_from(start[key].as_u64().expect("a number")).expect("small");
+        let number =
+            |key: &str| usize::try_from(start[key].as_u64().expect("a number")).expect("small");
         let (line, unit) = (number("line"), number("character"));
         let line_text = text.split('\n').nth(line).unwrap_or_default();
         let units: Vec<u16> = line_text.encode_utf16().take(unit).collect();
         let column = String::from_utf16_lossy(&units).chars().count();
-        (found["code"].as_str().expect("a code").to_owned(), line, column)
+        (
+            found["code"].as_str().expect("a code").to_owned(),
+            line,
+            column,
+        )
     });
     list.collect()
 }
@@ -213,7 +245,11 @@ fn answers_are_those_of_a_fresh_check() {
     let edits = std::env::var("XDRGEN_LSP_EDITS").ok();
     let edits = edits.map_or(EDITS, |text| text.parse().expect("a number of edits"));
     let mut random = Random::new();
-    let documents = [("untitled:a.txt", DRAFT), ("untitled:b.x", PLAIN), ("untitled:c.md", DRAFT)];
+    let documents = [
+        ("untitled:a.txt", DRAFT),
+        ("untitled:b.x", PLAIN),
+        ("untitled:c.md", DRAFT),
+    ];
     let mut session = Session::new();
     let mut models: Vec<Model> = Vec::new();
     for (uri, text) in documents {
@@ -231,7 +267,11 @@ fn answers_are_those_of_a_fresh_check() {
         }
         let count = 1 + random.below(3);
         let changes: Vec<Value> = (0..count).map(|_| models[at].edit(&mut random)).collect();
-        session.change(uri, i64::try_from(edit).expect("small"), Value::Array(changes));
+        session.change(
+            uri,
+            i64::try_from(edit).expect("small"),
+            Value::Array(changes),
+        );
         // Sometimes a request comes before the server has had time to check.
         if random.below(2) == 0 {
             let (line, character) = models[at].position(models[at].index(&mut random));
@@ -252,7 +292,11 @@ fn answers_are_those_of_a_fresh_check() {
             other.open(uri, &text);
             other.refresh();
             let found = answers(&mut session, uri, &positions);
-            assert_eq!(found, answers(&mut other, uri, &positions), "edit {edit} of {uri}:\n{text}");
+            assert_eq!(
+                found,
+                answers(&mut other, uri, &positions),
+                "edit {edit} of {uri}:\n{text}"
+            );
         }
     }
     println!("{edits} edits");

@@ -73,7 +73,10 @@ fn hover_shows_the_xdr_and_its_source() {
     );
     let mut value = |line, character| {
         let hover = session.at("hover", A, line, character);
-        hover["contents"]["value"].as_str().unwrap_or_default().to_owned()
+        hover["contents"]["value"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     };
     assert!(value(3, 55).contains("`LIMIT` = 16 (0x10)"));
     assert!(value(2, 13).contains("`RED` = 1, of `color`"));
@@ -98,7 +101,11 @@ fn names_lead_to_their_definitions() {
         ((4, 36), (4, 34), (4, 38)),
     ] {
         let found = session.at("definition", A, at.0, at.1);
-        assert_eq!(found, json!({ "uri": A, "range": range(start, end) }), "{at:?}");
+        assert_eq!(
+            found,
+            json!({ "uri": A, "range": range(start, end) }),
+            "{at:?}"
+        );
     }
     assert!(session.at("definition", A, 0, 1).is_null());
 }
@@ -108,10 +115,16 @@ fn symbols_of_a_document() {
     let mut session = of(A, POINTS);
     let params = json!({ "textDocument": { "uri": A } });
     let symbols = session.request("textDocument/documentSymbol", params);
-    let names: Vec<&str> = symbols.as_array().expect("a list").iter()
+    let names: Vec<&str> = symbols
+        .as_array()
+        .expect("a list")
+        .iter()
         .map(|symbol| symbol["name"].as_str().expect("a name"))
         .collect();
-    assert_eq!(names, ["LIMIT", "point", "color", "RED", "BLUE", "line", "NULL"]);
+    assert_eq!(
+        names,
+        ["LIMIT", "point", "color", "RED", "BLUE", "line", "NULL"]
+    );
 }
 
 #[test]
@@ -121,9 +134,15 @@ fn plain_xdr_is_formatted() {
     let params = json!({ "textDocument": { "uri": uri } });
     let edits = session.request("textDocument/formatting", params.clone());
     let text = "struct s {\n    int x;\n};\n";
-    assert_eq!(edits, json!([{ "range": range((0, 0), (0, 17)), "newText": text }]));
+    assert_eq!(
+        edits,
+        json!([{ "range": range((0, 0), (0, 17)), "newText": text }])
+    );
     session.change(uri, 2, json!([{ "text": text }]));
-    assert_eq!(session.request("textDocument/formatting", params.clone()), json!([]));
+    assert_eq!(
+        session.request("textDocument/formatting", params.clone()),
+        json!([])
+    );
     session.change(uri, 3, json!([{ "text": "struct" }]));
     assert!(session.request("textDocument/formatting", params).is_null());
 }
@@ -184,8 +203,15 @@ fn documents_of_a_manifest_are_one_project() {
     session.refresh();
     assert_eq!(session.found(&ext), json!([]));
     // A manifest that is saved without the document: it is a document of its own.
-    write(folder, "spec/xdrgen.toml", "prelude = []\n[[module]]\npath = \"base\"\ndocuments = [\"base.x\"]\n");
-    session.notify("textDocument/didSave", json!({ "textDocument": { "uri": ext } }));
+    write(
+        folder,
+        "spec/xdrgen.toml",
+        "prelude = []\n[[module]]\npath = \"base\"\ndocuments = [\"base.x\"]\n",
+    );
+    session.notify(
+        "textDocument/didSave",
+        json!({ "textDocument": { "uri": ext } }),
+    );
     session.refresh();
     assert_eq!(session.found(&ext)[0]["code"], "undefined-type");
     session.close(&ext);
@@ -199,26 +225,53 @@ fn an_included_file_is_read_as_it_is_edited() {
     let types = write(folder.path(), "types.x", "struct point { int x; };\n");
     let line = write(folder.path(), "line.x", "");
     let mut session = Session::new();
-    session.open(&line, "#include \"types.x\"\nstruct line { point ends[2]; };\n");
+    session.open(
+        &line,
+        "#include \"types.x\"\nstruct line { point ends[2]; };\n",
+    );
     session.open(&types, "struct point { int x; int y; };\n");
     session.refresh();
     let hover = session.at("hover", &line, 1, 15);
-    assert!(hover["contents"]["value"].as_str().expect("a text").contains("int y;"), "{hover}");
+    assert!(
+        hover["contents"]["value"]
+            .as_str()
+            .expect("a text")
+            .contains("int y;"),
+        "{hover}"
+    );
 }
 
 #[test]
 fn malformed_messages_are_refused() {
     let mut session = of(A, POINTS);
-    for params in [json!(null), json!({}), json!([1]), json!({ "textDocument": A })] {
+    for params in [
+        json!(null),
+        json!({}),
+        json!([1]),
+        json!({ "textDocument": A }),
+    ] {
         for method in ["didOpen", "didChange", "didClose"] {
             session.notify(&format!("textDocument/{method}"), params.clone());
         }
-        for method in ["hover", "definition", "codeAction", "formatting", "documentSymbol"] {
-            let result = session.server.request(&format!("textDocument/{method}"), params.clone());
+        for method in [
+            "hover",
+            "definition",
+            "codeAction",
+            "formatting",
+            "documentSymbol",
+        ] {
+            let result = session
+                .server
+                .request(&format!("textDocument/{method}"), params.clone());
             assert!(result.is_err(), "{method}");
         }
     }
-    assert!(session.server.request("textDocument/rename", json!({})).is_err());
+    assert!(
+        session
+            .server
+            .request("textDocument/rename", json!({}))
+            .is_err()
+    );
     assert!(session.at("hover", "untitled:other.x", 0, 0).is_null());
     session.change("untitled:other.x", 2, json!([{ "text": "" }]));
     // The end is before the start, and both are beyond the end of the text.

@@ -22,7 +22,11 @@ fn median(uri: &str, text: &str, name: &str) -> (Duration, Duration) {
     let column = u32::try_from(at - start + name.len()).expect("small");
     let (mut checks, mut hovers) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let (end, typed) = if round % 2 == 0 { (column, "x") } else { (column + 1, "") };
+        let (end, typed) = if round % 2 == 0 {
+            (column, "x")
+        } else {
+            (column + 1, "")
+        };
         let change = json!([{ "range": range((line, column), (line, end)), "text": typed }]);
         let begin = Instant::now();
         session.change(uri, i64::from(round) + 2, change);
