@@ -42,22 +42,22 @@ local definition = request('textDocument/definition', at([[a_point point]]))
 vim.lsp.util.jump_to_location(definition, 'utf-16')
 seen.definition = vim.fn.line('.') - 1
 
-at([[int y]])
-local params = vim.lsp.util.make_range_params(0, 'utf-16')
-params.context = { diagnostics = vim.lsp.diagnostic.get_line_diagnostics(0) }
-params.range['end'].character = 40
+local line = at([[int y]]).position.line
+local params = {
+  textDocument = vim.lsp.util.make_text_document_params(),
+  range = { start = { line = line, character = 0 }, ['end'] = { line = line, character = 40 } },
+  context = { diagnostics = vim.lsp.diagnostic.get_line_diagnostics(0) },
+}
 local actions = request('textDocument/codeAction', params)
 seen.action = actions and actions[1] and actions[1].title
 vim.lsp.util.apply_workspace_edit(actions[1].edit, 'utf-16')
 seen.fixed = diagnostics(0)
 
--- Typing, as a person does, and taking it back.
-vim.cmd([[normal! Gostray]])
-vim.cmd('undo')
+-- A letter is typed, and removed again.
 at([[a_point point]])
 vim.cmd([[normal! iz]])
 seen.broken = diagnostics(1)
-vim.cmd('undo')
+vim.cmd([[normal! x]])
 seen.undone = diagnostics(0)
 
 if name:match('%.x$') then
@@ -77,7 +77,7 @@ fn document(name: &str) -> String {
     let xdr = "struct a_point {\n        int x;\n        int y\n};\ntypedef opaque a_name<8>;\n\
                struct a_line {\n        a_name name;\n        a_point point;\n};\n";
     if name.ends_with(".x") {
-        return xdr;
+        return xdr.to_owned();
     }
     let marked: Vec<String> = xdr.lines().map(|line| format!("   /// {line}")).collect();
     let (before, after) = match name.rsplit_once('.') {
