@@ -183,11 +183,18 @@ impl Loaded {
                 Err(error) => diagnostics.report(unreadable(path, &error)),
             }
         }
+        let open =
+            |sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics| match config
+                .edited_text(path)
+            {
+                Some(text) => Some(sources.add_document(path.to_string_lossy(), text)),
+                None => load(sources, path, diagnostics),
+            };
         let mut files: Vec<Files> = Vec::new();
         for module in &config.modules {
             let read = module.documents.iter().filter_map(|from| match from {
                 DocumentSource::File(path) => {
-                    let document = load(&mut sources, path, diagnostics)?;
+                    let document = open(&mut sources, path, diagnostics)?;
                     Some((document, Some(path.clone())))
                 }
                 DocumentSource::Text { name, content } => {
@@ -200,7 +207,7 @@ impl Loaded {
                 errata: &errata,
                 sources: &mut sources,
                 diagnostics,
-                load,
+                load: &open,
             };
             let modules = config.modules.iter().zip(&files);
             let used = modules.filter(|(other, _)| module.uses.contains(&other.path));

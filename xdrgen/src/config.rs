@@ -1,5 +1,6 @@
 //! The builder API that a build script uses to describe a compilation.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub struct Config {
     pub(crate) out_dir: Option<PathBuf>,
     pub(crate) owned_feature: Option<String>,
     pub(crate) manifest: Option<PathBuf>,
+    /// The texts that stand for the content of files, by the files' canonical paths.
+    pub(crate) edited: BTreeMap<PathBuf, String>,
 }
 
 impl Config {
@@ -116,6 +119,36 @@ impl Config {
         self
     }
 
+    /// Reads `content` wherever a document or an included file at `path` is read. An editor does so
+    /// with text that is not saved yet. The file does not need to exist.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let config = Config::new().module(Module::new("a").document("unsaved.x"));
+    /// let compilation = config.edited("unsaved.x", "const A = 1;").check();
+    /// assert!(compilation.diagnostics().is_empty());
+    /// ```
+    #[must_use]
+    pub fn edited(mut self, path: impl AsRef<Path>, content: impl Into<String>) -> Self {
+        self.edited.insert(canonical(path.as_ref()), content.into());
+        self
+    }
+
+    /// Returns the text that stands for the content of a file.
+    pub(crate) fn edited_text(&self, path: &Path) -> Option<&str> {
+        if self.edited.is_empty() {
+            return None;
+        }
+        self.edited.get(&canonical(path)).map(String::as_str)
+    }
+
+    /// Returns the paths of the documents that are files, in all modules.
+    pub fn document_paths(&self) -> impl Iterator<Item = &Path> {
+        let documents = self.modules.iter().flat_map(|module| &module.documents);
+        documents.filter_map(DocumentSource::file)
+    }
+
     /// Returns the number of documents in all modules.
     #[must_use]
     pub fn document_count(&self) -> usize {
@@ -124,6 +157,11 @@ impl Config {
             .map(|module| module.documents.len())
             .sum()
     }
+}
+
+/// Returns the canonical path of a file, or the path itself if there is no such file.
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Describes a Rust module and the documents that it is compiled from.

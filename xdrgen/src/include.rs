@@ -38,6 +38,10 @@ impl Files {
     }
 }
 
+/// Reads a file as a document.
+pub(crate) type Load<'c> =
+    dyn Fn(&mut SourceMap, &Path, &mut Diagnostics) -> Option<DocumentId> + 'c;
+
 /// Searches the includes of one module.
 pub(crate) struct Search<'c> {
     /// The folders besides that of the document.
@@ -49,7 +53,7 @@ pub(crate) struct Search<'c> {
     /// The diagnostics.
     pub(crate) diagnostics: &'c mut Diagnostics,
     /// Reads a file as a document.
-    pub(crate) load: fn(&mut SourceMap, &Path, &mut Diagnostics) -> Option<DocumentId>,
+    pub(crate) load: &'c Load<'c>,
 }
 
 /// A file that a document includes.

@@ -333,6 +333,64 @@ fn each_code_as_it_is_reported() {
     }
 }
 
+/// Returns the page of all codes: what each means, and its example with the report.
+fn page() -> String {
+    let mut page = PAGE_HEADER.to_owned();
+    for code in Code::ALL {
+        let files = example(*code).expect("each code has an example");
+        page += &format!("\n## `{code}`\n\n{}\n", code.explanation());
+        let level = match code.default_level() {
+            None => "It is an error, whose level can't be changed.".to_owned(),
+            Some(level) => format!("It is a lint; its default level is `{}`.", level.name()),
+        };
+        page += &format!("\n{level}\n");
+        for (name, content) in files.iter().filter(|(_, content)| !content.is_empty()) {
+            let language = match name.rsplit_once('.') {
+                Some((_, "x")) => "xdr",
+                Some((_, "toml")) => "toml",
+                _ => "text",
+            };
+            page += &format!("\n`{name}`:\n\n```{language}\n{content}```\n");
+        }
+        let (report, _) = reported(*code, files);
+        let report = report.trim_end();
+        page += &format!("\nThe report:\n\n```text\n{report}\n```\n");
+    }
+    page
+}
+
+const PAGE_HEADER: &str = "\
+# Codes
+
+Each defect that `xdrgen check` reports has a code. An error fails the compilation. A lint has a
+level: `allow` (not reported), `warn` or `deny` (an error), which `--allow`, `--warn`, `--deny` and
+the table `[lints]` of a manifest set. `xdrgen lints` lists all codes, and `xdrgen lints --explain
+CODE` prints a section of this page. The report of a lint that is allowed by default is that with
+its level at `warn`.
+
+This page is generated: `XDRGEN_UPDATE=1 cargo test -p xdrgen-build --test diagnostics page` writes
+it.
+";
+
+/// The page shows the examples of this file, and what is reported for them now.
+#[test]
+fn the_page_of_codes_is_current() {
+    const PATH: &str = "../docs/lints.md";
+    let page = page();
+    if std::env::var_os("XDRGEN_UPDATE").is_some() {
+        std::fs::write(PATH, &page).expect(PATH);
+    }
+    let found = std::fs::read_to_string(PATH).unwrap_or_default();
+    let different = page
+        .lines()
+        .zip(found.lines())
+        .find(|(new, old)| new != old);
+    assert!(
+        found == page,
+        "{PATH} is stale ({different:?}): run this test with XDRGEN_UPDATE=1"
+    );
+}
+
 #[test]
 fn names_and_levels_of_codes() {
     for code in Code::ALL {

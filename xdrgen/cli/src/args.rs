@@ -62,11 +62,26 @@ pub(crate) enum Command {
     /// where they are used. The exit code is 0 if no change is breaking, 1 if one is, and 2 if the
     /// arguments are invalid or a document has errors.
     Diff(DiffArgs),
+    /// Serve an editor: diagnostics, hover texts, definitions, quick fixes and formatting.
+    ///
+    /// The editor starts the command and speaks the Language Server Protocol on standard input and
+    /// output. A document is checked with the documents of the nearest manifest that names it
+    /// (xdrgen.toml, or spec/xdrgen.toml, in a folder above), and otherwise alone, with the settings
+    /// below.
+    Lsp(LspArgs),
+    /// Format XDR files (.x): indentation, blanks and line breaks; comments stay.
+    ///
+    /// The exit code is 0 if all files are formatted, 1 if --check finds one that is not or a file has
+    /// a syntax error, and 2 if the arguments are invalid.
+    Fmt(FmtArgs),
     /// List all lints and errors, with their default levels and meanings.
     Lints {
         /// The output format.
         #[arg(long, value_enum, default_value_t = ValueFormat::Human)]
         format: ValueFormat,
+        /// Explain one code, with an example of a document and its report.
+        #[arg(long, value_name = "CODE", conflicts_with = "format")]
+        explain: Option<Code>,
     },
     /// Print completions for a shell.
     #[command(hide = true)]
@@ -117,7 +132,7 @@ pub(crate) struct CheckArgs {
 }
 
 /// Settings for documents, or a manifest with settings.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Settings {
     /// The manifest. The default, if no documents are named, is xdrgen.toml or spec/xdrgen.toml.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["errata", "include", "prelude"])]
@@ -137,7 +152,7 @@ pub(crate) struct Settings {
     pub(crate) prelude: Vec<String>,
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Lints {
     /// Report a lint as an error.
     #[arg(long, value_name = "LINT")]
@@ -168,6 +183,31 @@ pub(crate) struct DiffArgs {
     /// The output format.
     #[arg(long, value_enum, default_value_t = ValueFormat::Human)]
     pub(crate) format: ValueFormat,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct LspArgs {
+    /// An errata file for documents that no manifest names. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) errata: Vec<PathBuf>,
+    /// A folder with files that documents include. May be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) include: Vec<PathBuf>,
+    /// Types that need no declaration, as for `check`.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) prelude: Vec<String>,
+    #[command(flatten)]
+    pub(crate) lints: Lints,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FmtArgs {
+    /// The files. `-` reads standard input, and writes to standard output.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write nothing, and name the files that are not formatted.
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 #[derive(Debug, Args)]

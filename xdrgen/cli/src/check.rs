@@ -1,14 +1,13 @@
 //! `xdrgen check`: reports the defects of documents, and repairs them.
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use xdrgen_build::report::{self, FixedDocument};
+use xdrgen_build::report;
 use xdrgen_build::{Compilation, Config, Diagnostic, Style, useless_errata};
 
 use crate::args::{CheckArgs, ReportFormat};
-use crate::{Failure, input, say_documents, status};
+use crate::{Failure, input, replace, say_documents, status};
 
 pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, Failure> {
     let config = input::config(&arguments.input, None)?;
@@ -109,7 +108,7 @@ fn style(coloured: bool) -> Style {
 fn fix(compilation: &Compilation, quiet: bool) -> Result<bool, Failure> {
     let fixed = report::fixed_documents(compilation.sources(), compilation.diagnostics());
     for document in &fixed {
-        write(document)?;
+        replace::file(&document.name, &document.old, &document.new)?;
         if !quiet {
             let fixes = match document.fixes {
                 1 => "1 fix".to_owned(),
@@ -119,28 +118,6 @@ fn fix(compilation: &Compilation, quiet: bool) -> Result<bool, Failure> {
         }
     }
     Ok(!fixed.is_empty())
-}
-
-/// Replaces a document that has not changed since it was read: whole, or not at all.
-fn write(document: &FixedDocument) -> Result<(), Failure> {
-    let name = &document.name;
-    let fault = |error: io::Error| Failure::Usage(format!("{name} can't be changed: {error}"));
-    // The file that a link leads to is replaced, not the link.
-    let path = fs::canonicalize(name).map_err(fault)?;
-    if fs::read(&path).map_err(fault)? != document.old.as_bytes() {
-        let why = "it is not plain UTF-8, or has changed since it was read";
-        return Err(fault(io::Error::other(why)));
-    }
-    let mut beside = path.clone().into_os_string();
-    beside.push(format!(".{}.new", std::process::id()));
-    let written = fs::write(&beside, &document.new)
-        .and_then(|()| fs::set_permissions(&beside, fs::metadata(&path)?.permissions()))
-        .and_then(|()| fs::rename(&beside, &path));
-    written.map_err(|error| {
-        // It is of no use to anybody.
-        let _ = fs::remove_file(&beside);
-        fault(error)
-    })
 }
 
 /// Returns `6 documents: no defects`.

@@ -149,7 +149,7 @@ fn module_name(path: &Path) -> String {
     }
 }
 
-fn levels(mut config: Config, lints: &Lints) -> Result<Config, Failure> {
+pub(crate) fn levels(mut config: Config, lints: &Lints) -> Result<Config, Failure> {
     let settings: [(&[Code], Level); 3] = [
         (&lints.allow, Level::Allow),
         (&lints.warn, Level::Warn),

@@ -5,7 +5,10 @@ mod args;
 mod check;
 mod decode;
 mod diff;
+mod fmt;
 mod input;
+mod lsp;
+mod replace;
 mod shell;
 
 use std::io::{self, Write};
@@ -95,7 +98,13 @@ fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
         }
         Command::Decode(arguments) => decode::run(arguments, verbose),
         Command::Diff(arguments) => diff::run(arguments, verbose),
-        Command::Lints { format } => lints(format),
+        Command::Lsp(arguments) => lsp::run(arguments),
+        Command::Fmt(arguments) => fmt::run(&arguments, verbose),
+        Command::Lints {
+            explain: Some(code),
+            ..
+        } => explain(code),
+        Command::Lints { format, .. } => lints(format),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { dir } => shell::man(&dir),
     }
@@ -150,6 +159,22 @@ pub(crate) fn status(compilation: &Compilation) -> ExitCode {
     } else {
         ExitCode::SUCCESS
     }
+}
+
+/// The page of all codes, of the documentation.
+const CODES: &str = include_str!("../lints.md");
+
+/// Prints what a code means, with an example: its section of the page.
+fn explain(code: Code) -> Result<ExitCode, Failure> {
+    let heading = format!("## `{code}`\n");
+    let section = CODES.split_once(&heading).map(|(_, rest)| rest);
+    let section = section.and_then(|rest| rest.split("\n## ").next());
+    let mut out = io::stdout().lock();
+    match section {
+        Some(section) => writeln!(out, "{code}\n\n{}", section.trim())?,
+        None => writeln!(out, "{code}\n\n{}", code.explanation())?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn lints(format: ValueFormat) -> Result<ExitCode, Failure> {

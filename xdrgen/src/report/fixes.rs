@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::place;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Fix};
 use crate::source::{DocumentId, SourceMap};
 
 /// A document with fixes applied.
@@ -51,6 +51,13 @@ pub fn fixed_documents(sources: &SourceMap, diagnostics: &[Diagnostic]) -> Vec<F
             }
         })
         .collect()
+}
+
+/// Returns the byte range of the document that a fix replaces. Returns `None` if the fix changes more
+/// than one line, or is for a line that an erratum changed.
+#[must_use]
+pub fn fix_range(sources: &SourceMap, fix: &Fix) -> Option<Range<usize>> {
+    place::changes_one_line(sources, fix).then(|| sources.document_range(fix.span))
 }
 
 /// Applies changes, which are ascending, and returns their number. Of two that overlap or begin at

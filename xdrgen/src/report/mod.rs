@@ -13,7 +13,7 @@ use annotate_snippets::{
 
 use crate::diagnostic::{Diagnostic, Fix, Level};
 use crate::source::{Location, SourceMap, Span};
-pub use fixes::{FixedDocument, fixed_documents};
+pub use fixes::{FixedDocument, fix_range, fixed_documents};
 pub use github::github;
 pub use json::json;
 use place::Excerpt;

@@ -22,11 +22,7 @@ trait Echo {
 struct Server;
 
 impl Echo for Server {
-    async fn echo(
-        self,
-        _: context::Context,
-        data: serde_bytes::ByteBuf,
-    ) -> serde_bytes::ByteBuf {
+    async fn echo(self, _: context::Context, data: serde_bytes::ByteBuf) -> serde_bytes::ByteBuf {
         data
     }
 }

@@ -1,0 +1,92 @@
+//! `xdrgen fmt`: formats XDR files.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::args::FmtArgs;
+use crate::{Failure, replace};
+
+/// What was found in a file.
+enum Outcome {
+    Unchanged,
+    Changed,
+    Broken,
+}
+
+pub(crate) fn run(arguments: &FmtArgs, verbose: bool) -> Result<ExitCode, Failure> {
+    let mut failed = false;
+    for file in &arguments.files {
+        let outcome = if file.as_os_str() == "-" {
+            standard_input(arguments.check)?
+        } else {
+            of_file(file, arguments.check)?
+        };
+        failed |= match outcome {
+            Outcome::Unchanged => false,
+            Outcome::Changed => {
+                if arguments.check || verbose {
+                    println_path(file)?;
+                }
+                arguments.check
+            }
+            Outcome::Broken => true,
+        };
+    }
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn println_path(file: &Path) -> Result<(), Failure> {
+    writeln!(io::stderr().lock(), "{}", file.display())?;
+    Ok(())
+}
+
+fn of_file(file: &Path, check: bool) -> Result<Outcome, Failure> {
+    let name = file.to_string_lossy();
+    let fault = |error: io::Error| Failure::Usage(format!("`{name}` can't be read: {error}"));
+    let old = fs::read_to_string(file).map_err(fault)?;
+    let Some(new) = formatted(&name, &old) else {
+        return Ok(Outcome::Broken);
+    };
+    if new == old {
+        return Ok(Outcome::Unchanged);
+    }
+    if !check {
+        replace::file(&name, &old, &new)?;
+    }
+    Ok(Outcome::Changed)
+}
+
+/// Formats standard input, and writes it to standard output.
+fn standard_input(check: bool) -> Result<Outcome, Failure> {
+    let mut old = String::new();
+    let fault = |error: io::Error| Failure::Usage(format!("the input can't be read: {error}"));
+    io::stdin().read_to_string(&mut old).map_err(fault)?;
+    let Some(new) = formatted("-", &old) else {
+        return Ok(Outcome::Broken);
+    };
+    if !check {
+        io::stdout().lock().write_all(new.as_bytes())?;
+    }
+    Ok(if new == old {
+        Outcome::Unchanged
+    } else {
+        Outcome::Changed
+    })
+}
+
+/// Returns the formatted text, or reports why there is none.
+fn formatted(name: &str, text: &str) -> Option<String> {
+    match xdrgen_build::format(name, text) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            eprintln!("{error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The documents that are compiled together: those of a manifest, or one document alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use xdrgen_build::source::{Document, DocumentId};
+use xdrgen_build::{Compilation, Config};
+
+use super::buffers::Buffers;
+use super::uri;
+use crate::args::{Input, Lints, LspArgs, Settings};
+use crate::{Failure, input};
+
+/// Identifies a project.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ProjectKey {
+    /// The path of the manifest.
+    Manifest(PathBuf),
+    /// The path of the document.
+    Document(PathBuf),
+}
+
+/// Documents that are compiled together, and what was found in them.
+#[derive(Debug)]
+pub(crate) struct Project {
+    config: Config,
+    /// The result for the current texts; `None` after a change.
+    compilation: Option<Compilation>,
+    /// Whether the editor does not have the diagnostics of the current texts yet. A request may have
+    /// led to a compilation before they were published.
+    is_stale: bool,
+    /// The diagnostics that the editor has, by the URI of their document.
+    pub(crate) published: BTreeMap<String, Value>,
+}
+
+impl Project {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            compilation: None,
+            is_stale: true,
+            published: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Notes that a text has changed.
+    pub(crate) fn invalidate(&mut self) {
+        self.compilation = None;
+        self.is_stale = true;
+    }
+
+    /// Notes that the diagnostics are published.
+    pub(crate) fn set_published(&mut self) {
+        self.is_stale = false;
+    }
+
+    /// Replaces the settings.
+    pub(crate) fn configure(&mut self, config: Config) {
+        self.config = config;
+        self.invalidate();
+    }
+
+    /// Returns the result for the current texts. Files that are not open are read from disk.
+    pub(crate) fn compilation(&mut self, buffers: &Buffers) -> &Compilation {
+        let Self {
+            config,
+            compilation,
+            ..
+        } = self;
+        compilation.get_or_insert_with(|| {
+            let edited = buffers.iter();
+            let edited = edited.fold(config.clone(), |config, (path, buffer)| {
+                config.edited(path, buffer.text.as_str())
+            });
+            edited.check()
+        })
+    }
+}
+
+/// Returns the document of a compilation with a path.
+pub(crate) fn document<'c>(
+    compilation: &'c Compilation,
+    path: &Path,
+) -> Option<(DocumentId, &'c Document)> {
+    let mut documents = compilation.sources().documents();
+    documents.find(|(_, document)| document_path(document) == path)
+}
+
+/// Returns the path of a document.
+pub(crate) fn document_path(document: &Document) -> PathBuf {
+    uri::canonical(Path::new(document.name()))
+}
+
+/// Returns the project of a document: that of the nearest manifest which names it, in a folder above
+/// the document or in the folder `spec` of one, or that of the document alone.
+pub(crate) fn of_document(path: &Path, arguments: &LspArgs) -> (ProjectKey, Config) {
+    let folders = path.ancestors().skip(1).filter(|_| path.is_absolute());
+    let manifests = folders.flat_map(|folder| {
+        ["xdrgen.toml", "spec/xdrgen.toml"].map(|manifest| folder.join(manifest))
+    });
+    for manifest in manifests.filter(|manifest| manifest.is_file()) {
+        let Some(config) = of_manifest(&manifest, arguments) else {
+            continue;
+        };
+        let is_here = |document: &Path| uri::canonical(document) == path;
+        if config.document_paths().any(is_here) {
+            return (ProjectKey::Manifest(manifest), config);
+        }
+    }
+    let key = ProjectKey::Document(path.to_owned());
+    (key, alone(path, arguments))
+}
+
+/// Returns the settings of a manifest that has no error.
+fn of_manifest(path: &Path, arguments: &LspArgs) -> Option<Config> {
+    let config = Config::from_manifest(path).ok()?;
+    input::levels(config, &arguments.lints).ok()
+}
+
+/// Returns the settings for a document that no manifest names: those of `xdrgen check FILE`.
+///
+/// # Errors
+/// Fails if an argument is wrong.
+pub(crate) fn settings(path: &Path, arguments: &LspArgs) -> Result<Config, Failure> {
+    let LspArgs {
+        errata,
+        include,
+        prelude,
+        lints,
+    } = arguments;
+    let settings = Settings {
+        manifest: None,
+        errata: errata.clone(),
+        no_errata: false,
+        include: include.clone(),
+        prelude: prelude.clone(),
+    };
+    input::config(&of_path(path, settings, lints.clone()), None)
+}
+
+/// Returns [`settings`]. The arguments were checked when the server began; where a file of them is
+/// gone since, the settings are the defaults.
+fn alone(path: &Path, arguments: &LspArgs) -> Config {
+    let plain = || of_path(path, Settings::default(), Lints::default());
+    settings(path, arguments)
+        .or_else(|_| input::config(&plain(), None))
+        .unwrap_or_else(|_| Config::new())
+}
+
+fn of_path(path: &Path, settings: Settings, lints: Lints) -> Input {
+    Input {
+        paths: vec![path.to_owned()],
+        settings,
+        lints,
+    }
+}

@@ -1,0 +1,279 @@
+//! The state of the server: open documents and their projects.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::params::{AtPosition, DidChange, DidOpen, OfDocument, OfRange};
+use super::project::{self, Project, ProjectKey};
+use super::{answers, buffers::Buffers, uri};
+use crate::args::LspArgs;
+
+/// The reason why a request has no result.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    UnknownMethod,
+    InvalidParams(String),
+}
+
+/// A server of one editor.
+#[derive(Debug)]
+pub(crate) struct Server {
+    arguments: LspArgs,
+    buffers: Buffers,
+    /// The project of each open document.
+    keys: BTreeMap<PathBuf, ProjectKey>,
+    projects: BTreeMap<ProjectKey, Project>,
+    /// Notifications for the editor, from documents that were closed.
+    outgoing: Vec<(&'static str, Value)>,
+}
+
+const PUBLISH: &str = "textDocument/publishDiagnostics";
+
+impl Server {
+    pub(crate) fn new(arguments: LspArgs) -> Self {
+        Self {
+            arguments,
+            buffers: Buffers::default(),
+            keys: BTreeMap::new(),
+            projects: BTreeMap::new(),
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// Returns true if [`Self::refresh`] has something to do.
+    pub(crate) fn is_stale(&self) -> bool {
+        !self.outgoing.is_empty() || self.projects.values().any(Project::is_stale)
+    }
+
+    /// Takes a notification. One that is not known, or malformed, is ignored.
+    pub(crate) fn notification(&mut self, method: &str, params: Value) {
+        match method {
+            "textDocument/didOpen" => {
+                if let Ok(DidOpen { text_document }) = parse(params) {
+                    let (uri, version, text) =
+                        (text_document.uri, text_document.version, text_document.text);
+                    let path = self.buffers.open(uri, version, text);
+                    self.assign(&path);
+                }
+            }
+            "textDocument/didChange" => {
+                if let Ok(change) = parse::<DidChange>(params) {
+                    self.change(change);
+                }
+            }
+            "textDocument/didClose" => {
+                if let Ok(OfDocument { text_document }) = parse(params) {
+                    self.close(&uri::path(&text_document.uri));
+                }
+            }
+            // A manifest, an errata file or an included file may have changed.
+            "textDocument/didSave" | "workspace/didChangeWatchedFiles" => self.reload(),
+            _ => {}
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Result<Value, RequestError> {
+        match method {
+            "textDocument/hover" => {
+                let params: AtPosition = parse(params)?;
+                Ok(self.at(params, |server, path, offset| {
+                    let (project, buffers) = server.project(path)?;
+                    answers::hover(project.compilation(buffers), path, offset)
+                }))
+            }
+            "textDocument/definition" => {
+                let params: AtPosition = parse(params)?;
+                Ok(self.at(params, |server, path, offset| {
+                    let (project, buffers) = server.project(path)?;
+                    answers::definition(project.compilation(buffers), buffers, path, offset)
+                }))
+            }
+            "textDocument/codeAction" => {
+                let OfRange {
+                    text_document,
+                    range,
+                } = parse(params)?;
+                let path = uri::path(&text_document.uri);
+                let Some((project, buffers)) = self.project(&path) else {
+                    return Ok(Value::Null);
+                };
+                let compilation = project.compilation(buffers);
+                Ok(answers::code_actions(compilation, buffers, &path, range))
+            }
+            "textDocument/documentSymbol" => {
+                let OfDocument { text_document } = parse(params)?;
+                let path = uri::path(&text_document.uri);
+                let Some((project, buffers)) = self.project(&path) else {
+                    return Ok(Value::Null);
+                };
+                let compilation = project.compilation(buffers);
+                Ok(answers::document_symbols(compilation, buffers, &path))
+            }
+            "textDocument/formatting" => {
+                let OfDocument { text_document } = parse(params)?;
+                Ok(self.formatting(&uri::path(&text_document.uri)))
+            }
+            _ => Err(RequestError::UnknownMethod),
+        }
+    }
+
+    /// Checks what has changed, and returns the diagnostics that the editor does not have yet.
+    pub(crate) fn refresh(&mut self) -> Vec<(&'static str, Value)> {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        for (key, project) in &mut self.projects {
+            if !project.is_stale() {
+                continue;
+            }
+            let mut open = self.keys.iter().filter(|(_, other)| *other == key);
+            let Some((path, _)) = open.next() else {
+                continue;
+            };
+            project.set_published();
+            let compilation = project.compilation(&self.buffers);
+            let found = answers::diagnostics(compilation, &self.buffers, path);
+            let found = found
+                .into_iter()
+                .map(|(uri, list)| (uri, Value::Array(list)));
+            let found: BTreeMap<String, Value> = found.collect();
+            outgoing.extend(publications(&mut project.published, found, &self.buffers));
+        }
+        outgoing
+    }
+
+    /// Returns the project of an open document.
+    fn project(&mut self, path: &Path) -> Option<(&mut Project, &Buffers)> {
+        let key = self.keys.get(path)?;
+        Some((self.projects.get_mut(key)?, &self.buffers))
+    }
+
+    /// Calls `answer` with the path and the byte offset of a position. The result is null if the
+    /// document is not open, or `answer` has none.
+    fn at(
+        &mut self,
+        params: AtPosition,
+        answer: impl FnOnce(&mut Self, &Path, usize) -> Option<Value>,
+    ) -> Value {
+        let path = uri::path(&params.text_document.uri);
+        let buffer = self.buffers.get(&path);
+        let offset = buffer.map(|buffer| buffer.lines.offset(&buffer.text, params.position));
+        offset
+            .and_then(|offset| answer(self, &path, offset))
+            .unwrap_or_default()
+    }
+
+    fn change(&mut self, change: DidChange) {
+        let DidChange {
+            text_document,
+            content_changes,
+        } = change;
+        let path = uri::path(&text_document.uri);
+        let version = text_document.version;
+        if self.buffers.change(&path, version, content_changes)
+            && let Some((project, _)) = self.project(&path)
+        {
+            project.invalidate();
+        }
+    }
+
+    /// Finds the project of a document that was opened.
+    fn assign(&mut self, path: &Path) {
+        let (key, config) = project::of_document(path, &self.arguments);
+        self.keys.insert(path.to_owned(), key.clone());
+        match self.projects.get_mut(&key) {
+            Some(project) => project.configure(config),
+            None => {
+                self.projects.insert(key, Project::new(config));
+            }
+        }
+    }
+
+    /// Forgets a document. Its project ends with its last open document, and the diagnostics with it.
+    fn close(&mut self, path: &Path) {
+        self.buffers.close(path);
+        let Some(key) = self.keys.remove(path) else {
+            return;
+        };
+        if self.keys.values().any(|other| *other == key) {
+            if let Some(project) = self.projects.get_mut(&key) {
+                project.invalidate();
+            }
+            return;
+        }
+        self.end(&key);
+    }
+
+    /// Ends a project, and removes its diagnostics from the editor.
+    fn end(&mut self, key: &ProjectKey) {
+        if let Some(mut project) = self.projects.remove(key) {
+            let none = BTreeMap::new();
+            let removed = publications(&mut project.published, none, &self.buffers);
+            self.outgoing.extend(removed);
+        }
+    }
+
+    /// Finds the project of every document again, and checks all.
+    fn reload(&mut self) {
+        let paths: Vec<PathBuf> = self.keys.keys().cloned().collect();
+        for path in paths {
+            self.assign(&path);
+        }
+        let ended = self.projects.keys().filter(|key| {
+            let mut used = self.keys.values();
+            !used.any(|other| other == *key)
+        });
+        let ended: Vec<ProjectKey> = ended.cloned().collect();
+        for key in ended {
+            self.end(&key);
+        }
+    }
+
+    /// Returns the edit that formats a document of plain XDR; null for others, and for one with a
+    /// syntax error.
+    fn formatting(&self, path: &Path) -> Value {
+        let is_xdr = path.extension().is_some_and(|extension| extension == "x");
+        let buffer = self.buffers.get(path).filter(|_| is_xdr);
+        let formatted = buffer.and_then(|buffer| {
+            let text = xdrgen_build::format(&buffer.uri, &buffer.text).ok()?;
+            Some((buffer, text))
+        });
+        match formatted {
+            None => Value::Null,
+            Some((buffer, text)) if text == buffer.text => json!([]),
+            Some((buffer, text)) => {
+                let range = buffer.lines.whole(&buffer.text);
+                json!([{ "range": range, "newText": text }])
+            }
+        }
+    }
+}
+
+/// Returns the notifications that turn the diagnostics `published` into `found`, and stores `found`.
+fn publications(
+    published: &mut BTreeMap<String, Value>,
+    found: BTreeMap<String, Value>,
+    buffers: &Buffers,
+) -> Vec<(&'static str, Value)> {
+    let publish = |uri: &str, list: Value| {
+        let mut params = json!({ "uri": uri, "diagnostics": list });
+        if let Some(buffer) = buffers.get(&uri::path(uri)) {
+            params["version"] = buffer.version.into();
+        }
+        (PUBLISH, params)
+    };
+    let gone = published.keys().filter(|uri| !found.contains_key(*uri));
+    let gone: Vec<_> = gone.map(|uri| publish(uri, json!([]))).collect();
+    let new = found
+        .iter()
+        .filter(|(uri, list)| published.get(*uri) != Some(*list));
+    let new: Vec<_> = new.map(|(uri, list)| publish(uri, list.clone())).collect();
+    *published = found;
+    gone.into_iter().chain(new).collect()
+}
+
+fn parse<T: DeserializeOwned>(params: Value) -> Result<T, RequestError> {
+    serde_json::from_value(params).map_err(|error| RequestError::InvalidParams(error.to_string()))
+}

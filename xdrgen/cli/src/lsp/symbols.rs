@@ -1,0 +1,309 @@
+//! Finds the definition that a word of a document refers to.
+//!
+//! Words are looked up by name, so that a name in running text or in a copy of a definition is found
+//! as one in XDR is.
+
+use xdrgen_build::Compilation;
+use xdrgen_build::ir::{Layout, ModuleDef, Origin, Program, Schema, TypeDef, TypeDefKind};
+use xdrgen_build::source::{Document, DocumentId, SourceMap, Span};
+
+/// A definition, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbol<'c> {
+    pub(crate) name: &'c str,
+    /// The span of the name, if the schema has it.
+    pub(crate) span: Option<Span>,
+    /// The definition that contains it.
+    pub(crate) origin: &'c Origin,
+    pub(crate) kind: SymbolKind<'c>,
+}
+
+/// The kind of a [`Symbol`], with what a hover text says of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SymbolKind<'c> {
+    Constant(i128),
+    Type(&'c TypeDef),
+    /// A field of a struct.
+    Field(&'c TypeDef),
+    /// A member of an enum, and its value.
+    Member(&'c TypeDef, i32),
+    Program(u32),
+    Version(u32),
+    Procedure(u32),
+}
+
+/// Returns the range of the word at a byte offset, which may also be its end.
+pub(crate) fn word_at(text: &str, offset: usize) -> Option<std::ops::Range<usize>> {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let (before, after) = text.split_at_checked(offset)?;
+    let before = before.bytes().rev().take_while(is_word).count();
+    let after = after.bytes().take_while(is_word).count();
+    (before + after > 0).then(|| offset - before..offset + after)
+}
+
+/// Returns what the word at a byte offset of a document refers to.
+pub(crate) fn symbol_at<'c>(
+    compilation: &'c Compilation,
+    (id, document): (DocumentId, &Document),
+    offset: usize,
+) -> Option<Symbol<'c>> {
+    let range = word_at(document.text(), offset)?;
+    let word = document.text().get(range)?;
+    let finder = Finder {
+        sources: compilation.sources(),
+        schema: compilation.schema(),
+        document: id,
+    };
+    finder
+        .field(offset)
+        .or_else(|| finder.global(word, document))
+}
+
+struct Finder<'c> {
+    sources: &'c SourceMap,
+    schema: &'c Schema,
+    document: DocumentId,
+}
+
+impl<'c> Finder<'c> {
+    /// Returns the field whose name is at an offset of the document.
+    fn field(&self, offset: usize) -> Option<Symbol<'c>> {
+        let types = self.schema.types.iter();
+        let mut here = types.filter(|definition| self.is_here(definition.span));
+        here.find_map(|definition| {
+            let TypeDefKind::Struct(fields) = &definition.kind else {
+                return None;
+            };
+            let mut fields = fields.iter();
+            let field = fields.find(|field| {
+                self.is_here(field.span) && {
+                    let range = self.sources.document_range(field.span);
+                    (range.start..=range.end).contains(&offset)
+                }
+            })?;
+            Some(Symbol {
+                name: &field.name,
+                span: Some(field.span),
+                origin: &definition.origin,
+                kind: SymbolKind::Field(definition),
+            })
+        })
+    }
+
+    fn is_here(&self, span: Span) -> bool {
+        self.sources.text(span.text).document() == self.document
+    }
+
+    /// Returns the global definition of a name. Where several modules have one, that of the
+    /// document's module is first.
+    fn global(&self, name: &str, document: &Document) -> Option<Symbol<'c>> {
+        let title = document.title();
+        let own = |module: &&ModuleDef| module.documents.iter().any(|each| each == title);
+        let (own, others): (Vec<&ModuleDef>, Vec<_>) = self.schema.modules.iter().partition(own);
+        let mut modules = own.into_iter().chain(others);
+        modules.find_map(|module| {
+            self.symbols(module)
+                .find(|symbol| symbol.name == name && is_written(symbol))
+        })
+    }
+
+    /// Returns the definitions of a module, with the members of enums.
+    fn symbols(&self, module: &'c ModuleDef) -> impl Iterator<Item = Symbol<'c>> {
+        let constants = module.constants.iter().map(|constant| Symbol {
+            name: &constant.name,
+            span: Some(constant.span),
+            origin: &constant.origin,
+            kind: SymbolKind::Constant(constant.value),
+        });
+        let schema = self.schema;
+        let types = module.types.iter().flat_map(move |id| {
+            let definition = schema.ty(*id);
+            std::iter::once(of_type(definition)).chain(members(definition))
+        });
+        let programs = module.programs.iter().flat_map(of_program);
+        constants.chain(types).chain(programs)
+    }
+}
+
+/// Returns false for a type that the compiler has named: the body of a field.
+fn is_written(symbol: &Symbol<'_>) -> bool {
+    !matches!(symbol.kind, SymbolKind::Type(definition) if !definition.origin.xdr.contains(&definition.name))
+}
+
+fn of_type(definition: &TypeDef) -> Symbol<'_> {
+    Symbol {
+        name: &definition.name,
+        span: Some(definition.span),
+        origin: &definition.origin,
+        kind: SymbolKind::Type(definition),
+    }
+}
+
+/// Returns the members of an enum.
+fn members(definition: &TypeDef) -> Vec<Symbol<'_>> {
+    let TypeDefKind::Enum(body) = &definition.kind else {
+        return Vec::new();
+    };
+    let symbol = |name, span, value| Symbol {
+        name,
+        span,
+        origin: &definition.origin,
+        kind: SymbolKind::Member(definition, value),
+    };
+    let members = body.members.iter();
+    let members = members.map(|member| symbol(&member.name, Some(member.span), member.value));
+    let aliases = body.aliases.iter().filter_map(|(name, _, earlier)| {
+        let earlier = body.members.get(*earlier)?;
+        Some(symbol(name, None, earlier.value))
+    });
+    members.chain(aliases).collect()
+}
+
+/// Returns a program, its versions and their procedures.
+fn of_program(program: &Program) -> Vec<Symbol<'_>> {
+    let mut symbols = vec![Symbol {
+        name: &program.name,
+        span: None,
+        origin: &program.origin,
+        kind: SymbolKind::Program(program.number),
+    }];
+    for version in &program.versions {
+        symbols.push(Symbol {
+            name: &version.name,
+            span: None,
+            origin: &program.origin,
+            kind: SymbolKind::Version(version.number),
+        });
+        symbols.extend(version.procedures.iter().map(|procedure| Symbol {
+            name: &procedure.name,
+            span: Some(procedure.span),
+            origin: &procedure.origin,
+            kind: SymbolKind::Procedure(procedure.number),
+        }));
+    }
+    symbols
+}
+
+/// Returns all definitions of a document, in its order, without those that the compiler has named.
+pub(crate) fn of_document(compilation: &Compilation, document: DocumentId) -> Vec<Symbol<'_>> {
+    let finder = Finder {
+        sources: compilation.sources(),
+        schema: compilation.schema(),
+        document,
+    };
+    let modules = compilation.schema().modules.iter();
+    let all = modules.flat_map(|module| finder.symbols(module));
+    let here = all.filter(|symbol| symbol.span.is_some_and(|span| finder.is_here(span)));
+    let mut symbols: Vec<Symbol<'_>> = here.filter(is_written).collect();
+    symbols.sort_by_key(|symbol| symbol.span);
+    symbols
+}
+
+impl Symbol<'_> {
+    /// Returns the document and the range of the definition's name. A name without a span is searched
+    /// from the line of its definition on.
+    pub(crate) fn place<'c>(
+        &self,
+        sources: &'c SourceMap,
+    ) -> Option<(&'c Document, std::ops::Range<usize>)> {
+        if let Some(span) = self.span {
+            return Some((sources.document_of(span), sources.document_range(span)));
+        }
+        let mut documents = sources.documents();
+        let (_, document) =
+            documents.find(|(_, document)| document.title() == self.origin.document)?;
+        let start = document.line_range(self.origin.line).start;
+        let rest = document.text().get(start..)?;
+        let mut found = rest.match_indices(self.name).map(|(at, _)| start + at);
+        let range = found.find_map(|at| {
+            word_at(document.text(), at).filter(|range| range.len() == self.name.len())
+        })?;
+        Some((document, range))
+    }
+
+    /// Returns the hover text, in Markdown: the XDR, what the schema knows, and the source.
+    pub(crate) fn hover(&self) -> String {
+        let xdr = self.origin.xdr.trim_end().replace("```", "'''");
+        let mut text = format!("```xdr\n{xdr}\n```\n");
+        if let Some(fact) = self.fact() {
+            text += &format!("\n{fact}\n");
+        }
+        text += &format!("\n{}\n", source(self.origin));
+        text
+    }
+
+    fn fact(&self) -> Option<String> {
+        let name = self.name;
+        match self.kind {
+            SymbolKind::Constant(value) if value < 0 => Some(format!("`{name}` = {value}")),
+            SymbolKind::Constant(value) => Some(format!("`{name}` = {value} ({value:#x})")),
+            SymbolKind::Type(definition) => Some(format!(
+                "{} Rust: `{}`",
+                size(&definition.layout),
+                definition.rust
+            )),
+            SymbolKind::Field(definition) => {
+                Some(format!("`{name}` is a field of `{}`", definition.name))
+            }
+            SymbolKind::Member(definition, value) => {
+                Some(format!("`{name}` = {value}, of `{}`", definition.name))
+            }
+            SymbolKind::Program(number) => Some(format!("Program {number} ({number:#x})")),
+            SymbolKind::Version(number) => Some(format!("Version {number}")),
+            SymbolKind::Procedure(number) => Some(format!("Procedure {number}")),
+        }
+    }
+
+    /// Returns the number of the symbol's kind in LSP.
+    pub(crate) fn lsp_kind(&self) -> u32 {
+        match self.kind {
+            SymbolKind::Constant(_) => 14,
+            SymbolKind::Type(definition) => match definition.kind {
+                TypeDefKind::Alias(_) => 26,
+                TypeDefKind::Enum(_) => 10,
+                TypeDefKind::Struct(_) | TypeDefKind::Union(_) => 23,
+            },
+            SymbolKind::Field(_) => 8,
+            SymbolKind::Member(..) => 22,
+            SymbolKind::Program(_) | SymbolKind::Version(_) => 2,
+            SymbolKind::Procedure(_) => 12,
+        }
+    }
+}
+
+/// Returns the encoded size of a type.
+fn size(layout: &Layout) -> String {
+    match layout.max {
+        Some(max) if max == layout.min => format!("{max} bytes."),
+        Some(max) => format!("{} to {max} bytes.", layout.min),
+        None => format!("{} bytes or more.", layout.min),
+    }
+}
+
+/// Returns where a definition is, such as `rfc5662, section 1 (Introduction), page 3, line 120`.
+fn source(origin: &Origin) -> String {
+    let mut text = origin.document.clone();
+    if let Some((number, title)) = &origin.section {
+        text += &format!(", section {number} ({title})");
+    }
+    if let Some(page) = origin.page {
+        text += &format!(", page {page}");
+    }
+    text + &format!(", line {}", origin.line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::word_at;
+
+    #[test]
+    fn words_of_a_text() {
+        let text = "a_b1<c\u{e9}>";
+        assert_eq!(word_at(text, 0), Some(0..4));
+        assert_eq!(word_at(text, 4), Some(0..4));
+        assert_eq!(word_at(text, 5), Some(5..6));
+        assert_eq!(word_at(text, 7), None, "within a character");
+        assert_eq!(word_at(text, 8), None);
+        assert_eq!(word_at(text, 99), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! Replaces files, whole or not at all.
+
+use std::fs;
+use std::io;
+
+use crate::Failure;
+
+/// Replaces the content `old` of a file, which has not changed since it was read.
+pub(crate) fn file(name: &str, old: &str, new: &str) -> Result<(), Failure> {
+    let fault = |error: io::Error| Failure::Usage(format!("{name} can't be changed: {error}"));
+    // The file that a link leads to is replaced, not the link.
+    let path = fs::canonicalize(name).map_err(fault)?;
+    if fs::read(&path).map_err(fault)? != old.as_bytes() {
+        let why = "it is not plain UTF-8, or has changed since it was read";
+        return Err(fault(io::Error::other(why)));
+    }
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    let written = fs::write(&beside, new)
+        .and_then(|()| fs::set_permissions(&beside, fs::metadata(&path)?.permissions()))
+        .and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|error| {
+        // It is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+        fault(error)
+    })
+}
