@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::Read;
 use std::time::Duration;
 
-use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, PcapReaderIterator};
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError};
 
 /// The room for a block at the beginning, and at most: one packet, or a block of keys or names.
 const ROOM: usize = 1 << 18;
