@@ -13,6 +13,7 @@ pub(crate) mod write;
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -33,12 +34,17 @@ const MAX_FLOWS: usize = 1 << 16;
 pub(crate) fn run(path: &Path, json: bool, draft: Properties) -> Result<(), Box<dyn Error>> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let input = std::fs::File::open(path).map_err(|error| named(&error))?;
-    let mut analysis = Analysis::new(Report::new(json, draft));
-    let damage = file::read(input, |frame| Ok(analysis.frame(&frame)?));
-    let damage = damage.map_err(|error| match error.downcast::<OutputError>() {
+    let report = Report::new(io::stdout().lock(), json, draft);
+    analyze(input, report).map_err(|error| match error.downcast::<OutputError>() {
         Ok(error) => error as Box<dyn Error>,
         Err(error) => named(&error).into(),
-    })?;
+    })
+}
+
+/// Reports the messages of a capture.
+fn analyze(input: impl Read + Send, report: Report<impl Write>) -> Result<(), Box<dyn Error>> {
+    let mut analysis = Analysis::new(report);
+    let damage = file::read(input, |frame| Ok(analysis.frame(&frame)?))?;
     analysis.finish()?;
     Ok(analysis.report.finish(damage.as_deref())?)
 }
@@ -72,8 +78,8 @@ struct Stream {
     connection: Option<(ConnectionNumber, usize)>,
 }
 
-struct Analysis {
-    report: Report,
+struct Analysis<W> {
+    report: Report<W>,
     flows: HashMap<QueuePair, Flow>,
     roce: Vec<RoceConnection>,
     /// The requests of connection managers: who asks by which number for which queue pair and port.
@@ -83,8 +89,8 @@ struct Analysis {
     streams: HashMap<(SocketAddr, SocketAddr), Stream>,
 }
 
-impl Analysis {
-    fn new(report: Report) -> Self {
+impl<W: Write> Analysis<W> {
+    fn new(report: Report<W>) -> Self {
         Self {
             report,
             flows: HashMap::new(),
@@ -120,7 +126,7 @@ impl Analysis {
 }
 
 /// RoCEv2.
-impl Analysis {
+impl<W: Write> Analysis<W> {
     fn roce(&mut self, packet: &Packet<'_>) -> Result<(), OutputError> {
         let Some(transfer) = Transfer::parse(packet.payload, packet.length) else {
             return Ok(());
@@ -284,7 +290,7 @@ impl Analysis {
 }
 
 /// iWARP.
-impl Analysis {
+impl<W: Write> Analysis<W> {
     fn tcp(&mut self, packet: &Packet<'_>, header: TcpHeader) -> Result<(), OutputError> {
         let (source, destination) = (packet.source, packet.destination);
         let (addresses, side) = if source <= destination {
@@ -372,3 +378,6 @@ impl Analysis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

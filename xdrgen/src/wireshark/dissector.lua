@@ -435,10 +435,16 @@ end
 
 -- Calls the dissector of what follows the header.
 local function dissect_payload(tvb, pinfo, tree, at)
-    if settings.payload == "" or at >= tvb:len() then
+    if settings.payload == "" or tvb:len() < at + 4 then
+        return
+    end
+    -- A message and what it carries begin with one identifier. Otherwise it is a later part.
+    if tvb(at, 4):uint() ~= tvb(0, 4):uint() then
         return
     end
     local found, dissector = pcall(Dissector.get, settings.payload)
+    pinfo.cols.info:append(" ")
+    pinfo.cols.info:fence()
     if found and dissector then
         pcall(dissector.call, dissector, tvb(at):tvb(), pinfo, tree)
     end
@@ -571,9 +577,12 @@ local function infiniband(tvb, pinfo, tree)
     if not opcode or not psn then
         return #settings.match > 0 and decode(tvb, nil) and message(tvb, pinfo, tree)
     end
-    local place = SEND[opcode]
-    if not place then
+    local place, padding = SEND[opcode], last(bth.pad) or 0
+    if not place or padding >= tvb:len() then
         return false
+    end
+    if padding > 0 then
+        tvb = tvb(0, tvb:len() - padding):tvb()
     end
     local stream = tostring(pinfo.net_src) .. ">" .. tostring(pinfo.net_dst) .. ">"
         .. tostring(last(bth.queue_pair))
@@ -607,12 +616,14 @@ local function iwarp(tvb, pinfo, tree)
         return false
     end
     local final = last(ddp.last)
-    if offset == 0 and final then
-        return message(tvb, pinfo, tree)
-    end
     local stream = tostring(pinfo.net_src) .. ":" .. pinfo.src_port .. ">"
         .. tostring(pinfo.net_dst) .. ":" .. pinfo.dst_port
     local key = pinfo.number .. " " .. stream .. " " .. msn .. " " .. offset
+    -- Where Wireshark reassembles Sends itself, the last segment comes with all of the message.
+    local whole = offset == 0 or (not pieces[key] and (pinfo.visited or not partial[stream]))
+    if final and whole then
+        return message(tvb, pinfo, tree)
+    end
     return part(key, tvb, pinfo, tree, function()
         local follows = function(before)
             return before.msn == msn and before.bytes:len() == offset

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError};
 
 /// The room for a block at the beginning, and at most: one packet, or a block of keys or names.
-const ROOM: usize = 1 << 18;
+const ROOM: usize = 1 << 16;
 const MAX_ROOM: usize = 1 << 26;
 
 /// A captured frame.

@@ -51,6 +51,8 @@ struct Half {
     /// The position of the buffer's first byte, from the first FPDU on.
     position: u64,
     setup: Option<SetupFrame>,
+    /// Whether the frame of the setup is missing.
+    setup_lost: bool,
     /// Whether any FPDU was read.
     confirmed: bool,
     /// The Send that is not complete: number, bytes and segments.
@@ -64,6 +66,7 @@ impl Default for Half {
             buffer: Vec::new(),
             position: 0,
             setup: None,
+            setup_lost: false,
             confirmed: false,
             partial: None,
         }
@@ -108,6 +111,14 @@ impl IwarpConnection {
             StreamPart::Bytes(bytes) => half.take(&bytes),
         }
         self.set_up(from & 1);
+        for side in [0, 1] {
+            // What has no setup begins in the middle, and its peer does not wait for it.
+            let peer_lost = self.halves[1 - side].setup_lost;
+            let half = &mut self.halves[side];
+            if peer_lost && half.state == HalfState::Waiting {
+                half.state = HalfState::Fpdus { sure: false };
+            }
+        }
         // The peer's frame may have been all that was missing.
         for side in [from & 1, 1 - (from & 1)] {
             let Some(framing) = self.framing(side) else {
@@ -166,8 +177,8 @@ impl IwarpConnection {
                 Some(Framing { crc: Some(own.crc || peer.crc), markers: peer.markers })
             }
             (_, Some(peer)) => Some(Framing { crc: None, markers: peer.markers }),
-            (Some(_), None) => None,
-            (None, None) => Some(Framing { crc: None, markers: false }),
+            (Some(_), None) if !self.halves[1 - side].setup_lost => None,
+            (_, None) => Some(Framing { crc: None, markers: false }),
         }
     }
 }
@@ -201,7 +212,7 @@ impl Half {
                 self.buffer.extend_from_slice(bytes);
                 self.state = HalfState::Fpdus { sure: false };
             }
-            // The peer's reply is missing: the stream can't be read.
+            // The peer's frame does not come: the stream can't be read.
             HalfState::Waiting if self.buffer.len() > MAX_SEND => {
                 self.state = HalfState::Foreign;
                 self.buffer = Vec::new();
@@ -214,7 +225,8 @@ impl Half {
         self.drop_buffer();
         self.position = self.position.saturating_add(count);
         self.partial = None;
-        if !matches!(self.state, HalfState::Foreign | HalfState::Waiting) {
+        self.setup_lost |= self.setup.is_none();
+        if self.state != HalfState::Foreign {
             self.state = HalfState::Lost;
         }
     }

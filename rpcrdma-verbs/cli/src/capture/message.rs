@@ -80,8 +80,7 @@ impl<'a> Message<'a> {
             }
         }
         event.insert("length".to_owned(), self.bytes.len().into());
-        let digits: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        event.insert("message".to_owned(), digits.into());
+        event.insert("message".to_owned(), hexadecimal(self.bytes).into());
     }
 
     fn add_header(&self, header: &Header<'_>, event: &mut serde_json::Map<String, Value>) {
@@ -138,4 +137,9 @@ fn add_chunks(chunks: &Chunks<'_>, event: &mut serde_json::Map<String, Value>) {
 fn segment(segment: &Segment) -> Value {
     let Segment { handle, length, offset } = *segment;
     json!({ "handle": handle, "length": length, "offset": offset })
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -1,6 +1,7 @@
 //! What is printed of a capture: connections, messages and losses, in the order of the capture.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::time::Duration;
 
 use rpcrdma_proto::connection::Properties;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::message::Message;
 use super::rpc::{RpcCall, RpcHeader};
-use crate::output::{OutputError, outln};
+use crate::output::OutputError;
 
 /// How many calls of a connection are remembered, so that their replies can be named.
 const MAX_CALLS: usize = 1 << 16;
@@ -48,7 +49,8 @@ impl Sender {
 pub(super) struct ConnectionNumber(pub(super) usize);
 
 /// Prints as the capture is read.
-pub(super) struct Report {
+pub(super) struct Report<W> {
+    out: W,
     json: bool,
     draft: Properties,
     began: Option<Duration>,
@@ -60,9 +62,10 @@ pub(super) struct Report {
     calls: BTreeMap<(ConnectionNumber, Sender, u32), RpcCall>,
 }
 
-impl Report {
-    pub(super) const fn new(json: bool, draft: Properties) -> Self {
+impl<W: Write> Report<W> {
+    pub(super) const fn new(out: W, json: bool, draft: Properties) -> Self {
         Self {
+            out,
             json,
             draft,
             began: None,
@@ -107,9 +110,9 @@ impl Report {
                 "event": "connection", "connection": number, "over": over,
                 "client": client, "server": server, "time": self.now.as_secs_f64(),
             });
-            outln!("{event}");
+            writeln!(self.out, "{event}")?;
         } else {
-            outln!("connection {number}: client {client}, server {server}, {over}");
+            writeln!(self.out, "connection {number}: client {client}, server {server}, {over}")?;
         }
         Ok(ConnectionNumber(number))
     }
@@ -130,14 +133,15 @@ impl Report {
             message.add_to(&mut event);
             let rpc = rpc.map(|(_, json)| json);
             event.insert("rpc".to_owned(), rpc.unwrap_or(Value::Null));
-            outln!("{}", Value::Object(event));
+            writeln!(self.out, "{}", Value::Object(event))?;
         } else {
             let rpc = rpc.map(|(text, _)| format!("; {text}")).unwrap_or_default();
             let packets = match packets {
                 1 => String::new(),
                 count => format!(", in {count} packets"),
             };
-            outln!("{}  {}{rpc}{packets}", self.begin(of, from), message.text());
+            let begin = self.begin(of, from);
+            writeln!(self.out, "{begin}  {}{rpc}{packets}", message.text())?;
         }
         Ok(())
     }
@@ -153,22 +157,23 @@ impl Report {
         if self.json {
             let mut event = self.event("lost", of, from);
             event.insert("what".to_owned(), what.into());
-            outln!("{}", Value::Object(event));
+            writeln!(self.out, "{}", Value::Object(event))?;
         } else {
-            outln!("{}  NOT IN THE CAPTURE: {what}", self.begin(of, from));
+            let begin = self.begin(of, from);
+            writeln!(self.out, "{begin}  NOT IN THE CAPTURE: {what}")?;
         }
         Ok(())
     }
 
     /// Prints the counts, and what is wrong with the file.
-    pub(super) fn finish(&self, damage: Option<&str>) -> Result<(), OutputError> {
-        let Self { messages, connections, losses, others, .. } = self;
+    pub(super) fn finish(&mut self, damage: Option<&str>) -> Result<(), OutputError> {
+        let Self { messages, connections, losses, others, .. } = &*self;
         if self.json {
             let event = json!({
                 "event": "summary", "messages": messages, "connections": connections,
                 "losses": losses, "other_sends": others, "damage": damage,
             });
-            outln!("{event}");
+            writeln!(self.out, "{event}")?;
             return Ok(());
         }
         let one = |count: u64, one: &str, many: &str| {
@@ -185,9 +190,9 @@ impl Report {
             text += ", ";
             text += &one(*others, "Send of another protocol", "Sends of other protocols");
         }
-        outln!("{text}");
+        writeln!(self.out, "{text}")?;
         if let Some(damage) = damage {
-            outln!("{damage}");
+            writeln!(self.out, "{damage}")?;
         }
         Ok(())
     }
