@@ -140,7 +140,12 @@ impl<W: Write> Analysis<W> {
         if !self.flows.contains_key(&key) && self.flows.len() >= MAX_FLOWS {
             return Ok(());
         }
-        let arrivals = self.flows.entry(key).or_default().requests.receive(&transfer);
+        let arrivals = self
+            .flows
+            .entry(key)
+            .or_default()
+            .requests
+            .receive(&transfer);
         for arrival in arrivals {
             self.arrived(key, arrival)?;
         }
@@ -153,18 +158,28 @@ impl<W: Write> Analysis<W> {
             return;
         }
         match management {
-            Management::Request { id, queue_pair, port } => {
-                self.requests.insert((source, destination, id), (queue_pair, port));
+            Management::Request {
+                id,
+                queue_pair,
+                port,
+            } => {
+                self.requests
+                    .insert((source, destination, id), (queue_pair, port));
             }
-            Management::Reply { request, queue_pair } => {
+            Management::Reply {
+                request,
+                queue_pair,
+            } => {
                 let asked = self.requests.remove(&(destination, source, request));
                 let Some((client, port)) = asked else {
                     return;
                 };
                 let to_client = (source, destination, client);
                 let to_server = (destination, source, queue_pair);
-                self.managed.insert(to_server, (Sender::Client, to_client, port));
-                self.managed.insert(to_client, (Sender::Server, to_server, port));
+                self.managed
+                    .insert(to_server, (Sender::Client, to_client, port));
+                self.managed
+                    .insert(to_client, (Sender::Server, to_server, port));
                 // Their numbers may have been those of an earlier connection.
                 self.flows.remove(&to_client);
                 self.flows.remove(&to_server);
@@ -283,7 +298,12 @@ impl<W: Write> Analysis<W> {
         let number = self.report.connection("RoCEv2", &client, &server)?;
         if peer.is_none() && self.roce.len() < MAX_FLOWS {
             let (client, server) = hosts;
-            self.roce.push(RoceConnection { number, client, server, known });
+            self.roce.push(RoceConnection {
+                number,
+                client,
+                server,
+                known,
+            });
         }
         Ok(number)
     }
@@ -350,7 +370,13 @@ impl<W: Write> Analysis<W> {
         side: usize,
         arrival: IwarpArrival,
     ) -> Result<(), OutputError> {
-        let sender = |client: usize| if side == client { Sender::Client } else { Sender::Server };
+        let sender = |client: usize| {
+            if side == client {
+                Sender::Client
+            } else {
+                Sender::Server
+            }
+        };
         match arrival {
             IwarpArrival::Lost(text) => match stream.connection {
                 Some((number, client)) => self.report.lost(number, sender(client), &text),
@@ -364,16 +390,24 @@ impl<W: Write> Analysis<W> {
                     Some(known) => known,
                     None => {
                         let first = stream.iwarp.initiator().or(stream.opened);
-                        let by_call = || if message.is_call() == Some(false) { 1 - side } else { side };
+                        let by_call = || {
+                            if message.is_call() == Some(false) {
+                                1 - side
+                            } else {
+                                side
+                            }
+                        };
                         let client = first.unwrap_or_else(by_call);
                         let ends = [addresses.0, addresses.1].map(|end| end.to_string());
-                        let (client_name, server_name) = (&ends[client & 1], &ends[1 - (client & 1)]);
+                        let (client_name, server_name) =
+                            (&ends[client & 1], &ends[1 - (client & 1)]);
                         let number = self.report.connection("iWARP", client_name, server_name)?;
                         (number, client)
                     }
                 };
                 stream.connection = Some((number, client));
-                self.report.message(number, sender(client), &message, segments)
+                self.report
+                    .message(number, sender(client), &message, segments)
             }
         }
     }

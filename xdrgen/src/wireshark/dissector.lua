@@ -620,7 +620,7 @@ local function iwarp(tvb, pinfo, tree)
         .. tostring(pinfo.net_dst) .. ":" .. pinfo.dst_port
     local key = pinfo.number .. " " .. stream .. " " .. msn .. " " .. offset
     -- Where Wireshark reassembles Sends itself, the last segment comes with all of the message.
-    local whole = offset == 0 or (not pieces[key] and (pinfo.visited or not partial[stream]))
+    local whole = offset == 0 or not (pieces[key] or partial[stream])
     if final and whole then
         return message(tvb, pinfo, tree)
     end

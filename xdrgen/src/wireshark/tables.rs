@@ -114,7 +114,10 @@ impl<'s> Builder<'s> {
                     self.slot(&format!("{path}.{}", field.name), &field.name, &field.ty)
                 });
                 let slots = slots.collect();
-                let mut entries = vec![("k", LuaValue::text("struct")), ("f", LuaValue::List(slots))];
+                let mut entries = vec![
+                    ("k", LuaValue::text("struct")),
+                    ("f", LuaValue::List(slots)),
+                ];
                 let overlays: Vec<LuaValue> = schema
                     .modules
                     .iter()
@@ -282,9 +285,7 @@ impl<'s> Builder<'s> {
             return kind("empty", []);
         }
         match resolved {
-            Type::Primitive(Primitive::Quadruple) => {
-                kind("fixed", [("n", LuaValue::Integer(16))])
-            }
+            Type::Primitive(Primitive::Quadruple) => kind("fixed", [("n", LuaValue::Integer(16))]),
             Type::Primitive(Primitive::Bool) => kind("bool", []),
             Type::Primitive(primitive) => {
                 let size = LuaValue::Integer(primitive.size().into());

@@ -9,9 +9,12 @@ const XDR: &str = "
 ";
 
 fn schema() -> Schema {
-    let overlay = Overlay::new("Data", "envelope", "code", "data").case("A", "one");
+    let mut overlay = Overlay::new("Data", "envelope", "code", "data");
+    overlay.cases.push(("A".into(), "one".into()));
     let more = "const A = 7; struct envelope { unsigned code; opaque data<>; message inner; };";
-    let module = Module::new("m").text("m.x", format!("{XDR}{more}")).overlay(overlay);
+    let module = Module::new("m")
+        .text("m.x", format!("{XDR}{more}"))
+        .overlay(overlay);
     let compilation = Config::new().module(module).check();
     assert!(!compilation.has_errors(), "{:?}", compilation.diagnostics());
     compilation.schema().clone()
@@ -19,8 +22,16 @@ fn schema() -> Schema {
 
 #[test]
 fn every_type_that_a_message_reaches_is_there_once() {
-    let lua = Dissector::new("envelope").protocol("p").generate(&schema()).unwrap();
-    for name in ["p.envelope.code", "p.message.what", "p.chain.value.item", "p.one.yes"] {
+    let lua = Dissector::new("envelope")
+        .protocol("p")
+        .generate(&schema())
+        .unwrap();
+    for name in [
+        "p.envelope.code",
+        "p.message.what",
+        "p.chain.value.item",
+        "p.one.yes",
+    ] {
         let quoted = format!("{{ \"{name}\", ");
         assert_eq!(lua.matches(&quoted).count(), 1, "{name}");
     }
@@ -31,7 +42,11 @@ fn every_type_that_a_message_reaches_is_there_once() {
 #[test]
 fn the_offset_of_an_expected_field_is_known_or_it_is_refused() {
     let message = Dissector::new("message");
-    let lua = message.clone().expect("magic", 9).generate(&schema()).unwrap();
+    let lua = message
+        .clone()
+        .expect("magic", 9)
+        .generate(&schema())
+        .unwrap();
     assert!(lua.contains("match = { { 12, 9, }, }"), "{lua}");
     for field in ["id", "data", "next", "none"] {
         let refused = message.clone().expect(field, 1).generate(&schema());
@@ -43,7 +58,10 @@ fn the_offset_of_an_expected_field_is_known_or_it_is_refused() {
 fn what_can_be_no_dissector_is_refused() {
     let generate = |name: &str| Dissector::new(name).generate(&schema());
     assert!(matches!(generate("nothing"), Err(DissectorError::Type(_))));
-    assert!(matches!(generate("kind"), Err(DissectorError::NotAStruct(_))));
+    assert!(matches!(
+        generate("kind"),
+        Err(DissectorError::NotAStruct(_))
+    ));
     for name in ["", "7", "a b", "A", "a\"b"] {
         let refused = Dissector::new("one").protocol(name).generate(&schema());
         assert_eq!(refused, Err(DissectorError::Protocol(name.into())));

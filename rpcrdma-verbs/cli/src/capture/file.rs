@@ -110,7 +110,11 @@ impl Context {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
                 let nanoseconds = header.is_nanosecond_precision();
-                let resolution = if nanoseconds { 1_000_000_000 } else { 1_000_000 };
+                let resolution = if nanoseconds {
+                    1_000_000_000
+                } else {
+                    1_000_000
+                };
                 // The upper bits tell of checksums at the end of frames.
                 let link = Linktype(header.network.0 & 0xffff);
                 self.legacy = Some((link, resolution));
@@ -130,7 +134,10 @@ impl Context {
             PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
                 self.interfaces.push(Interface {
                     link: interface.linktype,
-                    resolution: interface.ts_resolution().filter(|r| *r > 0).unwrap_or(1_000_000),
+                    resolution: interface
+                        .ts_resolution()
+                        .filter(|r| *r > 0)
+                        .unwrap_or(1_000_000),
                     offset: interface.if_tsoffset,
                     snapshot: usize::try_from(interface.snaplen).unwrap_or(usize::MAX),
                 });
@@ -149,7 +156,11 @@ impl Context {
             }
             PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
                 let interface = self.interfaces.first()?;
-                let max = if interface.snapshot == 0 { usize::MAX } else { interface.snapshot };
+                let max = if interface.snapshot == 0 {
+                    usize::MAX
+                } else {
+                    interface.snapshot
+                };
                 let bytes = clip(packet.data, packet.origlen, packet.origlen);
                 let bytes = bytes.get(..bytes.len().min(max))?;
                 let (time, link) = (Duration::ZERO, interface.link);

@@ -150,10 +150,18 @@ impl IwarpConnection {
         let Some(frame) = half.buffer.get(..length) else {
             return;
         };
-        let setup = if which == 0 { request(frame) } else { reply(frame) };
+        let setup = if which == 0 {
+            request(frame)
+        } else {
+            reply(frame)
+        };
         half.buffer.drain(..length);
         half.setup = setup;
-        half.state = if setup.is_some() { HalfState::Waiting } else { HalfState::Foreign };
+        half.state = if setup.is_some() {
+            HalfState::Waiting
+        } else {
+            HalfState::Foreign
+        };
         if which == 0 {
             self.initiator = Some(side);
         } else if self.initiator.is_none() {
@@ -173,18 +181,30 @@ impl IwarpConnection {
         let (own, peer) = (self.halves[side].setup, self.halves[1 - side].setup);
         match (own, peer) {
             // Each end asks for the markers that it wants to receive.
-            (Some(own), Some(peer)) => {
-                Some(Framing { crc: Some(own.crc || peer.crc), markers: peer.markers })
-            }
-            (_, Some(peer)) => Some(Framing { crc: None, markers: peer.markers }),
+            (Some(own), Some(peer)) => Some(Framing {
+                crc: Some(own.crc || peer.crc),
+                markers: peer.markers,
+            }),
+            (_, Some(peer)) => Some(Framing {
+                crc: None,
+                markers: peer.markers,
+            }),
             (Some(_), None) if !self.halves[1 - side].setup_lost => None,
-            (_, None) => Some(Framing { crc: None, markers: false }),
+            (_, None) => Some(Framing {
+                crc: None,
+                markers: false,
+            }),
         }
     }
 }
 
 fn options() -> MpaOptions {
-    MpaOptions { crc: false, depths: None, rtr: None, private_data: Vec::new() }
+    MpaOptions {
+        crc: false,
+        depths: None,
+        rtr: None,
+        private_data: Vec::new(),
+    }
 }
 
 fn request(frame: &[u8]) -> Option<SetupFrame> {
@@ -293,7 +313,10 @@ impl Half {
         message.extend_from_slice(bytes.0);
         let segments = segments + 1;
         if segment.last {
-            arrived(IwarpArrival::Send { bytes: message, segments });
+            arrived(IwarpArrival::Send {
+                bytes: message,
+                segments,
+            });
         } else {
             self.partial = Some((segment.msn, message, segments));
         }
@@ -342,7 +365,12 @@ enum Reading {
 impl Fpdu {
     /// Reads the FPDU at the beginning of `bytes`, which is at a position of the stream.
     fn read(bytes: &[u8], position: u64, framing: Framing) -> Reading {
-        let mut walk = Walk { bytes, at: 0, position, markers: framing.markers };
+        let mut walk = Walk {
+            bytes,
+            at: 0,
+            position,
+            markers: framing.markers,
+        };
         let Some(length) = walk.take(2).and_then(|bytes| Bytes(&bytes).u16()) else {
             return Reading::Incomplete;
         };
@@ -378,7 +406,10 @@ impl Fpdu {
         if !good {
             return Reading::Wrong("an FPDU has a wrong CRC");
         }
-        Reading::Fpdu(Self { taken: end + 4, ulpdu })
+        Reading::Fpdu(Self {
+            taken: end + 4,
+            ulpdu,
+        })
     }
 }
 
@@ -423,7 +454,11 @@ impl Walk<'_> {
             self.skip_marker();
             let position = self.position.saturating_add(self.at as u64);
             let room = MARKER_DISTANCE - position % MARKER_DISTANCE;
-            let room = if self.markers { usize::try_from(room).unwrap_or(left) } else { left };
+            let room = if self.markers {
+                usize::try_from(room).unwrap_or(left)
+            } else {
+                left
+            };
             let part = self.bytes.get(self.at..self.at + left.min(room))?;
             taken.extend_from_slice(part);
             self.at += part.len();

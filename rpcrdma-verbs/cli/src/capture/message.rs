@@ -12,7 +12,10 @@ use super::packet::Bytes;
 use super::rpc::RpcHeader;
 
 /// Whatever is offered is shown.
-const ALL: ChunkLimits = ChunkLimits { max_segments: u32::MAX, max_bytes: u32::MAX };
+const ALL: ChunkLimits = ChunkLimits {
+    max_segments: u32::MAX,
+    max_bytes: u32::MAX,
+};
 
 /// A message, and what its headers say.
 pub(super) struct Message<'a> {
@@ -34,12 +37,19 @@ impl<'a> Message<'a> {
         let header = Header::parse(bytes, Version::Two).ok();
         let rpc = header.as_ref().and_then(|header| {
             let payload = match header.body {
-                HeaderBody::Message { payload, .. } | HeaderBody::Operation { payload, .. } => payload,
+                HeaderBody::Message { payload, .. } | HeaderBody::Operation { payload, .. } => {
+                    payload
+                }
                 _ => return None,
             };
             RpcHeader::parse(payload, header.xid)
         });
-        Some(Self { bytes, draft, header, rpc })
+        Some(Self {
+            bytes,
+            draft,
+            header,
+            rpc,
+        })
     }
 
     /// Returns the XID, if the message is long enough.
@@ -84,13 +94,20 @@ impl<'a> Message<'a> {
     }
 
     fn add_header(&self, header: &Header<'_>, event: &mut serde_json::Map<String, Value>) {
-        let direction = self.is_call().map(|call| if call { "call" } else { "reply" });
-        event.insert("version".to_owned(), if header.version == Version::One { 1 } else { 2 }.into());
+        let direction = self
+            .is_call()
+            .map(|call| if call { "call" } else { "reply" });
+        event.insert(
+            "version".to_owned(),
+            if header.version == Version::One { 1 } else { 2 }.into(),
+        );
         event.insert("type".to_owned(), self.kind().into());
         event.insert("direction".to_owned(), direction.into());
         event.insert("credits".to_owned(), header.credits.into());
         match header.body {
-            HeaderBody::Message { chunks, payload, .. } => {
+            HeaderBody::Message {
+                chunks, payload, ..
+            } => {
                 add_chunks(&chunks, event);
                 event.insert("inline".to_owned(), payload.len().into());
             }
@@ -108,7 +125,11 @@ impl<'a> Message<'a> {
     /// Returns the name of the message's type: the first word of its text.
     fn kind(&self) -> String {
         let text = self.text();
-        text.split(' ').next().unwrap_or_default().trim_end_matches(':').to_owned()
+        text.split(' ')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(':')
+            .to_owned()
     }
 }
 
@@ -128,18 +149,26 @@ fn add_chunks(chunks: &Chunks<'_>, event: &mut serde_json::Map<String, Value>) {
         .map(|chunk| chunk.segments().map(|one| segment(&one)).collect())
         .collect();
     let reply = chunks.reply(&ALL).ok().flatten();
-    let reply: Option<Value> = reply.map(|chunk| chunk.segments().map(|one| segment(&one)).collect());
+    let reply: Option<Value> =
+        reply.map(|chunk| chunk.segments().map(|one| segment(&one)).collect());
     event.insert("reads".to_owned(), reads.into());
     event.insert("writes".to_owned(), writes.into());
     event.insert("reply".to_owned(), reply.into());
 }
 
 fn segment(segment: &Segment) -> Value {
-    let Segment { handle, length, offset } = *segment;
+    let Segment {
+        handle,
+        length,
+        offset,
+    } = *segment;
     json!({ "handle": handle, "length": length, "offset": offset })
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
 }

@@ -66,7 +66,8 @@ impl<'a> Bytes<'a> {
 
     /// Reads 24 bits.
     pub(super) fn u24(&mut self) -> Option<u32> {
-        self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
+        self.array()
+            .map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
     pub(super) fn u32(&mut self) -> Option<u32> {

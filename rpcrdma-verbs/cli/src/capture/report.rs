@@ -112,7 +112,10 @@ impl<W: Write> Report<W> {
             });
             writeln!(self.out, "{event}")?;
         } else {
-            writeln!(self.out, "connection {number}: client {client}, server {server}, {over}")?;
+            writeln!(
+                self.out,
+                "connection {number}: client {client}, server {server}, {over}"
+            )?;
         }
         Ok(ConnectionNumber(number))
     }
@@ -167,7 +170,13 @@ impl<W: Write> Report<W> {
 
     /// Prints the counts, and what is wrong with the file.
     pub(super) fn finish(&mut self, damage: Option<&str>) -> Result<(), OutputError> {
-        let Self { messages, connections, losses, others, .. } = &*self;
+        let Self {
+            messages,
+            connections,
+            losses,
+            others,
+            ..
+        } = &*self;
         if self.json {
             let event = json!({
                 "event": "summary", "messages": messages, "connections": connections,
@@ -188,7 +197,11 @@ impl<W: Write> Report<W> {
         }
         if *others > 0 {
             text += ", ";
-            text += &one(*others, "Send of another protocol", "Sends of other protocols");
+            text += &one(
+                *others,
+                "Send of another protocol",
+                "Sends of other protocols",
+            );
         }
         writeln!(self.out, "{text}")?;
         if let Some(damage) = damage {
@@ -230,7 +243,11 @@ impl<W: Write> Report<W> {
                     self.calls.pop_first();
                 }
                 self.calls.insert((of, from, xid), call);
-                let RpcCall { program, version, procedure } = call;
+                let RpcCall {
+                    program,
+                    version,
+                    procedure,
+                } = call;
                 let json = json!({
                     "program": program, "version": version, "procedure": procedure,
                     "name": call.to_string(),

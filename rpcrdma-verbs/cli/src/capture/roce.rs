@@ -48,7 +48,13 @@ impl<'a> Transfer<'a> {
         // The ICRC and the padding are at the end.
         let tail = (4 + usize::from(flags >> 4 & 3)).saturating_sub(cut);
         let payload = bytes.0.get(..bytes.0.len().checked_sub(tail)?)?;
-        Some(Self { opcode, queue_pair, psn, payload, cut: cut.saturating_sub(4) })
+        Some(Self {
+            opcode,
+            queue_pair,
+            psn,
+            payload,
+            cut: cut.saturating_sub(4),
+        })
     }
 
     /// Returns the place of a packet of a Send, and its data.
@@ -100,12 +106,19 @@ impl<'a> Transfer<'a> {
                 body.take(12)?;
                 body.u32()?;
                 let queue_pair = body.u24()?;
-                Some(Management::Request { id: local, queue_pair, port })
+                Some(Management::Request {
+                    id: local,
+                    queue_pair,
+                    port,
+                })
             }
             0x13 => {
                 let request = body.u32()?;
                 body.u32()?;
-                Some(Management::Reply { request, queue_pair: body.u24()? })
+                Some(Management::Reply {
+                    request,
+                    queue_pair: body.u24()?,
+                })
             }
             _ => None,
         }
@@ -133,7 +146,10 @@ pub(super) enum Arrival {
 enum Next {
     Psn(u32),
     /// After an RDMA Read of so many bytes: it takes as many numbers as its response has packets.
-    AfterRead { psn: u32, length: u32 },
+    AfterRead {
+        psn: u32,
+        length: u32,
+    },
 }
 
 /// The requests to one queue pair.
@@ -161,7 +177,10 @@ impl Requests {
             }
         }
         self.next = Some(match packet.read_length() {
-            Some(length) => Next::AfterRead { psn: packet.psn, length },
+            Some(length) => Next::AfterRead {
+                psn: packet.psn,
+                length,
+            },
             None => Next::Psn(packet.psn.wrapping_add(1) & PSN_MASK),
         });
         arrivals.extend(self.collect(packet));
@@ -173,7 +192,12 @@ impl Requests {
             self.partial = None;
             return None;
         };
-        let lost = |text: &str| Some(Arrival::Lost { text: text.to_owned(), send: true });
+        let lost = |text: &str| {
+            Some(Arrival::Lost {
+                text: text.to_owned(),
+                send: true,
+            })
+        };
         if packet.cut > 0 {
             self.partial = None;
             return lost(&format!("{} bytes of a Send were not captured", packet.cut));
@@ -195,7 +219,10 @@ impl Requests {
                 self.partial = Some((bytes, packets + 1));
                 None
             }
-            Place::Last | Place::Only => Some(Arrival::Send { bytes, packets: packets + 1 }),
+            Place::Last | Place::Only => Some(Arrival::Send {
+                bytes,
+                packets: packets + 1,
+            }),
         }
     }
 

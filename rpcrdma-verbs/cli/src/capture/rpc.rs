@@ -39,7 +39,11 @@ impl RpcHeader {
             0 => {
                 let rpc_version = bytes.u32()?;
                 let (program, version, procedure) = (bytes.u32()?, bytes.u32()?, bytes.u32()?);
-                let call = RpcCall { program, version, procedure };
+                let call = RpcCall {
+                    program,
+                    version,
+                    procedure,
+                };
                 (rpc_version == 2).then_some(Self::Call(call))
             }
             1 => match bytes.u32()? {
@@ -59,9 +63,28 @@ impl RpcHeader {
 
 /// The procedures of NFSv3 (RFC 1813).
 const NFS3: [&str; 22] = [
-    "NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR",
-    "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT",
-    "FSINFO", "PATHCONF", "COMMIT",
+    "NULL",
+    "GETATTR",
+    "SETATTR",
+    "LOOKUP",
+    "ACCESS",
+    "READLINK",
+    "READ",
+    "WRITE",
+    "CREATE",
+    "MKDIR",
+    "SYMLINK",
+    "MKNOD",
+    "REMOVE",
+    "RMDIR",
+    "RENAME",
+    "LINK",
+    "READDIR",
+    "READDIRPLUS",
+    "FSSTAT",
+    "FSINFO",
+    "PATHCONF",
+    "COMMIT",
 ];
 /// The procedures of NFSv4 (RFC 8881).
 const NFS4: [&str; 2] = ["NULL", "COMPOUND"];
@@ -80,7 +103,10 @@ impl RpcCall {
             _ => (None, &[]),
         };
         let procedure = usize::try_from(self.procedure).ok();
-        (program, procedure.and_then(|at| procedures.get(at).copied()))
+        (
+            program,
+            procedure.and_then(|at| procedures.get(at).copied()),
+        )
     }
 }
 
@@ -104,7 +130,12 @@ impl RpcReply {
     /// Returns the name of the status, as RFC 5531 has it.
     pub(super) fn name(self) -> &'static str {
         const ACCEPTED: [&str; 6] = [
-            "SUCCESS", "PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR",
+            "SUCCESS",
+            "PROG_UNAVAIL",
+            "PROG_MISMATCH",
+            "PROC_UNAVAIL",
+            "GARBAGE_ARGS",
+            "SYSTEM_ERR",
         ];
         const DENIED: [&str; 2] = ["RPC_MISMATCH", "AUTH_ERROR"];
         let (names, status): (&[&str], _) = match self {
@@ -132,7 +163,11 @@ mod tests {
             panic!("it is a call");
         };
         assert_eq!(call.to_string(), "NFS version 3 READ");
-        let other = RpcCall { program: 9, version: 1, procedure: 2 };
+        let other = RpcCall {
+            program: 9,
+            version: 1,
+            procedure: 2,
+        };
         assert_eq!(other.to_string(), "program 9 version 1 procedure 2");
         assert_eq!(RpcHeader::parse(&bytes, 8), None);
         assert_eq!(RpcHeader::parse(&bytes[..20], 7), None);

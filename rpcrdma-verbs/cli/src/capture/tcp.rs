@@ -65,7 +65,9 @@ impl Direction {
     pub(super) fn acknowledged(&mut self, number: u32) -> Vec<StreamPart> {
         let mut parts = Vec::new();
         while !self.waiting.is_empty()
-            && self.next.is_some_and(|next| number.wrapping_sub(next).cast_signed() > 0)
+            && self
+                .next
+                .is_some_and(|next| number.wrapping_sub(next).cast_signed() > 0)
         {
             self.skip(&mut parts);
         }
@@ -104,7 +106,11 @@ impl Direction {
 
     /// Delivers what follows without a gap.
     fn deliver(&mut self, parts: &mut Vec<StreamPart>) {
-        while let Some(entry) = self.waiting.first_entry().filter(|e| *e.key() <= self.position) {
+        while let Some(entry) = self
+            .waiting
+            .first_entry()
+            .filter(|e| *e.key() <= self.position)
+        {
             let (at, (mut bytes, missing)) = entry.remove_entry();
             self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes.len());
             let seen = usize::try_from(self.position - at).unwrap_or(usize::MAX);
@@ -127,7 +133,12 @@ mod tests {
     use super::{Direction, StreamPart, TcpHeader};
 
     fn header(sequence: u32, syn: bool) -> TcpHeader {
-        TcpHeader { sequence, acknowledged: None, syn, reset: false }
+        TcpHeader {
+            sequence,
+            acknowledged: None,
+            syn,
+            reset: false,
+        }
     }
 
     fn bytes(bytes: &[u8]) -> StreamPart {

@@ -15,11 +15,17 @@ fn events(file: &[u8]) -> Result<Vec<Value>, String> {
     let report = Report::new(&mut out, true, Properties::Properties);
     super::analyze(file, report).map_err(|error| error.to_string())?;
     let lines = String::from_utf8(out).unwrap();
-    Ok(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    Ok(lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect())
 }
 
 fn of_kind<'e>(events: &'e [Value], kind: &str) -> Vec<&'e Value> {
-    events.iter().filter(|event| event["event"] == kind).collect()
+    events
+        .iter()
+        .filter(|event| event["event"] == kind)
+        .collect()
 }
 
 /// Returns a call or a reply with an RPC message of `length` bytes.
@@ -31,10 +37,18 @@ fn message(xid: u32, call: bool, length: usize) -> Vec<u8> {
         writes: Default::default(),
         reply: None,
     };
-    let header = XprtHdr { xid, vers: 2, credit: 32, body: Body::Msg(chunks) };
+    let header = XprtHdr {
+        xid,
+        vers: 2,
+        credit: 32,
+        body: Body::Msg(chunks),
+    };
     let mut bytes = header.encode_to_vec().unwrap();
-    let rpc: &[u32] =
-        if call { &[xid, 0, 2, 100_003, 3, 6, 0, 0, 0, 0] } else { &[xid, 1, 0, 0, 0, 0] };
+    let rpc: &[u32] = if call {
+        &[xid, 0, 2, 100_003, 3, 6, 0, 0, 0, 0]
+    } else {
+        &[xid, 1, 0, 0, 0, 0]
+    };
     let begin = bytes.len();
     bytes.extend(rpc.iter().flat_map(|word| word.to_be_bytes()));
     bytes.resize(begin + length, 0);
@@ -57,7 +71,9 @@ fn capture_of(frames: Frames, xids: &[u32], lengths: [usize; 4]) -> Vec<u8> {
             (true, message(xid + 1, true, lengths[2])),
             (false, message(xid + 1, false, lengths[3])),
         ];
-        let messages = messages.iter().map(|(client, bytes)| (*client, bytes.as_slice()));
+        let messages = messages
+            .iter()
+            .map(|(client, bytes)| (*client, bytes.as_slice()));
         writer.connection(messages).unwrap();
     }
     std::fs::read(file.path()).unwrap()
@@ -77,8 +93,20 @@ fn records(file: &[u8]) -> Vec<&[u8]> {
 
 /// Returns a capture as pcapng, of either order of bytes, with nanoseconds.
 fn pcapng(file: &[u8], big: bool) -> Vec<u8> {
-    let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
-    let half = |value: u16| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+    let word = |value: u32| {
+        if big {
+            value.to_be_bytes()
+        } else {
+            value.to_le_bytes()
+        }
+    };
+    let half = |value: u16| {
+        if big {
+            value.to_be_bytes()
+        } else {
+            value.to_le_bytes()
+        }
+    };
     let block = |kind: u32, body: &[u8]| {
         let length = word(12 + body.len().next_multiple_of(4) as u32);
         let mut block = [&word(kind), &length[..], body].concat();
@@ -159,14 +187,21 @@ fn every_missing_frame_is_told() {
     for frames in [Frames::Roce, Frames::Iwarp] {
         let file = capture(frames);
         let whole = events(&file).unwrap();
-        let sent: Vec<&Value> = of_kind(&whole, "message").iter().map(|e| &e["message"]).collect();
+        let sent: Vec<&Value> = of_kind(&whole, "message")
+            .iter()
+            .map(|e| &e["message"])
+            .collect();
         let records = records(&file);
         for missing in 0..records.len() {
             let rest = records.iter().enumerate().filter(|(at, _)| *at != missing);
             let rest: Vec<u8> = rest.flat_map(|(_, record)| record.to_vec()).collect();
             let events = events(&[&file[..24], &rest].concat()).unwrap();
             let messages = of_kind(&events, "message");
-            assert!(messages.iter().all(|event| sent.contains(&&event["message"])));
+            assert!(
+                messages
+                    .iter()
+                    .all(|event| sent.contains(&&event["message"]))
+            );
             let lost = of_kind(&events, "lost").len();
             // Nothing tells of the last packets of a queue pair or of a stream.
             let last_of_flow = messages.len() == sent.len() - 1 && is_last(&whole, &messages);
@@ -182,10 +217,17 @@ fn every_missing_frame_is_told() {
 /// Returns true if the message that is not there is the first or the last of its end.
 fn is_last(whole: &[Value], messages: &[&Value]) -> bool {
     let all = of_kind(whole, "message");
-    let there = |event: &&&Value| messages.iter().any(|other| other["message"] == event["message"]);
+    let there = |event: &&&Value| {
+        messages
+            .iter()
+            .any(|other| other["message"] == event["message"])
+    };
     let missing = all.iter().find(|event| !there(event)).unwrap();
-    let same_end =
-        |event: &&&Value| ["connection", "from"].iter().all(|key| event[key] == missing[key]);
+    let same_end = |event: &&&Value| {
+        ["connection", "from"]
+            .iter()
+            .all(|key| event[key] == missing[key])
+    };
     let of_end: Vec<&&Value> = all.iter().filter(same_end).collect();
     of_end.first() == Some(&missing) || of_end.last() == Some(&missing)
 }
@@ -226,7 +268,9 @@ impl Random {
 
 #[test]
 fn no_damage_makes_it_panic() {
-    let seed = std::env::var("RPCRDMA_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("RPCRDMA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("seed {seed}");
     let mut random = Random(seed);

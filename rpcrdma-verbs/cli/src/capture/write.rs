@@ -59,7 +59,12 @@ impl CaptureWriter {
         for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 1 << 18, ETHERNET] {
             file.write_all(&u32::to_le_bytes(word))?;
         }
-        Ok(Self { file, frames, began: Instant::now(), connections: 0 })
+        Ok(Self {
+            file,
+            frames,
+            began: Instant::now(),
+            connections: 0,
+        })
     }
 
     /// Writes a connection with these messages; `true` stands for the client's.
@@ -70,7 +75,14 @@ impl CaptureWriter {
         let number = self.connections;
         self.connections += 1;
         let messages = messages.into_iter().map(|(client, bytes)| {
-            (if client { Sender::Client } else { Sender::Server }, bytes)
+            (
+                if client {
+                    Sender::Client
+                } else {
+                    Sender::Server
+                },
+                bytes,
+            )
         });
         match self.frames {
             Frames::Roce => self.roce(number, messages)?,
@@ -81,7 +93,12 @@ impl CaptureWriter {
 
     /// Writes a frame with a packet of UDP or TCP.
     fn frame(&mut self, from: Sender, protocol: u8, packet: &[u8]) -> io::Result<()> {
-        let frame = [&ethernet(from), &ipv4(from, protocol, packet.len())[..], packet].concat();
+        let frame = [
+            &ethernet(from),
+            &ipv4(from, protocol, packet.len())[..],
+            packet,
+        ]
+        .concat();
         let since = self.began.elapsed();
         let length = size(frame.len());
         let seconds = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
@@ -117,7 +134,9 @@ fn ipv4(from: Sender, protocol: u8, payload: usize) -> [u8; 20] {
     (header[8], header[9]) = (64, protocol);
     header[12..16].copy_from_slice(&[192, 0, 2, 1 + from as u8]);
     header[16..20].copy_from_slice(&[192, 0, 2, 1 + from.other() as u8]);
-    let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let words = header
+        .chunks_exact(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
     let sum: u32 = words.sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     header[10..12].copy_from_slice(&(!short(sum as usize)).to_be_bytes());
@@ -196,7 +215,11 @@ fn icrc(ip: &[u8; 20], udp: &[u8]) -> u32 {
     for byte in bytes {
         sum ^= u32::from(byte);
         for _ in 0..8 {
-            sum = if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
+            sum = if sum & 1 == 1 {
+                sum >> 1 ^ 0xedb8_8320
+            } else {
+                sum >> 1
+            };
         }
     }
     !sum
@@ -240,7 +263,10 @@ impl CaptureWriter {
         number: u16,
         messages: impl Iterator<Item = (Sender, &'m [u8])>,
     ) -> io::Result<()> {
-        let end = |sequence| TcpEnd { sequence, framer: Framer::new(SEGMENT, true, false, false) };
+        let end = |sequence| TcpEnd {
+            sequence,
+            framer: Framer::new(SEGMENT, true, false, false),
+        };
         let mut ends = [end(1000), end(5000)];
         let port = 40_000 + number;
         self.segment(&mut ends, port, Sender::Client, SYN, &[])?;
@@ -269,7 +295,11 @@ impl CaptureWriter {
         payload: &[u8],
     ) -> io::Result<()> {
         let ports = [port, SERVICE];
-        let acknowledged = if flags & ACK == 0 { 0 } else { ends[from.other() as usize].sequence };
+        let acknowledged = if flags & ACK == 0 {
+            0
+        } else {
+            ends[from.other() as usize].sequence
+        };
         let this = &mut ends[from as usize];
         let mut packet = Vec::new();
         packet.extend_from_slice(&ports[from as usize].to_be_bytes());
@@ -286,7 +316,12 @@ impl CaptureWriter {
 
 /// Returns the request and the reply of a setup with CRCs.
 fn mpa() -> Result<[Vec<u8>; 2], rpcrdma_iwarp::SetupError> {
-    let options = MpaOptions { crc: true, depths: None, rtr: None, private_data: Vec::new() };
+    let options = MpaOptions {
+        crc: true,
+        depths: None,
+        rtr: None,
+        private_data: Vec::new(),
+    };
     let (_, request) = MpaInitiator::new(options.clone())?;
     let received = MpaResponder::new().receive(&request)?;
     let received = received.ok_or(rpcrdma_iwarp::SetupError::Key)?;
@@ -296,7 +331,10 @@ fn mpa() -> Result<[Vec<u8>; 2], rpcrdma_iwarp::SetupError> {
 
 /// Returns a Send as FPDUs.
 fn framed(framer: &mut Framer, message: &[u8]) -> Result<Vec<u8>, rpcrdma_iwarp::PayloadTooShort> {
-    let kind = OutgoingKind::Send { solicited: false, invalidate: None };
+    let kind = OutgoingKind::Send {
+        solicited: false,
+        invalidate: None,
+    };
     let mut outgoing = OutgoingMessage::new(0, kind, size(message.len()));
     while !framer.push_segment(&mut outgoing, &[message])? {}
     let mut bytes = Vec::new();
