@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use super::{Dissector, DissectorError};
 use crate::{Config, Module, Overlay, Schema};
 
@@ -9,8 +11,14 @@ const XDR: &str = "
 ";
 
 fn schema() -> Schema {
-    let mut overlay = Overlay::new("Data", "envelope", "code", "data");
-    overlay.cases.push(("A".into(), "one".into()));
+    let overlay = Overlay {
+        name: "Data".into(),
+        carrier: "envelope".into(),
+        code: "code".into(),
+        data: "data".into(),
+        cases: vec![("A".into(), "one".into())],
+        ..Overlay::default()
+    };
     let more = "const A = 7; struct envelope { unsigned code; opaque data<>; message inner; };";
     let module = Module::new("m")
         .text("m.x", format!("{XDR}{more}"))
