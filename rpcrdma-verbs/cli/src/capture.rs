@@ -75,6 +75,8 @@ struct Stream {
     iwarp: IwarpConnection,
     /// The direction of the client's first segment.
     opened: Option<usize>,
+    /// Which directions have ended.
+    closed: [bool; 2],
     connection: Option<(ConnectionNumber, usize)>,
 }
 
@@ -116,10 +118,7 @@ impl<W: Write> Analysis<W> {
     fn finish(&mut self) -> Result<(), OutputError> {
         let mut streams = std::mem::take(&mut self.streams);
         for (addresses, stream) in &mut streams {
-            for side in [0, 1] {
-                let parts = stream.directions[side].finish();
-                self.iwarp(*addresses, stream, side, parts)?;
-            }
+            self.close(*addresses, stream)?;
         }
         Ok(())
     }
@@ -138,6 +137,7 @@ impl<W: Write> Analysis<W> {
         }
         let key = (source, destination, transfer.queue_pair);
         if !self.flows.contains_key(&key) && self.flows.len() >= MAX_FLOWS {
+            self.report.overflow();
             return Ok(());
         }
         let arrivals = self
@@ -323,14 +323,16 @@ impl<W: Write> Analysis<W> {
             // The ports are used again.
             Some(stream) if begins && stream.connection.is_some() => {
                 let mut old = stream;
-                for side in [0, 1] {
-                    let parts = old.directions[side].finish();
-                    self.iwarp(addresses, &mut old, side, parts)?;
-                }
+                self.close(addresses, &mut old)?;
                 Stream::default()
             }
             Some(stream) => stream,
-            None if self.streams.len() >= MAX_FLOWS => return Ok(()),
+            // Acknowledgements alone tell nothing of a stream.
+            None if packet.length == 0 && !begins => return Ok(()),
+            None if self.streams.len() >= MAX_FLOWS => {
+                self.report.overflow();
+                return Ok(());
+            }
             None => Stream::default(),
         };
         if begins {
@@ -342,8 +344,23 @@ impl<W: Write> Analysis<W> {
             let parts = stream.directions[1 - side].acknowledged(number);
             self.iwarp(addresses, &mut stream, 1 - side, parts)?;
         }
-        if !header.reset {
-            self.streams.insert(addresses, stream);
+        stream.closed[side] |= header.fin;
+        if header.reset || stream.closed == [true; 2] {
+            return self.close(addresses, &mut stream);
+        }
+        self.streams.insert(addresses, stream);
+        Ok(())
+    }
+
+    /// Takes what still waits in a stream that has ended.
+    fn close(
+        &mut self,
+        addresses: (SocketAddr, SocketAddr),
+        stream: &mut Stream,
+    ) -> Result<(), OutputError> {
+        for side in [0, 1] {
+            let parts = stream.directions[side].finish();
+            self.iwarp(addresses, stream, side, parts)?;
         }
         Ok(())
     }

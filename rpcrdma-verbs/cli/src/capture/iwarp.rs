@@ -137,8 +137,8 @@ impl IwarpConnection {
             return;
         }
         let start = half.buffer.len().min(16);
-        let begins = |key: &&[u8; 16]| start > 0 && half.buffer[..start] == key[..start];
-        let Some(which) = KEYS.iter().position(|key| begins(&key)) else {
+        let begins = |key: &[u8; 16]| start > 0 && half.buffer[..start] == key[..start];
+        let Some(which) = KEYS.iter().position(|key| begins(key)) else {
             // A capture may begin within the stream.
             half.state = HalfState::Fpdus { sure: false };
             return;

@@ -38,6 +38,7 @@ pub(super) struct TcpHeader {
     /// What the sender has received.
     pub(super) acknowledged: Option<u32>,
     pub(super) syn: bool,
+    pub(super) fin: bool,
     pub(super) reset: bool,
 }
 
@@ -196,6 +197,7 @@ fn transport(
                 sequence,
                 acknowledged: (flags & 0x10 != 0).then_some(acknowledged),
                 syn: flags & 2 != 0,
+                fin: flags & 1 != 0,
                 reset: flags & 4 != 0,
             };
             (Transport::Tcp(header), usize::from(offset >> 4) * 4)

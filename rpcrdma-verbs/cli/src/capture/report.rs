@@ -59,6 +59,8 @@ pub(super) struct Report<W> {
     messages: u64,
     others: u64,
     losses: u64,
+    /// Whether there were more connections at once than are followed.
+    overflown: bool,
     calls: BTreeMap<(ConnectionNumber, Sender, u32), RpcCall>,
 }
 
@@ -74,6 +76,7 @@ impl<W: Write> Report<W> {
             messages: 0,
             others: 0,
             losses: 0,
+            overflown: false,
             calls: BTreeMap::new(),
         }
     }
@@ -94,6 +97,11 @@ impl<W: Write> Report<W> {
     /// Returns true if a call with this XID of the end `sender` has not been answered.
     pub(super) fn has_call(&self, of: ConnectionNumber, sender: Sender, xid: u32) -> bool {
         self.calls.contains_key(&(of, sender, xid))
+    }
+
+    /// Notes that a connection is not followed, because there are too many.
+    pub(super) const fn overflow(&mut self) {
+        self.overflown = true;
     }
 
     /// Announces a connection.
@@ -181,6 +189,7 @@ impl<W: Write> Report<W> {
             let event = json!({
                 "event": "summary", "messages": messages, "connections": connections,
                 "losses": losses, "other_sends": others, "damage": damage,
+                "overflown": self.overflown,
             });
             writeln!(self.out, "{event}")?;
             return Ok(());
@@ -204,6 +213,10 @@ impl<W: Write> Report<W> {
             );
         }
         writeln!(self.out, "{text}")?;
+        if self.overflown {
+            let text = "there are more connections at once than are followed";
+            writeln!(self.out, "{text}: some were not decoded")?;
+        }
         if let Some(damage) = damage {
             writeln!(self.out, "{damage}")?;
         }

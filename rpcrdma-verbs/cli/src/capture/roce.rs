@@ -204,11 +204,10 @@ impl Requests {
         }
         let (mut bytes, packets) = match place {
             Place::First | Place::Only => (Vec::new(), 0),
-            Place::Middle | Place::Last => match self.partial.take() {
-                Some(partial) => partial,
-                // The loss was told already, or the capture begins here.
-                None => return None,
-            },
+            Place::Middle | Place::Last => {
+                // Otherwise the loss was told already, or the capture begins here.
+                self.partial.take()?
+            }
         };
         if bytes.len() + data.len() > MAX_SEND {
             return lost("a Send is longer than 16 MiB");

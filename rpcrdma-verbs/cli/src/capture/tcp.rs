@@ -7,6 +7,9 @@ use super::packet::TcpHeader;
 /// How many bytes wait for a missing segment before it is given up.
 const MAX_WAITING: usize = 1 << 22;
 
+/// How many segments wait.
+const MAX_SEGMENTS: usize = 1 << 14;
+
 /// A part of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum StreamPart {
@@ -49,12 +52,16 @@ impl Direction {
         let bytes = payload.get(seen..).unwrap_or_default().to_vec();
         let missing = (length - seen).saturating_sub(bytes.len());
         let at = self.position.saturating_add_signed(ahead.max(0));
-        self.waiting_bytes += bytes.len();
-        if let Some((old, _)) = self.waiting.insert(at, (bytes, missing)) {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(old.len());
+        // Of two that begin at one place, the longer stays.
+        let shorter = |(old, _): &(Vec<u8>, usize)| old.len() < bytes.len();
+        if self.waiting.get(&at).is_none_or(shorter) {
+            self.waiting_bytes += bytes.len();
+            if let Some((old, _)) = self.waiting.insert(at, (bytes, missing)) {
+                self.waiting_bytes = self.waiting_bytes.saturating_sub(old.len());
+            }
         }
         self.deliver(&mut parts);
-        while self.waiting_bytes > MAX_WAITING {
+        while self.waiting_bytes > MAX_WAITING || self.waiting.len() > MAX_SEGMENTS {
             self.skip(&mut parts);
         }
         parts
@@ -137,6 +144,7 @@ mod tests {
             sequence,
             acknowledged: None,
             syn,
+            fin: false,
             reset: false,
         }
     }

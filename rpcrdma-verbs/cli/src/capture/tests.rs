@@ -1,5 +1,9 @@
 //! Damaged files, and captures of other forms than those that are written here.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking, and its numbers are small"
+)]
 
 use rpcrdma_proto::connection::Properties;
 use rpcrdma_proto::v2::{Body, ChunkLists, MsgType, XprtHdr};
