@@ -32,8 +32,8 @@ pub enum RdmapOpcode {
 }
 
 impl RdmapOpcode {
-    /// Returns the opcode of a control byte, unless it is reserved.
-    pub(crate) fn from_control(control: u8) -> Option<Self> {
+    /// Returns the opcode in RDMAP's control byte, the second of a segment, unless it is reserved.
+    pub fn from_control(control: u8) -> Option<Self> {
         Some(match control & 15 {
             0 => Self::Write,
             1 => Self::ReadRequest,

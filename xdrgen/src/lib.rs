@@ -85,6 +85,7 @@ pub mod report;
 pub mod source;
 mod supply;
 pub mod value;
+pub mod wireshark;
 
 use std::path::PathBuf;
 

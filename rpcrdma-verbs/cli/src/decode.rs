@@ -18,11 +18,26 @@ pub(crate) struct Options {
     /// same codes.
     #[arg(long)]
     characteristics: bool,
+    /// Print the messages of a capture, pcap or pcapng, of RoCEv2 or iWARP: time, direction, header,
+    /// and the RPC procedure or status.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hex", "file"])]
+    pcap: Option<PathBuf>,
+    /// Print a line of JSON for each connection, message and loss of the capture.
+    #[arg(long, requires = "pcap")]
+    json: bool,
     /// File with the message, beginning with its transport header; the default is standard input.
     file: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let draft = if options.characteristics {
+        Properties::Characteristics
+    } else {
+        Properties::Properties
+    };
+    if let Some(capture) = &options.pcap {
+        return crate::capture::run(capture, options.json, draft);
+    }
     let bytes = match &options.file {
         Some(file) => {
             std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?
@@ -37,11 +52,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         from_hex(&bytes)?
     } else {
         bytes
-    };
-    let draft = if options.characteristics {
-        Properties::Characteristics
-    } else {
-        Properties::Properties
     };
     let dump = Dump::new(&bytes).with_properties(draft);
     if !dump.is_header() {

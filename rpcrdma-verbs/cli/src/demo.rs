@@ -4,6 +4,7 @@ mod broken;
 mod groups;
 
 use std::error::Error;
+use std::path::PathBuf;
 
 use rpcrdma_proto::connection::{CloseReason, Config, Properties};
 use rpcrdma_proto::version::Version;
@@ -11,11 +12,12 @@ use rpcrdma_verbs::LocalEvent;
 use rpcrdma_verbs::provider::Device as _;
 
 use crate::block::{self, BLOCK_SIZE, byte};
+use crate::capture::write::{CaptureWriter, Frames};
 use crate::device_source::{self, DeviceSource, Locality};
 use crate::output::{OutputError, outln};
 use crate::schema::callback::callback1;
 use crate::schema::{ReadArgs, Region};
-use crate::test_pair::{MessageLog, TestPair};
+use crate::test_pair::{LoggedMessage, MessageLog, TestPair};
 
 /// A scene: its description, its settings, and its expected result.
 struct Scene {
@@ -136,6 +138,13 @@ pub(crate) struct Options {
     /// Print a line of JSON for each scene, with its messages.
     #[arg(long)]
     json: bool,
+    /// Also write the messages to a capture, for Wireshark and `rpcrdma decode --pcap`: one
+    /// connection for each scene.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// What carries the messages in the capture.
+    #[arg(long, value_enum, default_value_t, requires = "pcap")]
+    frames: Frames,
 }
 
 /// How a scene has ended.
@@ -152,6 +161,13 @@ impl Options {
         let source = &self.source.source(Locality::Process)?;
         let (mut passed, mut failed) = (0, 0);
         let invalidates = source.open()?.capabilities().remote_invalidation();
+        let mut capture = match &self.pcap {
+            Some(path) => {
+                let capture = CaptureWriter::create(path, self.frames);
+                Some(capture.map_err(|error| format!("{}: {error}", path.display()))?)
+            }
+            None => None,
+        };
         for scene in scenes().into_iter().chain(groups::scenes()) {
             if !self.json {
                 outln!("\n{}", scene.title);
@@ -161,6 +177,11 @@ impl Options {
             } else {
                 scene.run(source)
             };
+            if let Some(capture) = &mut capture {
+                let messages = messages.iter();
+                let messages = messages.map(|sent| (sent.from_client, sent.bytes.as_slice()));
+                capture.connection(messages)?;
+            }
             self.report(&scene, &outcome, &messages)?;
             match outcome {
                 Outcome::Passed => passed += 1,
@@ -178,7 +199,7 @@ impl Options {
         &self,
         scene: &Scene,
         outcome: &Outcome,
-        messages: &[String],
+        messages: &[LoggedMessage],
     ) -> Result<(), OutputError> {
         if self.json {
             let (result, error) = match outcome {
@@ -187,14 +208,15 @@ impl Options {
                 Outcome::Skipped => ("skipped", None),
             };
             let title = scene.title;
+            let messages: Vec<&str> = messages.iter().map(|sent| sent.text.as_str()).collect();
             let line = serde_json::json!({
                 "scene": title, "result": result, "error": error, "messages": messages,
             });
             outln!("{line}");
             return Ok(());
         }
-        for line in messages {
-            outln!("    {line}");
+        for sent in messages {
+            outln!("    {}", sent.text);
         }
         match outcome {
             Outcome::Passed => outln!("    passed"),
@@ -207,7 +229,7 @@ impl Options {
 
 impl Scene {
     /// Plays the scene, and returns its messages.
-    fn run(&self, source: &DeviceSource) -> (Outcome, Vec<String>) {
+    fn run(&self, source: &DeviceSource) -> (Outcome, Vec<LoggedMessage>) {
         let chart = MessageLog::default();
         let world = TestPair::new(source, (self.client)(), (self.server)());
         let done = world

@@ -3,6 +3,7 @@
 
 mod bench;
 mod block;
+mod capture;
 mod decode;
 mod demo;
 mod device_source;
@@ -68,7 +69,7 @@ enum What {
     /// Serve NFS, or use a server of it: `rpcrdma nfs serve DIR`, `rpcrdma nfs ls SERVER:/PATH`.
     #[cfg(feature = "nfs")]
     Nfs(nfs::Options),
-    /// Print the transport header of a message.
+    /// Print the transport header of a message, or the messages of a capture.
     Decode(decode::Options),
     /// List the devices that can be used, with their capabilities.
     Devices(devices::Options),

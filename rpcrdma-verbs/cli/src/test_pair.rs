@@ -36,12 +36,20 @@ pub(crate) fn rtr() -> RtrExtConfig {
     }
 }
 
+/// A message that was sent.
+pub(crate) struct LoggedMessage {
+    /// The line of the chart.
+    pub(crate) text: String,
+    pub(crate) from_client: bool,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// The messages that were sent, in order. Clones share the log.
 #[derive(Clone, Default)]
-pub(crate) struct MessageLog(Arc<Mutex<Vec<String>>>);
+pub(crate) struct MessageLog(Arc<Mutex<Vec<LoggedMessage>>>);
 
 impl MessageLog {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<LoggedMessage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,14 +93,18 @@ impl TestPair {
     /// Logs every message that is sent.
     pub(crate) fn draw(&mut self, chart: &MessageLog) {
         self.chart = chart.clone();
-        for (driver, arrow) in [
-            (&mut self.near, "client ---->"),
-            (&mut self.far, "<---- server"),
+        for (driver, arrow, from_client) in [
+            (&mut self.near, "client ---->", true),
+            (&mut self.far, "<---- server", false),
         ] {
             let (chart, properties) = (chart.clone(), self.properties);
             driver.watch(move |_, message| {
-                let message = Dump::new(message).with_properties(properties);
-                chart.lock().push(format!("{arrow}  {message}"));
+                let dump = Dump::new(message).with_properties(properties);
+                chart.lock().push(LoggedMessage {
+                    text: format!("{arrow}  {dump}"),
+                    from_client,
+                    bytes: message.to_vec(),
+                });
             });
         }
     }

@@ -30,7 +30,8 @@ pub(crate) enum Command {
     /// The exit code is 0 if there are no errors (there may be warnings), 1 if there are errors,
     /// and 2 if the arguments are invalid.
     Check(CheckArgs),
-    /// Write formatted Rust: a file for each module, and one that includes all of them.
+    /// Write formatted Rust: a file for each module, and one that includes all of them; or a
+    /// dissector for Wireshark.
     Generate {
         #[command(flatten)]
         input: Input,
@@ -46,6 +47,8 @@ pub(crate) enum Command {
         /// A prefix to strip from Rust names. May be given several times.
         #[arg(long, value_name = "PREFIX")]
         strip: Vec<String>,
+        #[command(flatten)]
+        wireshark: WiresharkArgs,
     },
     /// Decode bytes as a value of a type, and show each field with its offset, name, type and
     /// value.
@@ -107,6 +110,37 @@ pub(crate) struct Input {
     pub(crate) settings: Settings,
     #[command(flatten)]
     pub(crate) lints: Lints,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A dissector for Wireshark, in place of Rust")]
+pub(crate) struct WiresharkArgs {
+    /// Write a dissector of messages of this type, in Lua, with the overlays of all modules:
+    /// `rpcrdma2_xprt_hdr`, `v2::rpcrdma2_xprt_hdr`, or the Rust path `v2::XprtHdr`.
+    #[arg(long, value_name = "TYPE", conflicts_with_all = ["shape", "strip"])]
+    pub(crate) wireshark: Option<String>,
+    /// The protocol's name, with which the names of all fields begin. The default is the name of
+    /// the type.
+    #[arg(long, value_name = "NAME", requires = "wireshark")]
+    pub(crate) protocol: Option<String>,
+    /// A field of the message and the value that tells it from messages of other protocols. May be
+    /// given several times. Without it, only what can be decoded is taken for a message.
+    #[arg(long, value_name = "FIELD=NUMBER", requires = "wireshark", value_parser = expectation)]
+    pub(crate) expect: Vec<(String, u32)>,
+    /// Bytes may follow a message: Wireshark's dissector for them, such as `rpc`, or `data`.
+    #[arg(long, value_name = "DISSECTOR", requires = "wireshark")]
+    pub(crate) payload: Option<String>,
+}
+
+/// Parses a field with its value.
+fn expectation(text: &str) -> Result<(String, u32), String> {
+    let (field, number) = text.split_once('=').ok_or("there is no `=`")?;
+    let number = match number.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => number.parse(),
+    };
+    let number = number.map_err(|error| error.to_string())?;
+    Ok((field.to_owned(), number))
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod input;
 mod lsp;
 mod replace;
 mod shell;
+mod wireshark;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -88,13 +89,18 @@ fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
             shape,
             module,
             strip,
+            wireshark,
         } => {
             let naming = input::Naming {
                 shape: shape.map(Into::into),
                 module,
                 strip,
             };
-            generate(&input::config(&input, Some(naming))?, &output, verbose)
+            let config = input::config(&input, Some(naming))?;
+            match wireshark::dissector(wireshark) {
+                Some(dissector) => wireshark::write(&config, &dissector, &output, verbose),
+                None => generate(&config, &output, verbose),
+            }
         }
         Command::Decode(arguments) => decode::run(arguments, verbose),
         Command::Diff(arguments) => diff::run(arguments, verbose),

@@ -250,7 +250,7 @@ fn primitive_name(primitive: Primitive) -> &'static str {
 }
 
 /// Returns true if the encoded size of a type is zero.
-fn is_empty(schema: &Schema, ty: &Type) -> bool {
+pub(crate) fn is_empty(schema: &Schema, ty: &Type) -> bool {
     match ty {
         Type::FixedOpaque(length) => *length == 0,
         Type::Fixed(element, length) => *length == 0 || is_empty(schema, element),
@@ -261,7 +261,7 @@ fn is_empty(schema: &Schema, ty: &Type) -> bool {
 
 /// Returns true if an element of a sequence opens no level of nesting: it has a fixed size, and all
 /// bit patterns are valid.
-fn is_plain(schema: &Schema, ty: &Type) -> bool {
+pub(crate) fn is_plain(schema: &Schema, ty: &Type) -> bool {
     match schema.resolve(ty) {
         Type::Primitive(primitive) => *primitive != Primitive::Bool,
         Type::FixedOpaque(length) => length % 4 == 0,

@@ -10,7 +10,7 @@ use rpcrdma_proto::transfer::CallSpec;
 use rpcrdma_verbs::dump::Dump;
 
 use super::check;
-use crate::test_pair::{MessageLog, TestPair};
+use crate::test_pair::{LoggedMessage, MessageLog, TestPair};
 
 /// Two engines, with the messages between them.
 struct EnginePair {
@@ -116,9 +116,11 @@ impl EnginePair {
             "<---- server"
         };
         let end = if lost { "   (lost)" } else { "" };
-        self.chart
-            .lock()
-            .push(format!("{arrow}  {}{end}", Dump::new(&bytes)));
+        self.chart.lock().push(LoggedMessage {
+            text: format!("{arrow}  {}{end}", Dump::new(&bytes)),
+            from_client: from == CLIENT,
+            bytes: bytes.clone(),
+        });
         if lost {
             self.loses = None;
         } else {

@@ -1,0 +1,434 @@
+//! Captures: `rpcrdma decode --pcap`, which finds the RPC-over-RDMA messages of RoCEv2 and iWARP, and
+//! `rpcrdma demo --pcap`, which writes messages as such.
+
+mod file;
+mod iwarp;
+mod message;
+mod packet;
+mod report;
+mod roce;
+mod rpc;
+mod tcp;
+pub(crate) mod write;
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use rpcrdma_proto::connection::Properties;
+
+use crate::output::OutputError;
+use file::Frame;
+use iwarp::{IwarpArrival, IwarpConnection};
+use packet::{Packet, TcpHeader, Transport};
+use report::{ConnectionNumber, Report, Sender};
+use roce::{Arrival, Management, Requests, Transfer};
+use tcp::{Direction, StreamPart};
+
+/// How many connections and queue pairs are followed at once. Those beyond are not decoded.
+const MAX_FLOWS: usize = 1 << 16;
+
+/// Prints the messages of a capture.
+pub(crate) fn run(path: &Path, json: bool, draft: Properties) -> Result<(), Box<dyn Error>> {
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let input = std::fs::File::open(path).map_err(|error| named(&error))?;
+    let report = Report::new(io::stdout().lock(), json, draft);
+    analyze(input, report).map_err(|error| match error.downcast::<OutputError>() {
+        Ok(error) => error as Box<dyn Error>,
+        Err(error) => named(&error).into(),
+    })
+}
+
+/// Reports the messages of a capture.
+fn analyze(input: impl Read + Send, report: Report<impl Write>) -> Result<(), Box<dyn Error>> {
+    let mut analysis = Analysis::new(report);
+    let damage = file::read(input, |frame| Ok(analysis.frame(&frame)?))?;
+    analysis.finish()?;
+    Ok(analysis.report.finish(damage.as_deref())?)
+}
+
+/// The requests to a queue pair: source, destination and number.
+type QueuePair = (IpAddr, IpAddr, u32);
+
+/// What is known of the end of a connection.
+#[derive(Default)]
+struct Flow {
+    requests: Requests,
+    end: Option<(ConnectionNumber, Sender)>,
+}
+
+/// A connection of RoCE whose second direction may not have been seen.
+struct RoceConnection {
+    number: ConnectionNumber,
+    client: IpAddr,
+    server: IpAddr,
+    /// Whether the flow from this end is known: client, server.
+    known: [bool; 2],
+}
+
+/// A connection of TCP.
+#[derive(Default)]
+struct Stream {
+    directions: [Direction; 2],
+    iwarp: IwarpConnection,
+    /// The direction of the client's first segment.
+    opened: Option<usize>,
+    /// Which directions have ended.
+    closed: [bool; 2],
+    connection: Option<(ConnectionNumber, usize)>,
+}
+
+struct Analysis<W> {
+    report: Report<W>,
+    flows: HashMap<QueuePair, Flow>,
+    roce: Vec<RoceConnection>,
+    /// The requests of connection managers: who asks by which number for which queue pair and port.
+    requests: HashMap<(IpAddr, IpAddr, u32), (u32, u16)>,
+    /// The directions of connections that managers have told of: the queue pair of each end.
+    managed: HashMap<QueuePair, (Sender, QueuePair, u16)>,
+    streams: HashMap<(SocketAddr, SocketAddr), Stream>,
+}
+
+impl<W: Write> Analysis<W> {
+    fn new(report: Report<W>) -> Self {
+        Self {
+            report,
+            flows: HashMap::new(),
+            roce: Vec::new(),
+            requests: HashMap::new(),
+            managed: HashMap::new(),
+            streams: HashMap::new(),
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), OutputError> {
+        self.report.at(frame.time);
+        let Some(packet) = packet::parse(frame) else {
+            return Ok(());
+        };
+        match packet.transport {
+            Transport::Udp if packet.destination.port() == roce::PORT => self.roce(&packet),
+            Transport::Udp => Ok(()),
+            Transport::Tcp(header) => self.tcp(&packet, header),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), OutputError> {
+        let mut streams = std::mem::take(&mut self.streams);
+        for (addresses, stream) in &mut streams {
+            self.close(*addresses, stream)?;
+        }
+        Ok(())
+    }
+}
+
+/// RoCEv2.
+impl<W: Write> Analysis<W> {
+    fn roce(&mut self, packet: &Packet<'_>) -> Result<(), OutputError> {
+        let Some(transfer) = Transfer::parse(packet.payload, packet.length) else {
+            return Ok(());
+        };
+        let (source, destination) = (packet.source.ip(), packet.destination.ip());
+        if let Some(management) = transfer.management() {
+            self.manage(source, destination, management);
+            return Ok(());
+        }
+        let key = (source, destination, transfer.queue_pair);
+        if !self.flows.contains_key(&key) && self.flows.len() >= MAX_FLOWS {
+            self.report.overflow();
+            return Ok(());
+        }
+        let arrivals = self
+            .flows
+            .entry(key)
+            .or_default()
+            .requests
+            .receive(&transfer);
+        for arrival in arrivals {
+            self.arrived(key, arrival)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what connection managers tell each other.
+    fn manage(&mut self, source: IpAddr, destination: IpAddr, management: Management) {
+        if self.requests.len() >= MAX_FLOWS || self.managed.len() >= MAX_FLOWS {
+            return;
+        }
+        match management {
+            Management::Request {
+                id,
+                queue_pair,
+                port,
+            } => {
+                self.requests
+                    .insert((source, destination, id), (queue_pair, port));
+            }
+            Management::Reply {
+                request,
+                queue_pair,
+            } => {
+                let asked = self.requests.remove(&(destination, source, request));
+                let Some((client, port)) = asked else {
+                    return;
+                };
+                let to_client = (source, destination, client);
+                let to_server = (destination, source, queue_pair);
+                self.managed
+                    .insert(to_server, (Sender::Client, to_client, port));
+                self.managed
+                    .insert(to_client, (Sender::Server, to_server, port));
+                // Their numbers may have been those of an earlier connection.
+                self.flows.remove(&to_client);
+                self.flows.remove(&to_server);
+            }
+        }
+    }
+
+    fn arrived(&mut self, key: QueuePair, arrival: Arrival) -> Result<(), OutputError> {
+        let end = self.flows.get(&key).and_then(|flow| flow.end);
+        match arrival {
+            Arrival::Lost { text, .. } => match end {
+                Some((number, from)) => self.report.lost(number, from, &text),
+                None => Ok(()),
+            },
+            Arrival::Send { bytes, packets } => {
+                let Some(message) = self.report.parse(&bytes, end.is_some()) else {
+                    return Ok(());
+                };
+                let (number, from) = match end {
+                    Some(end) => end,
+                    None => self.identify(key, &message)?,
+                };
+                self.report.message(number, from, &message, packets)
+            }
+        }
+    }
+
+    /// Finds the connection of a flow by its first message.
+    fn identify(
+        &mut self,
+        key: QueuePair,
+        message: &message::Message<'_>,
+    ) -> Result<(ConnectionNumber, Sender), OutputError> {
+        let managed = self.managed.get(&key).copied();
+        let end = match managed {
+            Some((from, peer, port)) => {
+                let known = self.flows.get(&peer).and_then(|flow| flow.end);
+                match known {
+                    Some((number, _)) => (number, from),
+                    None => (self.announce(key, from, Some((peer.2, port)))?, from),
+                }
+            }
+            None => match self.counterpart(key, message) {
+                Some(end) => end,
+                None => {
+                    let call = message.is_call().unwrap_or(true);
+                    let from = if call { Sender::Client } else { Sender::Server };
+                    (self.announce(key, from, None)?, from)
+                }
+            },
+        };
+        if let Some(flow) = self.flows.get_mut(&key) {
+            flow.end = Some(end);
+        }
+        Ok(end)
+    }
+
+    /// Without the managers' messages, a flow belongs to the connection whose call it answers, or to
+    /// the only one that lacks this direction.
+    fn counterpart(
+        &mut self,
+        (source, destination, _): QueuePair,
+        message: &message::Message<'_>,
+    ) -> Option<(ConnectionNumber, Sender)> {
+        let ends = [Sender::Client, Sender::Server];
+        let candidates: Vec<(usize, usize)> = self
+            .roce
+            .iter()
+            .enumerate()
+            .flat_map(|(at, connection)| {
+                let hosts = [
+                    (connection.client, connection.server),
+                    (connection.server, connection.client),
+                ];
+                let fits = move |side: &usize| {
+                    !connection.known[*side] && hosts[*side] == (source, destination)
+                };
+                [0, 1].into_iter().filter(fits).map(move |side| (at, side))
+            })
+            .collect();
+        let answers = |(at, side): &&(usize, usize)| {
+            let peer = ends[*side].other();
+            let xid = message.xid().unwrap_or_default();
+            self.report.has_call(self.roce[*at].number, peer, xid)
+        };
+        let (at, side) = match (candidates.iter().find(answers), candidates.as_slice()) {
+            (Some(found), _) => *found,
+            (None, [only]) => *only,
+            _ => return None,
+        };
+        let connection = self.roce.get_mut(at)?;
+        connection.known[side] = true;
+        Some((connection.number, ends[side]))
+    }
+
+    fn announce(
+        &mut self,
+        (source, destination, queue_pair): QueuePair,
+        from: Sender,
+        peer: Option<(u32, u16)>,
+    ) -> Result<ConnectionNumber, OutputError> {
+        let receiver = format!("{destination} QP {queue_pair:#x}");
+        let sender = match peer {
+            Some((queue_pair, _)) => format!("{source} QP {queue_pair:#x}"),
+            None => source.to_string(),
+        };
+        let (mut client, mut server) = (sender, receiver);
+        let (mut hosts, mut known) = ((source, destination), [true, false]);
+        if from == Sender::Server {
+            std::mem::swap(&mut client, &mut server);
+            (hosts, known) = ((destination, source), [false, true]);
+        }
+        if let Some((_, port)) = peer {
+            server += &format!(" port {port}");
+        }
+        let number = self.report.connection("RoCEv2", &client, &server)?;
+        if peer.is_none() && self.roce.len() < MAX_FLOWS {
+            let (client, server) = hosts;
+            self.roce.push(RoceConnection {
+                number,
+                client,
+                server,
+                known,
+            });
+        }
+        Ok(number)
+    }
+}
+
+/// iWARP.
+impl<W: Write> Analysis<W> {
+    fn tcp(&mut self, packet: &Packet<'_>, header: TcpHeader) -> Result<(), OutputError> {
+        let (source, destination) = (packet.source, packet.destination);
+        let (addresses, side) = if source <= destination {
+            ((source, destination), 0)
+        } else {
+            ((destination, source), 1)
+        };
+        let begins = header.syn && header.acknowledged.is_none();
+        let mut stream = match self.streams.remove(&addresses) {
+            // The ports are used again.
+            Some(stream) if begins && stream.connection.is_some() => {
+                let mut old = stream;
+                self.close(addresses, &mut old)?;
+                Stream::default()
+            }
+            Some(stream) => stream,
+            // Acknowledgements alone tell nothing of a stream.
+            None if packet.length == 0 && !begins => return Ok(()),
+            None if self.streams.len() >= MAX_FLOWS => {
+                self.report.overflow();
+                return Ok(());
+            }
+            None => Stream::default(),
+        };
+        if begins {
+            stream.opened = Some(side);
+        }
+        let parts = stream.directions[side].segment(header, packet.payload, packet.length);
+        self.iwarp(addresses, &mut stream, side, parts)?;
+        if let Some(number) = header.acknowledged {
+            let parts = stream.directions[1 - side].acknowledged(number);
+            self.iwarp(addresses, &mut stream, 1 - side, parts)?;
+        }
+        stream.closed[side] |= header.fin;
+        if header.reset || stream.closed == [true; 2] {
+            return self.close(addresses, &mut stream);
+        }
+        self.streams.insert(addresses, stream);
+        Ok(())
+    }
+
+    /// Takes what still waits in a stream that has ended.
+    fn close(
+        &mut self,
+        addresses: (SocketAddr, SocketAddr),
+        stream: &mut Stream,
+    ) -> Result<(), OutputError> {
+        for side in [0, 1] {
+            let parts = stream.directions[side].finish();
+            self.iwarp(addresses, stream, side, parts)?;
+        }
+        Ok(())
+    }
+
+    fn iwarp(
+        &mut self,
+        addresses: (SocketAddr, SocketAddr),
+        stream: &mut Stream,
+        side: usize,
+        parts: Vec<StreamPart>,
+    ) -> Result<(), OutputError> {
+        for part in parts {
+            for (from, arrival) in stream.iwarp.receive(side, part) {
+                self.arrived_on_stream(addresses, stream, from, arrival)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn arrived_on_stream(
+        &mut self,
+        addresses: (SocketAddr, SocketAddr),
+        stream: &mut Stream,
+        side: usize,
+        arrival: IwarpArrival,
+    ) -> Result<(), OutputError> {
+        let sender = |client: usize| {
+            if side == client {
+                Sender::Client
+            } else {
+                Sender::Server
+            }
+        };
+        match arrival {
+            IwarpArrival::Lost(text) => match stream.connection {
+                Some((number, client)) => self.report.lost(number, sender(client), &text),
+                None => Ok(()),
+            },
+            IwarpArrival::Send { bytes, segments } => {
+                let Some(message) = self.report.parse(&bytes, stream.connection.is_some()) else {
+                    return Ok(());
+                };
+                let (number, client) = match stream.connection {
+                    Some(known) => known,
+                    None => {
+                        let first = stream.iwarp.initiator().or(stream.opened);
+                        let by_call = || {
+                            if message.is_call() == Some(false) {
+                                1 - side
+                            } else {
+                                side
+                            }
+                        };
+                        let client = first.unwrap_or_else(by_call);
+                        let ends = [addresses.0, addresses.1].map(|end| end.to_string());
+                        let (client_name, server_name) =
+                            (&ends[client & 1], &ends[1 - (client & 1)]);
+                        let number = self.report.connection("iWARP", client_name, server_name)?;
+                        (number, client)
+                    }
+                };
+                stream.connection = Some((number, client));
+                self.report
+                    .message(number, sender(client), &message, segments)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

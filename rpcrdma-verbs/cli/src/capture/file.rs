@@ -1,0 +1,183 @@
+//! Files of captures, pcap and pcapng, as frames.
+
+use std::error::Error;
+use std::io::Read;
+use std::time::Duration;
+
+use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError};
+
+/// The room for a block at the beginning, and at most: one packet, or a block of keys or names.
+const ROOM: usize = 1 << 16;
+const MAX_ROOM: usize = 1 << 26;
+
+/// A captured frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// Since the epoch, or since another moment.
+    pub(super) time: Duration,
+    pub(super) link: Linktype,
+    /// What was captured, which may be less than what was sent.
+    pub(super) bytes: &'a [u8],
+}
+
+/// An interface of a pcapng file.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: Linktype,
+    /// Units in a second.
+    resolution: u64,
+    /// Seconds.
+    offset: i64,
+    snapshot: usize,
+}
+
+/// How a pcap file is to be read, or the interfaces of a pcapng file's section.
+#[derive(Default)]
+struct Context {
+    legacy: Option<(Linktype, u64)>,
+    interfaces: Vec<Interface>,
+}
+
+/// Reads a file to its end. Returns what is wrong with it, if the frames before that are good.
+///
+/// # Errors
+/// Fails if the file is no capture, or if `each` fails.
+pub(super) fn read(
+    input: impl Read + Send,
+    mut each: impl FnMut(Frame<'_>) -> Result<(), Box<dyn Error>>,
+) -> Result<Option<String>, Box<dyn Error>> {
+    let reader = pcap_parser::create_reader(ROOM, Whole(input));
+    let mut reader = reader.map_err(|error| match error {
+        PcapError::ReadError => "the file can't be read",
+        _ => "this is neither a pcap nor a pcapng file",
+    })?;
+    let mut context = Context::default();
+    let mut room = ROOM;
+    loop {
+        let more = match reader.next() {
+            Ok((taken, block)) => {
+                if let Some(frame) = context.frame(&block) {
+                    each(frame)?;
+                }
+                reader.consume(taken);
+                continue;
+            }
+            Err(PcapError::Eof) => return Ok(None),
+            Err(PcapError::Incomplete(needed)) => needed,
+            Err(PcapError::BufferTooSmall) => room,
+            Err(PcapError::UnexpectedEof) => {
+                return Ok(Some("the file ends within a packet".to_owned()));
+            }
+            Err(_) => return Ok(Some("the file is damaged".to_owned())),
+        };
+        if reader.reader_exhausted() {
+            return Ok(Some("the file ends within a packet".to_owned()));
+        }
+        // A block that does not fit gets more room, as long as its length is credible.
+        if reader.data().len().saturating_add(more) >= room {
+            room = room.saturating_mul(2);
+            if room > MAX_ROOM || !reader.grow(room) {
+                return Ok(Some("the file is damaged".to_owned()));
+            }
+        }
+        if reader.refill().is_err() {
+            return Err("the file can't be read".into());
+        }
+    }
+}
+
+/// Fills each buffer as far as it can: a reader of a pipe would take a short read for the end.
+struct Whole<R>(R);
+
+impl<R: Read> Read for Whole<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut have = 0;
+        while let Some(rest) = buffer.get_mut(have..).filter(|rest| !rest.is_empty()) {
+            match self.0.read(rest) {
+                Ok(0) => break,
+                Ok(count) => have += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(have)
+    }
+}
+
+impl Context {
+    /// Returns the frame of a block, if it has one.
+    fn frame<'b>(&mut self, block: &'b PcapBlockOwned<'_>) -> Option<Frame<'b>> {
+        match block {
+            PcapBlockOwned::LegacyHeader(header) => {
+                let nanoseconds = header.is_nanosecond_precision();
+                let resolution = if nanoseconds {
+                    1_000_000_000
+                } else {
+                    1_000_000
+                };
+                // The upper bits tell of checksums at the end of frames.
+                let link = Linktype(header.network.0 & 0xffff);
+                self.legacy = Some((link, resolution));
+                None
+            }
+            PcapBlockOwned::Legacy(packet) => {
+                let (link, resolution) = self.legacy?;
+                let part = u64::from(packet.ts_usec);
+                let time = Duration::from_secs(packet.ts_sec.into()) + fraction(part, resolution);
+                let bytes = clip(packet.data, packet.caplen, packet.origlen);
+                Some(Frame { time, link, bytes })
+            }
+            PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+                self.interfaces.clear();
+                None
+            }
+            PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
+                self.interfaces.push(Interface {
+                    link: interface.linktype,
+                    resolution: interface
+                        .ts_resolution()
+                        .filter(|r| *r > 0)
+                        .unwrap_or(1_000_000),
+                    offset: interface.if_tsoffset,
+                    snapshot: usize::try_from(interface.snaplen).unwrap_or(usize::MAX),
+                });
+                None
+            }
+            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+                let interface = self.interfaces.get(usize::try_from(packet.if_id).ok()?)?;
+                let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                let seconds = units / interface.resolution;
+                let seconds = seconds.saturating_add_signed(interface.offset);
+                let part = fraction(units % interface.resolution, interface.resolution);
+                let time = Duration::from_secs(seconds).saturating_add(part);
+                let bytes = clip(packet.data, packet.caplen, packet.origlen);
+                let link = interface.link;
+                Some(Frame { time, link, bytes })
+            }
+            PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
+                let interface = self.interfaces.first()?;
+                let max = if interface.snapshot == 0 {
+                    usize::MAX
+                } else {
+                    interface.snapshot
+                };
+                let bytes = clip(packet.data, packet.origlen, packet.origlen);
+                let bytes = bytes.get(..bytes.len().min(max))?;
+                let (time, link) = (Duration::ZERO, interface.link);
+                Some(Frame { time, link, bytes })
+            }
+            PcapBlockOwned::NG(_) => None,
+        }
+    }
+}
+
+/// Removes the padding.
+fn clip(data: &[u8], captured: u32, original: u32) -> &[u8] {
+    let length = usize::try_from(captured.min(original)).unwrap_or(usize::MAX);
+    data.get(..length).unwrap_or(data)
+}
+
+fn fraction(units: u64, resolution: u64) -> Duration {
+    let nanoseconds = u128::from(units) * 1_000_000_000 / u128::from(resolution.max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
+}

@@ -1,0 +1,469 @@
+//! iWARP: MPA's setup and FPDUs, DDP's segments, and the Sends in them.
+//!
+//! Source: RFC 5044, sections 4 and 7.1; RFC 5041, section 4; RFC 5040, section 4.3.
+
+use rpcrdma_iwarp::{MpaInitiator, MpaOptions, MpaResponder, RdmapOpcode};
+
+use super::packet::Bytes;
+use super::tcp::StreamPart;
+
+const KEYS: [&[u8; 16]; 2] = [b"MPA ID Req Frame", b"MPA ID Rep Frame"];
+const FRAME_LEN: usize = 20;
+const MARKER_DISTANCE: u64 = 512;
+/// The longest Send that is collected.
+const MAX_SEND: usize = 1 << 24;
+
+/// What one direction of a stream brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum IwarpArrival {
+    /// A Send is complete, from as many segments.
+    Send { bytes: Vec<u8>, segments: usize },
+    /// Something is missing or damaged.
+    Lost(String),
+}
+
+/// What a frame of the setup asks for.
+#[derive(Clone, Copy, Debug)]
+struct SetupFrame {
+    crc: bool,
+    markers: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HalfState {
+    /// Nothing has told what the stream is.
+    Unknown,
+    /// The setup's frame has been read; the peer's has not.
+    Waiting,
+    /// At the beginning of an FPDU. It is `sure` unless this is a guess that a checksum has to
+    /// confirm.
+    Fpdus { sure: bool },
+    /// In an FPDU whose beginning is missing.
+    Lost,
+    /// It is not iWARP, or has ended.
+    Foreign,
+}
+
+/// One direction of a stream.
+struct Half {
+    state: HalfState,
+    buffer: Vec<u8>,
+    /// The position of the buffer's first byte, from the first FPDU on.
+    position: u64,
+    setup: Option<SetupFrame>,
+    /// Whether the frame of the setup is missing.
+    setup_lost: bool,
+    /// Whether any FPDU was read.
+    confirmed: bool,
+    /// The Send that is not complete: number, bytes and segments.
+    partial: Option<(u32, Vec<u8>, usize)>,
+}
+
+impl Default for Half {
+    fn default() -> Self {
+        Self {
+            state: HalfState::Unknown,
+            buffer: Vec::new(),
+            position: 0,
+            setup: None,
+            setup_lost: false,
+            confirmed: false,
+            partial: None,
+        }
+    }
+}
+
+/// How the FPDUs of a direction are made.
+#[derive(Clone, Copy)]
+struct Framing {
+    /// `None` if it is not known: a checksum that is neither right nor 0 is wrong.
+    crc: Option<bool>,
+    markers: bool,
+}
+
+/// Both directions of a connection.
+#[derive(Default)]
+pub(super) struct IwarpConnection {
+    halves: [Half; 2],
+    /// The direction that has sent the request.
+    initiator: Option<usize>,
+}
+
+impl IwarpConnection {
+    /// Returns the direction in which the request went, if it was seen.
+    pub(super) const fn initiator(&self) -> Option<usize> {
+        self.initiator
+    }
+
+    /// Takes a part of one direction. Returns what both bring.
+    pub(super) fn receive(&mut self, from: usize, part: StreamPart) -> Vec<(usize, IwarpArrival)> {
+        let mut arrivals = Vec::new();
+        let half = &mut self.halves[from & 1];
+        match part {
+            StreamPart::Gap(count) => {
+                let known = half.confirmed || half.setup.is_some();
+                half.lose(count);
+                if known {
+                    let text = format!("{count} bytes of the stream");
+                    arrivals.push((from, IwarpArrival::Lost(text)));
+                }
+            }
+            StreamPart::Bytes(bytes) => half.take(&bytes),
+        }
+        self.set_up(from & 1);
+        for side in [0, 1] {
+            // What has no setup begins in the middle, and its peer does not wait for it.
+            let peer_lost = self.halves[1 - side].setup_lost;
+            let half = &mut self.halves[side];
+            if peer_lost && half.state == HalfState::Waiting {
+                half.state = HalfState::Fpdus { sure: false };
+            }
+        }
+        // The peer's frame may have been all that was missing.
+        for side in [from & 1, 1 - (from & 1)] {
+            let Some(framing) = self.framing(side) else {
+                continue;
+            };
+            let half = &mut self.halves[side];
+            half.fpdus(framing, &mut |arrival| arrivals.push((side, arrival)));
+        }
+        arrivals
+    }
+
+    /// Reads a frame of the setup, if the direction begins with one.
+    fn set_up(&mut self, side: usize) {
+        let half = &mut self.halves[side];
+        if half.state != HalfState::Unknown || half.buffer.is_empty() {
+            return;
+        }
+        let start = half.buffer.len().min(16);
+        let begins = |key: &[u8; 16]| start > 0 && half.buffer[..start] == key[..start];
+        let Some(which) = KEYS.iter().position(|key| begins(key)) else {
+            // A capture may begin within the stream.
+            half.state = HalfState::Fpdus { sure: false };
+            return;
+        };
+        let Some(&[.., high, low]) = half.buffer.first_chunk::<FRAME_LEN>() else {
+            return;
+        };
+        let length = FRAME_LEN + usize::from(u16::from_be_bytes([high, low]));
+        let Some(frame) = half.buffer.get(..length) else {
+            return;
+        };
+        let setup = if which == 0 {
+            request(frame)
+        } else {
+            reply(frame)
+        };
+        half.buffer.drain(..length);
+        half.setup = setup;
+        half.state = if setup.is_some() {
+            HalfState::Waiting
+        } else {
+            HalfState::Foreign
+        };
+        if which == 0 {
+            self.initiator = Some(side);
+        } else if self.initiator.is_none() {
+            self.initiator = Some(1 - side);
+        }
+        if let [Some(_), Some(_)] = [self.halves[0].setup, self.halves[1].setup] {
+            for half in &mut self.halves {
+                if half.state == HalfState::Waiting {
+                    half.state = HalfState::Fpdus { sure: true };
+                }
+            }
+        }
+    }
+
+    /// Returns how the FPDUs of a direction are made; `None` as long as its setup goes on.
+    fn framing(&self, side: usize) -> Option<Framing> {
+        let (own, peer) = (self.halves[side].setup, self.halves[1 - side].setup);
+        match (own, peer) {
+            // Each end asks for the markers that it wants to receive.
+            (Some(own), Some(peer)) => Some(Framing {
+                crc: Some(own.crc || peer.crc),
+                markers: peer.markers,
+            }),
+            (_, Some(peer)) => Some(Framing {
+                crc: None,
+                markers: peer.markers,
+            }),
+            (Some(_), None) if !self.halves[1 - side].setup_lost => None,
+            (_, None) => Some(Framing {
+                crc: None,
+                markers: false,
+            }),
+        }
+    }
+}
+
+fn options() -> MpaOptions {
+    MpaOptions {
+        crc: false,
+        depths: None,
+        rtr: None,
+        private_data: Vec::new(),
+    }
+}
+
+fn request(frame: &[u8]) -> Option<SetupFrame> {
+    let request = MpaResponder::new().receive(frame).ok()??;
+    let (_, established) = request.accept(&options()).ok()?;
+    let (crc, markers) = (established.crc, established.markers);
+    Some(SetupFrame { crc, markers })
+}
+
+fn reply(frame: &[u8]) -> Option<SetupFrame> {
+    let (mut initiator, _) = MpaInitiator::new(options()).ok()?;
+    let (_, established) = initiator.receive(frame).ok()?;
+    let established = established?;
+    let (crc, markers) = (established.crc, established.markers);
+    Some(SetupFrame { crc, markers })
+}
+
+impl Half {
+    fn take(&mut self, bytes: &[u8]) {
+        match self.state {
+            HalfState::Foreign => {}
+            // An FPDU may begin with a segment. What comes before it is dropped.
+            HalfState::Lost => {
+                self.drop_buffer();
+                self.buffer.extend_from_slice(bytes);
+                self.state = HalfState::Fpdus { sure: false };
+            }
+            // The peer's frame does not come: the stream can't be read.
+            HalfState::Waiting if self.buffer.len() > MAX_SEND => {
+                self.state = HalfState::Foreign;
+                self.buffer = Vec::new();
+            }
+            _ => self.buffer.extend_from_slice(bytes),
+        }
+    }
+
+    fn lose(&mut self, count: u64) {
+        self.drop_buffer();
+        self.position = self.position.saturating_add(count);
+        self.partial = None;
+        self.setup_lost |= self.setup.is_none();
+        if self.state != HalfState::Foreign {
+            self.state = HalfState::Lost;
+        }
+    }
+
+    fn drop_buffer(&mut self) {
+        self.position = self.position.saturating_add(self.buffer.len() as u64);
+        self.buffer.clear();
+    }
+
+    /// Reads the FPDUs in the buffer.
+    fn fpdus(&mut self, framing: Framing, arrived: &mut dyn FnMut(IwarpArrival)) {
+        let mut at = 0;
+        while let HalfState::Fpdus { sure } = self.state {
+            let position = self.position.saturating_add(at as u64);
+            let rest = self.buffer.get(at..).unwrap_or_default();
+            match Fpdu::read(rest, position, framing) {
+                Reading::Incomplete => break,
+                Reading::Fpdu(fpdu) => {
+                    at += fpdu.taken;
+                    self.state = HalfState::Fpdus { sure: true };
+                    self.confirmed = true;
+                    self.ulpdu(&fpdu.ulpdu, arrived);
+                }
+                Reading::Wrong(why) => {
+                    self.partial = None;
+                    if sure {
+                        arrived(IwarpArrival::Lost(why.to_owned()));
+                    }
+                    self.state = HalfState::Lost;
+                    at = self.buffer.len();
+                }
+            }
+        }
+        self.buffer.drain(..at.min(self.buffer.len()));
+        self.position = self.position.saturating_add(at as u64);
+    }
+
+    /// Reads a segment of DDP.
+    fn ulpdu(&mut self, ulpdu: &[u8], arrived: &mut dyn FnMut(IwarpArrival)) {
+        let mut bytes = Bytes(ulpdu);
+        let Some(segment) = Untagged::read(&mut bytes) else {
+            return;
+        };
+        let lost = "segments of a Send".to_owned();
+        let (mut message, segments) = match self.partial.take() {
+            Some((msn, message, segments)) if segment.offset > 0 => {
+                if msn != segment.msn || message.len() != segment.offset {
+                    return arrived(IwarpArrival::Lost(lost));
+                }
+                (message, segments)
+            }
+            None if segment.offset > 0 => return,
+            before => {
+                if before.is_some() {
+                    arrived(IwarpArrival::Lost(lost));
+                }
+                (Vec::new(), 0)
+            }
+        };
+        if message.len() + bytes.0.len() > MAX_SEND {
+            let text = "a Send is longer than 16 MiB".to_owned();
+            return arrived(IwarpArrival::Lost(text));
+        }
+        message.extend_from_slice(bytes.0);
+        let segments = segments + 1;
+        if segment.last {
+            arrived(IwarpArrival::Send {
+                bytes: message,
+                segments,
+            });
+        } else {
+            self.partial = Some((segment.msn, message, segments));
+        }
+    }
+}
+
+/// The header of a segment of a Send.
+struct Untagged {
+    last: bool,
+    msn: u32,
+    offset: usize,
+}
+
+impl Untagged {
+    /// Reads a header, if it is that of a Send.
+    fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
+        let (ddp, rdmap) = (bytes.u8()?, bytes.u8()?);
+        bytes.u32()?;
+        let queue = bytes.u32()?;
+        let (msn, offset) = (bytes.u32()?, bytes.u32()?);
+        let is_send = matches!(
+            RdmapOpcode::from_control(rdmap)?,
+            RdmapOpcode::Send
+                | RdmapOpcode::SendInvalidate
+                | RdmapOpcode::SendSolicited
+                | RdmapOpcode::SendSolicitedInvalidate
+        );
+        let offset = usize::try_from(offset).ok()?;
+        let last = ddp & 0x40 != 0;
+        (ddp & 0x80 == 0 && queue == 0 && is_send).then_some(Self { last, msn, offset })
+    }
+}
+
+struct Fpdu {
+    /// The bytes of the stream that it has, with markers.
+    taken: usize,
+    ulpdu: Vec<u8>,
+}
+
+enum Reading {
+    Incomplete,
+    Fpdu(Fpdu),
+    Wrong(&'static str),
+}
+
+impl Fpdu {
+    /// Reads the FPDU at the beginning of `bytes`, which is at a position of the stream.
+    fn read(bytes: &[u8], position: u64, framing: Framing) -> Reading {
+        let mut walk = Walk {
+            bytes,
+            at: 0,
+            position,
+            markers: framing.markers,
+        };
+        let Some(length) = walk.take(2).and_then(|bytes| Bytes(&bytes).u16()) else {
+            return Reading::Incomplete;
+        };
+        let length = usize::from(length);
+        // The header tells early that this is none, before the rest is waited for.
+        if length > 0 {
+            let mut ahead = walk;
+            let Some(control) = ahead.take(2.min(length)) else {
+                return Reading::Incomplete;
+            };
+            if !is_plausible(&control, length) {
+                return Reading::Wrong("the stream is damaged: no FPDU begins where one should");
+            }
+        }
+        let padding = (4 - (2 + length) % 4) % 4;
+        let Some(ulpdu) = walk.take(length) else {
+            return Reading::Incomplete;
+        };
+        if walk.take(padding).is_none() {
+            return Reading::Incomplete;
+        }
+        walk.skip_marker();
+        let end = walk.at;
+        let Some(&sum) = bytes.get(end..).and_then(<[u8]>::first_chunk) else {
+            return Reading::Incomplete;
+        };
+        let right = || crc32c::crc32c(&bytes[..end]).to_le_bytes() == sum;
+        let good = match framing.crc {
+            Some(true) => right(),
+            Some(false) => true,
+            None => sum == [0; 4] || right(),
+        };
+        if !good {
+            return Reading::Wrong("an FPDU has a wrong CRC");
+        }
+        Reading::Fpdu(Self {
+            taken: end + 4,
+            ulpdu,
+        })
+    }
+}
+
+/// Returns true if a segment may begin with these control bytes: both versions are 1.
+fn is_plausible(control: &[u8], length: usize) -> bool {
+    let [ddp, rdmap, ..] = *control else {
+        return false;
+    };
+    let header = if ddp & 0x80 == 0 { 18 } else { 14 };
+    ddp & 3 == 1
+        && rdmap >> 6 == 1
+        && RdmapOpcode::from_control(rdmap).is_some()
+        && length >= header
+}
+
+/// Reads a stream with markers in it.
+#[derive(Clone, Copy)]
+struct Walk<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    position: u64,
+    markers: bool,
+}
+
+impl Walk<'_> {
+    fn skip_marker(&mut self) {
+        let position = self.position.saturating_add(self.at as u64);
+        if self.markers && position.is_multiple_of(MARKER_DISTANCE) {
+            self.at += 4;
+        }
+    }
+
+    /// Returns the next bytes that are no markers; `None` if they are not all there.
+    fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        let mut left = count;
+        // Nothing is copied before all of it may be there.
+        if self.bytes.len().saturating_sub(self.at) < count {
+            return None;
+        }
+        let mut taken = Vec::with_capacity(count);
+        while left > 0 {
+            self.skip_marker();
+            let position = self.position.saturating_add(self.at as u64);
+            let room = MARKER_DISTANCE - position % MARKER_DISTANCE;
+            let room = if self.markers {
+                usize::try_from(room).unwrap_or(left)
+            } else {
+                left
+            };
+            let part = self.bytes.get(self.at..self.at + left.min(room))?;
+            taken.extend_from_slice(part);
+            self.at += part.len();
+            left -= part.len();
+        }
+        Some(taken)
+    }
+}

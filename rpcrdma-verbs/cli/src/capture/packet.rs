@@ -1,0 +1,217 @@
+//! Frames as packets of UDP and TCP.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use pcap_parser::Linktype;
+
+use super::file::Frame;
+
+const VLAN_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// A packet of UDP or TCP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+    pub(super) transport: Transport,
+    /// The payload as far as it was captured.
+    pub(super) payload: &'a [u8],
+    /// The length of the payload that was sent.
+    pub(super) length: usize,
+}
+
+/// What the headers of UDP and TCP say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Transport {
+    Udp,
+    Tcp(TcpHeader),
+}
+
+/// A header of TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TcpHeader {
+    pub(super) sequence: u32,
+    /// What the sender has received.
+    pub(super) acknowledged: Option<u32>,
+    pub(super) syn: bool,
+    pub(super) fin: bool,
+    pub(super) reset: bool,
+}
+
+/// Bytes that are read from the front; `None` at their end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// Reads 24 bits.
+    pub(super) fn u24(&mut self) -> Option<u32> {
+        self.array()
+            .map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+}
+
+/// Returns the packet in a frame; `None` if it is of another kind, a fragment, or cut in its
+/// headers.
+pub(super) fn parse<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
+    let mut bytes = Bytes(frame.bytes);
+    let protocol = match frame.link {
+        Linktype::ETHERNET => {
+            bytes.take(12)?;
+            bytes.u16()?
+        }
+        // "Cooked" captures of Linux, of all interfaces.
+        Linktype::LINUX_SLL => {
+            bytes.take(14)?;
+            bytes.u16()?
+        }
+        Linktype::LINUX_SLL2 => {
+            let protocol = bytes.u16()?;
+            bytes.take(18)?;
+            protocol
+        }
+        // The loopback of BSD: the family is in the order of the host.
+        Linktype::NULL | Linktype(108) => {
+            bytes.take(4)?;
+            by_version(bytes)?
+        }
+        // 12 was raw IP on some systems.
+        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | Linktype(12) => by_version(bytes)?,
+        _ => return None,
+    };
+    network(bytes, protocol)
+}
+
+fn by_version(bytes: Bytes<'_>) -> Option<u16> {
+    match bytes.0.first()? >> 4 {
+        4 => Some(IPV4),
+        6 => Some(IPV6),
+        _ => None,
+    }
+}
+
+fn network(mut bytes: Bytes<'_>, mut protocol: u16) -> Option<Packet<'_>> {
+    for _ in 0..4 {
+        if VLAN_TAGS.contains(&protocol) {
+            bytes.take(2)?;
+            protocol = bytes.u16()?;
+        }
+    }
+    match protocol {
+        IPV4 => ipv4(bytes),
+        IPV6 => ipv6(bytes),
+        _ => None,
+    }
+}
+
+fn ipv4(bytes: Bytes<'_>) -> Option<Packet<'_>> {
+    let header = bytes.0.get(..20)?;
+    let header_length = usize::from(header[0] & 15) * 4;
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    // Neither "more fragments" nor an offset: RoCE and TCP do not fragment.
+    if header[0] >> 4 != 4 || header_length < 20 || fragment & 0x3fff != 0 {
+        return None;
+    }
+    let address = |at: usize| {
+        let bytes: Option<[u8; 4]> = header.get(at..at + 4)?.try_into().ok();
+        bytes.map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)))
+    };
+    let addresses = (address(12)?, address(16)?);
+    // A sender that leaves segmentation to its device writes no length.
+    let total = if total == 0 { bytes.0.len() } else { total };
+    let length = total.checked_sub(header_length)?;
+    let payload = bytes.0.get(header_length..)?;
+    transport(header[9], addresses, Bytes(payload), length)
+}
+
+fn ipv6(mut bytes: Bytes<'_>) -> Option<Packet<'_>> {
+    let header: [u8; 40] = bytes.array()?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let mut length = if length == 0 { bytes.0.len() } else { length };
+    let address = |at: usize| {
+        let bytes: Option<[u8; 16]> = header.get(at..at + 16)?.try_into().ok();
+        bytes.map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))
+    };
+    let addresses = (address(8)?, address(24)?);
+    let mut next = header[6];
+    // Hop-by-hop options, routing and destination options may come before.
+    for _ in 0..8 {
+        if ![0, 43, 60].contains(&next) {
+            break;
+        }
+        let extension = bytes.0.get(..2)?;
+        let size = 8 * (usize::from(extension[1]) + 1);
+        next = extension[0];
+        bytes.take(size)?;
+        length = length.checked_sub(size)?;
+    }
+    transport(next, addresses, bytes, length)
+}
+
+/// Returns the packet whose header and payload have `length` bytes.
+fn transport(
+    protocol: u8,
+    addresses: (IpAddr, IpAddr),
+    mut bytes: Bytes<'_>,
+    length: usize,
+) -> Option<Packet<'_>> {
+    // A frame may have padding.
+    bytes.0 = bytes.0.get(..length).unwrap_or(bytes.0);
+    let whole = bytes;
+    let (source, destination) = (bytes.u16()?, bytes.u16()?);
+    let (transport, header) = match protocol {
+        UDP => (Transport::Udp, 8),
+        TCP => {
+            let (sequence, acknowledged) = (bytes.u32()?, bytes.u32()?);
+            let (offset, flags) = (bytes.u8()?, bytes.u8()?);
+            let header = TcpHeader {
+                sequence,
+                acknowledged: (flags & 0x10 != 0).then_some(acknowledged),
+                syn: flags & 2 != 0,
+                fin: flags & 1 != 0,
+                reset: flags & 4 != 0,
+            };
+            (Transport::Tcp(header), usize::from(offset >> 4) * 4)
+        }
+        _ => return None,
+    };
+    if header < 8 {
+        return None;
+    }
+    Some(Packet {
+        source: SocketAddr::new(addresses.0, source),
+        destination: SocketAddr::new(addresses.1, destination),
+        transport,
+        payload: whole.0.get(header..)?,
+        length: length.checked_sub(header)?,
+    })
+}

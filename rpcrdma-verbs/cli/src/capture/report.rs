@@ -1,0 +1,282 @@
+//! What is printed of a capture: connections, messages and losses, in the order of the capture.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use rpcrdma_proto::connection::Properties;
+use serde_json::{Value, json};
+
+use super::message::Message;
+use super::rpc::{RpcCall, RpcHeader};
+use crate::output::OutputError;
+
+/// How many calls of a connection are remembered, so that their replies can be named.
+const MAX_CALLS: usize = 1 << 16;
+
+/// The end of a connection that sends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Sender {
+    Client,
+    Server,
+}
+
+impl Sender {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+
+    const fn arrow(self) -> &'static str {
+        match self {
+            Self::Client => "client ---->",
+            Self::Server => "<---- server",
+        }
+    }
+}
+
+/// The number of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct ConnectionNumber(pub(super) usize);
+
+/// Prints as the capture is read.
+pub(super) struct Report<W> {
+    out: W,
+    json: bool,
+    draft: Properties,
+    began: Option<Duration>,
+    now: Duration,
+    connections: usize,
+    messages: u64,
+    others: u64,
+    losses: u64,
+    /// Whether there were more connections at once than are followed.
+    overflown: bool,
+    calls: BTreeMap<(ConnectionNumber, Sender, u32), RpcCall>,
+}
+
+impl<W: Write> Report<W> {
+    pub(super) const fn new(out: W, json: bool, draft: Properties) -> Self {
+        Self {
+            out,
+            json,
+            draft,
+            began: None,
+            now: Duration::ZERO,
+            connections: 0,
+            messages: 0,
+            others: 0,
+            losses: 0,
+            overflown: false,
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the time of what follows.
+    pub(super) fn at(&mut self, time: Duration) {
+        let began = *self.began.get_or_insert(time);
+        self.now = time.saturating_sub(began);
+    }
+
+    /// Reads a Send as a message, on a connection of which messages have been `seen` or not.
+    pub(super) fn parse<'a>(&mut self, bytes: &'a [u8], seen: bool) -> Option<Message<'a>> {
+        let message = Message::parse(bytes, self.draft, seen);
+        self.others += u64::from(message.is_none());
+        message
+    }
+
+    /// Returns true if a call with this XID of the end `sender` has not been answered.
+    pub(super) fn has_call(&self, of: ConnectionNumber, sender: Sender, xid: u32) -> bool {
+        self.calls.contains_key(&(of, sender, xid))
+    }
+
+    /// Notes that a connection is not followed, because there are too many.
+    pub(super) const fn overflow(&mut self) {
+        self.overflown = true;
+    }
+
+    /// Announces a connection.
+    pub(super) fn connection(
+        &mut self,
+        over: &str,
+        client: &str,
+        server: &str,
+    ) -> Result<ConnectionNumber, OutputError> {
+        self.connections += 1;
+        let number = self.connections;
+        if self.json {
+            let event = json!({
+                "event": "connection", "connection": number, "over": over,
+                "client": client, "server": server, "time": self.now.as_secs_f64(),
+            });
+            writeln!(self.out, "{event}")?;
+        } else {
+            writeln!(
+                self.out,
+                "connection {number}: client {client}, server {server}, {over}"
+            )?;
+        }
+        Ok(ConnectionNumber(number))
+    }
+
+    /// Prints a message that has come in as many packets or segments.
+    pub(super) fn message(
+        &mut self,
+        of: ConnectionNumber,
+        from: Sender,
+        message: &Message<'_>,
+        packets: usize,
+    ) -> Result<(), OutputError> {
+        self.messages += 1;
+        let rpc = self.rpc(of, from, message);
+        if self.json {
+            let mut event = self.event("message", of, from);
+            event.insert("packets".to_owned(), packets.into());
+            message.add_to(&mut event);
+            let rpc = rpc.map(|(_, json)| json);
+            event.insert("rpc".to_owned(), rpc.unwrap_or(Value::Null));
+            writeln!(self.out, "{}", Value::Object(event))?;
+        } else {
+            let rpc = rpc.map(|(text, _)| format!("; {text}")).unwrap_or_default();
+            let packets = match packets {
+                1 => String::new(),
+                count => format!(", in {count} packets"),
+            };
+            let begin = self.begin(of, from);
+            writeln!(self.out, "{begin}  {}{rpc}{packets}", message.text())?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is missing in the capture.
+    pub(super) fn lost(
+        &mut self,
+        of: ConnectionNumber,
+        from: Sender,
+        what: &str,
+    ) -> Result<(), OutputError> {
+        self.losses += 1;
+        if self.json {
+            let mut event = self.event("lost", of, from);
+            event.insert("what".to_owned(), what.into());
+            writeln!(self.out, "{}", Value::Object(event))?;
+        } else {
+            let begin = self.begin(of, from);
+            writeln!(self.out, "{begin}  NOT IN THE CAPTURE: {what}")?;
+        }
+        Ok(())
+    }
+
+    /// Prints the counts, and what is wrong with the file.
+    pub(super) fn finish(&mut self, damage: Option<&str>) -> Result<(), OutputError> {
+        let Self {
+            messages,
+            connections,
+            losses,
+            others,
+            ..
+        } = &*self;
+        if self.json {
+            let event = json!({
+                "event": "summary", "messages": messages, "connections": connections,
+                "losses": losses, "other_sends": others, "damage": damage,
+                "overflown": self.overflown,
+            });
+            writeln!(self.out, "{event}")?;
+            return Ok(());
+        }
+        let one = |count: u64, one: &str, many: &str| {
+            format!("{count} {}", if count == 1 { one } else { many })
+        };
+        let mut text = one(*messages, "message", "messages");
+        text += " of ";
+        text += &one(*connections as u64, "connection", "connections");
+        if *losses > 0 {
+            text += ", ";
+            text += &one(*losses, "loss", "losses");
+        }
+        if *others > 0 {
+            text += ", ";
+            text += &one(
+                *others,
+                "Send of another protocol",
+                "Sends of other protocols",
+            );
+        }
+        writeln!(self.out, "{text}")?;
+        if self.overflown {
+            let text = "there are more connections at once than are followed";
+            writeln!(self.out, "{text}: some were not decoded")?;
+        }
+        if let Some(damage) = damage {
+            writeln!(self.out, "{damage}")?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, ConnectionNumber(number): ConnectionNumber, from: Sender) -> String {
+        let (seconds, micros) = (self.now.as_secs(), self.now.subsec_micros());
+        format!("{seconds:>4}.{micros:06}  #{number} {}", from.arrow())
+    }
+
+    fn event(
+        &self,
+        name: &str,
+        ConnectionNumber(number): ConnectionNumber,
+        from: Sender,
+    ) -> serde_json::Map<String, Value> {
+        let mut event = serde_json::Map::new();
+        event.insert("event".to_owned(), name.into());
+        event.insert("time".to_owned(), self.now.as_secs_f64().into());
+        event.insert("connection".to_owned(), number.into());
+        event.insert("from".to_owned(), from.name().into());
+        event
+    }
+
+    /// Returns what the RPC message is. A reply has the procedure of its call.
+    fn rpc(
+        &mut self,
+        of: ConnectionNumber,
+        from: Sender,
+        message: &Message<'_>,
+    ) -> Option<(String, Value)> {
+        let xid = message.xid()?;
+        match message.rpc? {
+            RpcHeader::Call(call) => {
+                if self.calls.len() >= MAX_CALLS {
+                    self.calls.pop_first();
+                }
+                self.calls.insert((of, from, xid), call);
+                let RpcCall {
+                    program,
+                    version,
+                    procedure,
+                } = call;
+                let json = json!({
+                    "program": program, "version": version, "procedure": procedure,
+                    "name": call.to_string(),
+                });
+                Some((call.to_string(), json))
+            }
+            RpcHeader::Reply(reply) => {
+                let call = self.calls.remove(&(of, from.other(), xid));
+                let name = call.map(|call| call.to_string());
+                let json = json!({ "status": reply.name(), "name": name });
+                let text = match name {
+                    Some(name) => format!("{name}: {}", reply.name()),
+                    None => reply.name().to_owned(),
+                };
+                Some((text, json))
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! RoCEv2: the Sends of reliable connections, and the exchange of connection managers.
+//!
+//! Source: InfiniBand Architecture Specification, volume 1, section 9.2 (the base transport header),
+//! 9.4 (opcodes), 9.7 (reliable connections) and 12.6 (messages of connection managers).
+
+use super::packet::Bytes;
+
+/// The port of UDP (InfiniBand specification, annex A17).
+pub(super) const PORT: u16 = 4791;
+/// The longest Send that is collected.
+const MAX_SEND: usize = 1 << 24;
+
+const PSN_MASK: u32 = 0xff_ffff;
+/// Path MTUs.
+const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+
+/// A packet after UDP's header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer<'a> {
+    opcode: u8,
+    pub(super) queue_pair: u32,
+    psn: u32,
+    payload: &'a [u8],
+    /// How many bytes of the payload were not captured.
+    cut: usize,
+}
+
+/// Where in a request's message a packet is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    First,
+    Middle,
+    Last,
+    Only,
+}
+
+impl<'a> Transfer<'a> {
+    /// Reads the base transport header. `length` is that of the packet, with the ICRC.
+    pub(super) fn parse(packet: &'a [u8], length: usize) -> Option<Self> {
+        let cut = length.saturating_sub(packet.len());
+        let mut bytes = Bytes(packet);
+        let (opcode, flags) = (bytes.u8()?, bytes.u8()?);
+        // Partition key and reserved byte.
+        bytes.take(3)?;
+        let queue_pair = bytes.u24()?;
+        bytes.u8()?;
+        let psn = bytes.u24()?;
+        // The ICRC and the padding are at the end.
+        let tail = (4 + usize::from(flags >> 4 & 3)).saturating_sub(cut);
+        let payload = bytes.0.get(..bytes.0.len().checked_sub(tail)?)?;
+        Some(Self {
+            opcode,
+            queue_pair,
+            psn,
+            payload,
+            cut: cut.saturating_sub(4),
+        })
+    }
+
+    /// Returns the place of a packet of a Send, and its data.
+    fn send(&self) -> Option<(Place, &'a [u8])> {
+        let (place, header) = match self.opcode {
+            0 => (Place::First, 0),
+            1 => (Place::Middle, 0),
+            2 => (Place::Last, 0),
+            4 => (Place::Only, 0),
+            // Immediate data, or the key to invalidate.
+            3 | 22 => (Place::Last, 4),
+            5 | 23 => (Place::Only, 4),
+            _ => return None,
+        };
+        Some((place, self.payload.get(header..)?))
+    }
+
+    /// Returns true for a request of a reliable connection.
+    fn is_request(&self) -> bool {
+        matches!(self.opcode, 0..=12 | 19..=20 | 22..=23)
+    }
+
+    /// Returns the length of an RDMA Read that is asked for.
+    fn read_length(&self) -> Option<u32> {
+        let mut reth = Bytes(self.payload);
+        reth.take(12)?;
+        reth.u32().filter(|_| self.opcode == 12)
+    }
+
+    /// Returns what connection managers tell each other: datagrams to queue pair 1.
+    pub(super) fn management(&self) -> Option<Management> {
+        if self.opcode != 0x64 || self.queue_pair != 1 {
+            return None;
+        }
+        // Behind the datagram's extended header.
+        let mad = self.payload.get(8..)?;
+        let class = *mad.get(1)?;
+        let mut body = Bytes(mad.get(24..)?);
+        let attribute = Bytes(mad.get(16..)?).u16()?;
+        if class != 7 {
+            return None;
+        }
+        let local = body.u32()?;
+        match attribute {
+            0x10 => {
+                // The service's identifier ends with the port.
+                body.take(10)?;
+                let port = body.u16()?;
+                body.take(12)?;
+                body.u32()?;
+                let queue_pair = body.u24()?;
+                Some(Management::Request {
+                    id: local,
+                    queue_pair,
+                    port,
+                })
+            }
+            0x13 => {
+                let request = body.u32()?;
+                body.u32()?;
+                Some(Management::Reply {
+                    request,
+                    queue_pair: body.u24()?,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A message of a connection manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Management {
+    Request { id: u32, queue_pair: u32, port: u16 },
+    Reply { request: u32, queue_pair: u32 },
+}
+
+/// What a packet brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    /// A Send is complete, from as many packets.
+    Send { bytes: Vec<u8>, packets: usize },
+    /// Packets are not in the capture, and whether they, or this packet, belong to a Send.
+    Lost { text: String, send: bool },
+}
+
+/// What comes next.
+#[derive(Clone, Copy)]
+enum Next {
+    Psn(u32),
+    /// After an RDMA Read of so many bytes: it takes as many numbers as its response has packets.
+    AfterRead {
+        psn: u32,
+        length: u32,
+    },
+}
+
+/// The requests to one queue pair.
+#[derive(Default)]
+pub(super) struct Requests {
+    next: Option<Next>,
+    /// The Send that is not complete, and its packets.
+    partial: Option<(Vec<u8>, usize)>,
+}
+
+impl Requests {
+    /// Takes a packet.
+    pub(super) fn receive(&mut self, packet: &Transfer<'_>) -> Vec<Arrival> {
+        let mut arrivals = Vec::new();
+        if !packet.is_request() {
+            return arrivals;
+        }
+        match self.missing(packet.psn) {
+            Missing::Nothing => {}
+            // It was sent again.
+            Missing::Before => return arrivals,
+            Missing::Some(text) => {
+                let send = self.partial.take().is_some();
+                arrivals.push(Arrival::Lost { text, send });
+            }
+        }
+        self.next = Some(match packet.read_length() {
+            Some(length) => Next::AfterRead {
+                psn: packet.psn,
+                length,
+            },
+            None => Next::Psn(packet.psn.wrapping_add(1) & PSN_MASK),
+        });
+        arrivals.extend(self.collect(packet));
+        arrivals
+    }
+
+    fn collect(&mut self, packet: &Transfer<'_>) -> Option<Arrival> {
+        let Some((place, data)) = packet.send() else {
+            self.partial = None;
+            return None;
+        };
+        let lost = |text: &str| {
+            Some(Arrival::Lost {
+                text: text.to_owned(),
+                send: true,
+            })
+        };
+        if packet.cut > 0 {
+            self.partial = None;
+            return lost(&format!("{} bytes of a Send were not captured", packet.cut));
+        }
+        let (mut bytes, packets) = match place {
+            Place::First | Place::Only => (Vec::new(), 0),
+            Place::Middle | Place::Last => {
+                // Otherwise the loss was told already, or the capture begins here.
+                self.partial.take()?
+            }
+        };
+        if bytes.len() + data.len() > MAX_SEND {
+            return lost("a Send is longer than 16 MiB");
+        }
+        bytes.extend_from_slice(data);
+        match place {
+            Place::First | Place::Middle => {
+                self.partial = Some((bytes, packets + 1));
+                None
+            }
+            Place::Last | Place::Only => Some(Arrival::Send {
+                bytes,
+                packets: packets + 1,
+            }),
+        }
+    }
+
+    /// Compares a packet's number with what comes next.
+    fn missing(&self, psn: u32) -> Missing {
+        let distance = |from: u32| psn.wrapping_sub(from) & PSN_MASK;
+        let by_distance = |from: u32| match distance(from) {
+            0 => Missing::Nothing,
+            // Half of the numbers are behind.
+            behind if behind > PSN_MASK / 2 => Missing::Before,
+            1 => Missing::Some(format!("the packet {from:#08x}")),
+            count => {
+                let last = psn.wrapping_sub(1) & PSN_MASK;
+                Missing::Some(format!("{count} packets, {from:#08x} to {last:#08x}"))
+            }
+        };
+        match self.next {
+            None => Missing::Nothing,
+            Some(Next::Psn(next)) => by_distance(next),
+            Some(Next::AfterRead { psn: read, length }) => {
+                let after = MTUS.map(|mtu| length.div_ceil(mtu).max(1));
+                let ahead = distance(read);
+                if after.contains(&ahead) {
+                    Missing::Nothing
+                } else if ahead == 0 || ahead > PSN_MASK / 2 {
+                    Missing::Before
+                } else if ahead > after[0] {
+                    by_distance(read.wrapping_add(after[0]) & PSN_MASK)
+                } else {
+                    Missing::Some("packets after an RDMA Read".to_owned())
+                }
+            }
+        }
+    }
+}
+
+enum Missing {
+    Nothing,
+    /// The packet was seen before.
+    Before,
+    Some(String),
+}

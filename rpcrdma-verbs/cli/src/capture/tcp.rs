@@ -1,0 +1,188 @@
+//! Streams of TCP, put together from segments.
+
+use std::collections::BTreeMap;
+
+use super::packet::TcpHeader;
+
+/// How many bytes wait for a missing segment before it is given up.
+const MAX_WAITING: usize = 1 << 22;
+
+/// How many segments wait.
+const MAX_SEGMENTS: usize = 1 << 14;
+
+/// A part of a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum StreamPart {
+    /// The next bytes. A segment begins with them.
+    Bytes(Vec<u8>),
+    /// As many bytes are not in the capture.
+    Gap(u64),
+}
+
+/// One direction of a connection.
+#[derive(Default)]
+pub(super) struct Direction {
+    /// The sequence number of the next byte.
+    next: Option<u32>,
+    /// Segments behind a missing one, by their distance from the first byte that was seen, and
+    /// whether all of each was captured.
+    waiting: BTreeMap<u64, (Vec<u8>, usize)>,
+    waiting_bytes: usize,
+    /// The distance of the next byte.
+    position: u64,
+}
+
+impl Direction {
+    /// Takes a segment, of which `length` bytes were sent and `payload` was captured.
+    pub(super) fn segment(
+        &mut self,
+        header: TcpHeader,
+        payload: &[u8],
+        length: usize,
+    ) -> Vec<StreamPart> {
+        let mut parts = Vec::new();
+        let first = header.sequence.wrapping_add(u32::from(header.syn));
+        let next = *self.next.get_or_insert(first);
+        let ahead = i64::from(first.wrapping_sub(next).cast_signed());
+        // What was seen before is left out.
+        let seen = usize::try_from(-ahead).unwrap_or(0);
+        if length <= seen {
+            return parts;
+        }
+        let bytes = payload.get(seen..).unwrap_or_default().to_vec();
+        let missing = (length - seen).saturating_sub(bytes.len());
+        let at = self.position.saturating_add_signed(ahead.max(0));
+        // Of two that begin at one place, the longer stays.
+        let shorter = |(old, _): &(Vec<u8>, usize)| old.len() < bytes.len();
+        if self.waiting.get(&at).is_none_or(shorter) {
+            self.waiting_bytes += bytes.len();
+            if let Some((old, _)) = self.waiting.insert(at, (bytes, missing)) {
+                self.waiting_bytes = self.waiting_bytes.saturating_sub(old.len());
+            }
+        }
+        self.deliver(&mut parts);
+        while self.waiting_bytes > MAX_WAITING || self.waiting.len() > MAX_SEGMENTS {
+            self.skip(&mut parts);
+        }
+        parts
+    }
+
+    /// Takes what the peer has received: segments before that, which are still missing, will not
+    /// come.
+    pub(super) fn acknowledged(&mut self, number: u32) -> Vec<StreamPart> {
+        let mut parts = Vec::new();
+        while !self.waiting.is_empty()
+            && self
+                .next
+                .is_some_and(|next| number.wrapping_sub(next).cast_signed() > 0)
+        {
+            self.skip(&mut parts);
+        }
+        parts
+    }
+
+    /// Returns what still waits, at the end of the capture.
+    pub(super) fn finish(&mut self) -> Vec<StreamPart> {
+        let mut parts = Vec::new();
+        while !self.waiting.is_empty() {
+            self.skip(&mut parts);
+        }
+        parts
+    }
+
+    /// Gives up what is missing before the first segment that waits.
+    fn skip(&mut self, parts: &mut Vec<StreamPart>) {
+        let Some((&at, _)) = self.waiting.first_key_value() else {
+            return;
+        };
+        let gap = at.saturating_sub(self.position);
+        if gap > 0 {
+            self.advance(gap);
+            parts.push(StreamPart::Gap(gap));
+        }
+        self.deliver(parts);
+    }
+
+    fn advance(&mut self, by: u64) {
+        self.position = self.position.saturating_add(by);
+        // Sequence numbers wrap.
+        #[allow(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+        let by = by as u32;
+        self.next = self.next.map(|next| next.wrapping_add(by));
+    }
+
+    /// Delivers what follows without a gap.
+    fn deliver(&mut self, parts: &mut Vec<StreamPart>) {
+        while let Some(entry) = self
+            .waiting
+            .first_entry()
+            .filter(|e| *e.key() <= self.position)
+        {
+            let (at, (mut bytes, missing)) = entry.remove_entry();
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes.len());
+            let seen = usize::try_from(self.position - at).unwrap_or(usize::MAX);
+            let rest = (bytes.len() + missing).saturating_sub(seen);
+            bytes.drain(..seen.min(bytes.len()));
+            let missing = rest.saturating_sub(bytes.len());
+            self.advance(rest as u64);
+            if !bytes.is_empty() {
+                parts.push(StreamPart::Bytes(bytes));
+            }
+            if missing > 0 {
+                parts.push(StreamPart::Gap(missing as u64));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Direction, StreamPart, TcpHeader};
+
+    fn header(sequence: u32, syn: bool) -> TcpHeader {
+        TcpHeader {
+            sequence,
+            acknowledged: None,
+            syn,
+            fin: false,
+            reset: false,
+        }
+    }
+
+    fn bytes(bytes: &[u8]) -> StreamPart {
+        StreamPart::Bytes(bytes.to_vec())
+    }
+
+    #[test]
+    fn segments_come_in_order_whatever_the_order_of_the_capture() {
+        let mut stream = Direction::default();
+        assert_eq!(stream.segment(header(u32::MAX - 1, true), &[], 0), []);
+        // The numbers wrap between these.
+        assert_eq!(stream.segment(header(1, false), b"cd", 2), []);
+        assert_eq!(stream.segment(header(3, false), b"ef", 2), []);
+        let parts = stream.segment(header(u32::MAX, false), b"ab", 2);
+        assert_eq!(parts, [bytes(b"ab"), bytes(b"cd"), bytes(b"ef")]);
+        // Sent again, with more.
+        assert_eq!(stream.segment(header(3, false), b"ef", 2), []);
+        assert_eq!(stream.segment(header(3, false), b"efg", 3), [bytes(b"g")]);
+    }
+
+    #[test]
+    fn what_is_acknowledged_and_was_not_seen_is_missing() {
+        let mut stream = Direction::default();
+        assert_eq!(stream.segment(header(0, false), b"ab", 2), [bytes(b"ab")]);
+        assert_eq!(stream.segment(header(5, false), b"fg", 2), []);
+        assert_eq!(stream.acknowledged(2), []);
+        assert_eq!(stream.acknowledged(5), [StreamPart::Gap(3), bytes(b"fg")]);
+        assert_eq!(stream.segment(header(9, false), b"j", 1), []);
+        assert_eq!(stream.finish(), [StreamPart::Gap(2), bytes(b"j")]);
+    }
+
+    #[test]
+    fn what_a_capture_has_cut_is_missing() {
+        let mut stream = Direction::default();
+        let parts = stream.segment(header(0, false), b"ab", 5);
+        assert_eq!(parts, [bytes(b"ab"), StreamPart::Gap(3)]);
+        assert_eq!(stream.segment(header(5, false), b"f", 1), [bytes(b"f")]);
+    }
+}

@@ -1,0 +1,362 @@
+//! The dissector that `xdrgen generate --wireshark` writes for Version Two, and
+//! `rpcrdma decode --pcap`, on captures of the same messages.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "wireshark/tree.rs"]
+mod tree;
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rpcrdma_transport_tests::capture;
+use serde_json::Value;
+use xdrgen_build::wireshark::Dissector;
+use xdrgen_build::{Config, Schema};
+
+use tree::{Line, Packet};
+
+/// Runs `rpcrdma`, and returns what it prints.
+fn rpcrdma(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {said}{error}");
+    said
+}
+
+/// Returns lines of JSON.
+fn events(arguments: &[&str]) -> Vec<Value> {
+    let lines = rpcrdma(arguments);
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of_kind<'e>(events: &'e [Value], kind: &str) -> Vec<&'e Value> {
+    events
+        .iter()
+        .filter(|event| event["event"] == kind)
+        .collect()
+}
+
+/// Returns the bytes of each message that `rpcrdma decode` finds.
+fn decoded(file: &Path) -> Vec<Vec<u8>> {
+    let events = events(&["decode", "--pcap", file.to_str().unwrap(), "--json"]);
+    assert!(of_kind(&events, "lost").is_empty());
+    let messages = of_kind(&events, "message");
+    messages
+        .iter()
+        .map(|event| bytes(event["message"].as_str().unwrap()))
+        .collect()
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    pairs.map(byte).collect()
+}
+
+/// The schema of the drafts, and a folder with the dissector.
+struct Fixture {
+    schema: Schema,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/xdrgen.toml");
+        let compilation = Config::from_manifest(manifest).unwrap().check();
+        let schema = compilation.schema().clone();
+        let dissector = Dissector::new("rpcrdma2_xprt_hdr").protocol("rpcrdma2");
+        let dissector = dissector.expect("rdma_vers", 2).payload("rpc");
+        let folder = tempfile::tempdir().unwrap();
+        let lua = dissector.generate(&schema).unwrap();
+        std::fs::write(folder.path().join("rpcrdma2.lua"), lua).unwrap();
+        Self { schema, folder }
+    }
+
+    /// Returns the path of a new file.
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Returns what tshark prints, or `None` without tshark. No error of Lua is among it.
+    fn tshark(&self, file: &Path, options: &[&str]) -> Option<String> {
+        let script = format!("lua_script:{}", self.file("rpcrdma2.lua").display());
+        let output = Command::new("tshark")
+            .args(["-X", &script, "-r"])
+            .arg(file)
+            .args(options)
+            .output();
+        let Ok(output) = output else {
+            skipped();
+            return None;
+        };
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        for wrong in ["Lua Error", "lua error", "stack traceback"] {
+            assert!(!text.contains(wrong) && !error.contains(wrong), "{error}");
+        }
+        Some(text)
+    }
+
+    /// Returns the packets of a capture that the dissector shows.
+    fn packets(&self, file: &Path, options: &[&str]) -> Option<Vec<Packet>> {
+        let pdml = self.tshark(file, &[&["-T", "pdml"], options].concat())?;
+        Some(tree::packets(&pdml))
+    }
+
+    /// Compares the dissector's fields with those of the schema's decoder, on each message of
+    /// Version Two.
+    fn compare(&self, messages: &[Vec<u8>], packets: &[Packet]) {
+        let shown: Vec<&Vec<Line>> = packets.iter().flat_map(|packet| &packet.messages).collect();
+        let two = messages
+            .iter()
+            .filter(|message| message[4..8] == [0, 0, 0, 2]);
+        let two: Vec<_> = two.collect();
+        assert_eq!(shown.len(), two.len());
+        for (shown, message) in shown.iter().zip(two) {
+            assert_eq!(**shown, tree::expected(&self.schema, message));
+        }
+    }
+}
+
+/// Notes for the summary of `.ci/run` that there is no tshark.
+fn skipped() {
+    eprintln!("skipped: there is no tshark");
+    if let Some(notes) = std::env::var_os("RPCRDMA_SKIPPED") {
+        let notes = OpenOptions::new().create(true).append(true).open(notes);
+        writeln!(notes.unwrap(), "the dissector: there is no tshark").unwrap();
+    }
+}
+
+/// Sends that Wireshark's dissector of iWARP leaves alone, and Sends that it has reassembled.
+const REASSEMBLY: [&[&str]; 2] = [
+    &["-o", "iwarp_ddp_rdmap.reassemble_iwarp_rdma_send:FALSE"],
+    &["-o", "iwarp_ddp_rdmap.reassemble_iwarp_rdma_send:TRUE"],
+];
+
+fn demo(frames: &str) {
+    let fixture = Fixture::new();
+    let file = fixture.file("demo.pcap");
+    let name = file.to_str().unwrap();
+    let scenes = events(&["demo", "--json", "--pcap", name, "--frames", frames]);
+    let sent = scenes
+        .iter()
+        .flat_map(|scene| scene["messages"].as_array().unwrap());
+    let sent: Vec<&str> = sent.map(|line| line.as_str().unwrap()).collect();
+    let messages = decoded(&file);
+    assert_eq!(messages.len(), sent.len());
+    // The same headers in the same order. Only one scene has characteristics, which have lines of
+    // their own.
+    let chart = rpcrdma(&["decode", "--pcap", name]);
+    let chart: Vec<&str> = chart.lines().filter(|line| line.contains("----")).collect();
+    for (sent, found) in sent.iter().zip(chart) {
+        let sent = sent.trim_end_matches("   (lost)");
+        assert!(
+            found.contains(sent) || sent.contains("XCH"),
+            "{sent}\n{found}"
+        );
+    }
+    for options in REASSEMBLY {
+        // In one pass, and as Wireshark does.
+        for options in [options, &[options, &["-2"]].concat()] {
+            let Some(packets) = fixture.packets(&file, options) else {
+                return;
+            };
+            assert!(packets.iter().all(|packet| packet.problems == 0));
+            fixture.compare(&messages, &packets);
+        }
+    }
+}
+
+#[test]
+fn the_demonstration_over_roce() {
+    demo("roce");
+}
+
+#[test]
+fn the_demonstration_over_iwarp() {
+    demo("iwarp");
+}
+
+/// A server and a client, whose connection over iWARP is recorded.
+fn record(client: &[&str]) -> Vec<u8> {
+    // A port that is free.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+        .args(["serve", "--bind", &free.to_string(), "--duration", "60s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    // It stays open: the server prints more.
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let address = line.strip_prefix("serving at ").unwrap();
+    let (address, _) = address.split_once(" on ").unwrap();
+    let (address, recorded) = capture::relay(address.parse().unwrap()).unwrap();
+    let mut arguments = client.to_vec();
+    let address = address.to_string();
+    arguments.extend(["--connect", &address]);
+    rpcrdma(&arguments);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let recorded = recorded.lock().unwrap();
+    recorded.file().to_vec()
+}
+
+#[test]
+fn a_server_and_a_client_over_tcp() {
+    let fixture = Fixture::new();
+    let clients: [&[&str]; 2] = [
+        &["ping", "--count", "5", "--interval", "1ms"],
+        &[
+            "bench",
+            "--operation",
+            "write",
+            "--size",
+            "65536",
+            "--duration",
+            "0",
+            "--depth",
+            "1",
+        ],
+    ];
+    for client in clients {
+        let file = fixture.file("real.pcap");
+        std::fs::write(&file, record(client)).unwrap();
+        let messages = decoded(&file);
+        // The exchange of properties, and the calls with their replies.
+        assert!(messages.len() >= 10, "{}", messages.len());
+        let Some(packets) = fixture.packets(&file, REASSEMBLY[0]) else {
+            return;
+        };
+        fixture.compare(&messages, &packets);
+    }
+}
+
+/// The records of a capture: its header, and each frame with its header.
+fn records(file: &[u8]) -> (&[u8], Vec<Vec<u8>>) {
+    let (header, mut rest) = file.split_at(24);
+    let mut records = Vec::new();
+    while let Some(length) = rest.get(8..12) {
+        let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
+        let (record, after) = rest.split_at(16 + length);
+        records.push(record.to_vec());
+        rest = after;
+    }
+    (header, records)
+}
+
+/// Without a packet in the middle of a Send, both tell that it is missing, and show all other
+/// messages.
+#[test]
+fn missing_packets_are_told() {
+    let fixture = Fixture::new();
+    let file = fixture.file("demo.pcap");
+    rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
+    let all = decoded(&file);
+    let whole = std::fs::read(&file).unwrap();
+    let (header, mut records) = records(&whole);
+    // The opcode follows the headers of Ethernet, IP and UDP.
+    let middle = records
+        .iter()
+        .position(|record| record[16 + 42] == 1)
+        .unwrap();
+    records.remove(middle);
+    std::fs::write(&file, [header, &records.concat()].concat()).unwrap();
+    let events = events(&["decode", "--pcap", file.to_str().unwrap(), "--json"]);
+    assert_eq!(of_kind(&events, "lost").len(), 1);
+    assert_eq!(of_kind(&events, "message").len(), all.len() - 1);
+    let Some(packets) = fixture.packets(&file, &[]) else {
+        return;
+    };
+    let found: usize = packets.iter().map(|packet| packet.messages.len()).sum();
+    // Two messages of the demonstration are of Version One.
+    assert_eq!(found, all.len() - 2 - 1);
+    assert_eq!(packets.iter().filter(|packet| packet.lost > 0).count(), 1);
+}
+
+/// A generator of random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ z >> 31) % bound as u64).unwrap()
+    }
+}
+
+/// Every message with damage is either shown as the decoder decodes it, or as malformed where the
+/// decoder finds an error.
+#[test]
+fn malformed_messages_are_shown_as_such() {
+    let seed = std::env::var("RPCRDMA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let fixture = Fixture::new();
+    let file = fixture.file("demo.pcap");
+    rpcrdma(&["demo", "--pcap", file.to_str().unwrap()]);
+    let whole = std::fs::read(&file).unwrap();
+    let (header, records) = records(&whole);
+    // Behind the headers of the record, of Ethernet, IP, UDP and BTH.
+    const MESSAGE: usize = 16 + 14 + 20 + 8 + 12;
+    let only: Vec<&Vec<u8>> = records
+        .iter()
+        .filter(|record| record[16 + 42] == 4 && record[MESSAGE + 7] == 2)
+        .collect();
+    let (mut out, mut messages) = (header.to_vec(), Vec::new());
+    for _ in 0..1500 {
+        let mut record = only[random.below(only.len())].clone();
+        let end = record.len() - 4;
+        for _ in 0..1 + random.below(3) {
+            let at = MESSAGE + 8 + random.below(end - MESSAGE - 8);
+            record[at] = [0, 1, 2, 0xff, 0x7f][random.below(5)];
+        }
+        messages.push(record[MESSAGE..end].to_vec());
+        out.extend(record);
+    }
+    std::fs::write(&file, out).unwrap();
+    let Some(packets) = fixture.packets(&file, &["-o", "ip.check_checksum:FALSE"]) else {
+        return;
+    };
+    assert_eq!(packets.len(), messages.len());
+    let mut malformed = 0;
+    for (packet, message) in packets.iter().zip(&messages) {
+        match tree::decode(&fixture.schema, message) {
+            Ok(_) => {
+                assert_eq!(packet.malformed, None, "{message:02x?}");
+                assert_eq!(packet.messages, [tree::expected(&fixture.schema, message)]);
+            }
+            Err(error) => {
+                malformed += 1;
+                let told = packet
+                    .malformed
+                    .as_ref()
+                    .unwrap_or_else(|| panic!("{message:02x?}"));
+                let place = format!(" at byte {}", error.offset);
+                assert!(told.ends_with(&place), "{told}; {error}");
+                assert!(told.starts_with(&error.path), "{told}; {error}");
+            }
+        }
+    }
+    assert!(malformed > 300, "{malformed}");
+}

@@ -1,0 +1,77 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::{Dissector, DissectorError};
+use crate::{Config, Module, Overlay, Schema};
+
+const XDR: &str = "
+    enum kind { ONE = 1, TWO = 2 };
+    struct message { unsigned hyper id; kind what; unsigned magic; opaque data<>; struct chain *next; };
+    struct chain { unsigned value<4>; struct chain *next; };
+    struct one { bool yes; };
+";
+
+fn schema() -> Schema {
+    let overlay = Overlay {
+        name: "Data".into(),
+        carrier: "envelope".into(),
+        code: "code".into(),
+        data: "data".into(),
+        cases: vec![("A".into(), "one".into())],
+        ..Overlay::default()
+    };
+    let more = "const A = 7; struct envelope { unsigned code; opaque data<>; message inner; };";
+    let module = Module::new("m")
+        .text("m.x", format!("{XDR}{more}"))
+        .overlay(overlay);
+    let compilation = Config::new().module(module).check();
+    assert!(!compilation.has_errors(), "{:?}", compilation.diagnostics());
+    compilation.schema().clone()
+}
+
+#[test]
+fn every_type_that_a_message_reaches_is_there_once() {
+    let lua = Dissector::new("envelope")
+        .protocol("p")
+        .generate(&schema())
+        .unwrap();
+    for name in [
+        "p.envelope.code",
+        "p.message.what",
+        "p.chain.value.item",
+        "p.one.yes",
+    ] {
+        let quoted = format!("{{ \"{name}\", ");
+        assert_eq!(lua.matches(&quoted).count(), 1, "{name}");
+    }
+    let small = Dissector::new("one").generate(&schema()).unwrap();
+    assert!(small.contains("one.one.yes") && !small.contains("chain"));
+}
+
+#[test]
+fn the_offset_of_an_expected_field_is_known_or_it_is_refused() {
+    let message = Dissector::new("message");
+    let lua = message
+        .clone()
+        .expect("magic", 9)
+        .generate(&schema())
+        .unwrap();
+    assert!(lua.contains("match = { { 12, 9, }, }"), "{lua}");
+    for field in ["id", "data", "next", "none"] {
+        let refused = message.clone().expect(field, 1).generate(&schema());
+        assert_eq!(refused, Err(DissectorError::Field(field.into())));
+    }
+}
+
+#[test]
+fn what_can_be_no_dissector_is_refused() {
+    let generate = |name: &str| Dissector::new(name).generate(&schema());
+    assert!(matches!(generate("nothing"), Err(DissectorError::Type(_))));
+    assert!(matches!(
+        generate("kind"),
+        Err(DissectorError::NotAStruct(_))
+    ));
+    for name in ["", "7", "a b", "A", "a\"b"] {
+        let refused = Dissector::new("one").protocol(name).generate(&schema());
+        assert_eq!(refused, Err(DissectorError::Protocol(name.into())));
+    }
+}
