@@ -170,9 +170,9 @@ pub struct Constant {
     pub name: String,
     /// The name in Rust.
     pub rust: String,
-    /// The type, an integer.
+    /// The type, an integer; a 64-bit one if the value has more bits than any type of XDR.
     pub ty: Primitive,
-    /// The value, which is in the range of the type.
+    /// The value. It is in the range of the type, unless it has more than 64 bits.
     pub value: i128,
     /// The span of the name.
     pub span: Span,
@@ -195,6 +195,9 @@ pub struct TypeDef {
     pub origin: Origin,
     /// The definition.
     pub kind: TypeDefKind,
+    /// The path of the Rust type, if the configuration supplies it. The definition is a struct
+    /// without fields then, and the encoding is not known.
+    pub external: Option<String>,
     /// The sizes.
     pub layout: Layout,
 }
@@ -232,7 +235,8 @@ pub struct Layout {
     /// Whether the owned and the borrowed shape differ: because of a lifetime, or because the owned
     /// shape boxes a part.
     pub shapes_differ: bool,
-    /// Whether the type contains a floating-point number, so that it cannot implement `Eq`.
+    /// Whether the type contains a floating-point number or a type that is not generated, so that it
+    /// cannot implement `Eq`.
     pub float: bool,
     /// The maximum size of the owned shape in memory, in bytes, without its heap allocations.
     pub memory: u64,
@@ -494,6 +498,8 @@ pub struct Procedure {
     pub number: u32,
     /// The types of the arguments.
     pub arguments: Vec<Type>,
+    /// The names of the arguments in Rust, one for each.
+    pub argument_names: Vec<String>,
     /// The type of the reply; `None` is void.
     pub reply: Option<Type>,
     /// Whether a call may be executed twice without harm.

@@ -12,6 +12,22 @@ const MAX_INLINE_SIZE: u64 = 24;
 /// The size in memory, in bytes, of `xdrgen_runtime::Item`.
 const ITEM_SIZE: u64 = 40;
 
+impl Layout {
+    /// Returns the layout of a type that is not generated: nothing of it is known, so that it is
+    /// boxed where size matters.
+    pub(crate) fn external() -> Self {
+        Self {
+            max: None,
+            inline_max: None,
+            copy: false,
+            float: true,
+            memory: MAX_INLINE_SIZE + 8,
+            weight: 8,
+            ..Self::default()
+        }
+    }
+}
+
 impl Schema {
     /// Computes the layout of a type from the layouts of the types that it names.
     #[must_use]

@@ -29,7 +29,11 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
             cycle(schema, &group, &smallest);
         } else {
             group.iter().for_each(|at| {
-                schema.types[*at].layout = schema.layout_of_kind(&schema.types[*at].kind)
+                let definition = &schema.types[*at];
+                schema.types[*at].layout = match definition.external {
+                    Some(_) => Layout::external(),
+                    None => schema.layout_of_kind(&definition.kind),
+                }
             });
         }
     }

@@ -115,6 +115,9 @@ pub(crate) fn unit(schema: &Schema, file: OutputFile, unit: Unit) -> TokenStream
 
 impl Emitter<'_> {
     fn definition(&self, definition: &TypeDef) -> TokenStream {
+        if let Some(path) = &definition.external {
+            return self.external(definition, path);
+        }
         match &definition.kind {
             TypeDefKind::Alias(ty) => self.alias(definition, ty),
             TypeDefKind::Enum(body) => self.enumeration(definition, body),

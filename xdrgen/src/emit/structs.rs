@@ -55,7 +55,7 @@ impl Emitter<'_> {
         let copy = if self.shape == Shape::Borrowed {
             layout.copy
         } else {
-            !layout.shapes_differ
+            layout.copy && !layout.shapes_differ
         };
         let copy = copy.then(|| quote!(Copy,));
         let eq = (!layout.float).then(|| quote!(, Eq));
