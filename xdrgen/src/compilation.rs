@@ -505,6 +505,7 @@ fn check_input(
         uses,
         shapes: module.shapes,
         owned_feature: config.owned_feature.clone(),
+        serde_feature: config.serde_feature.clone(),
         strip: module.strip.clone(),
         prelude: config.prelude.clone(),
         specifications: Vec::new(),

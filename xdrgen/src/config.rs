@@ -28,6 +28,7 @@ pub struct Config {
     pub(crate) levels: Levels,
     pub(crate) out_dir: Option<PathBuf>,
     pub(crate) owned_feature: Option<String>,
+    pub(crate) serde_feature: Option<String>,
     pub(crate) manifest: Option<PathBuf>,
 }
 
@@ -98,7 +99,7 @@ impl Config {
     /// begins with `crate` or `::`, or is a type of a number (`i32`, `u32`, `i64`, `u64`, `bool`).
     ///
     /// The type implements `xdr::Wire`, `xdr::Encode` and `xdr::Decode<'a>` for any `'a`, and
-    /// `Clone`, `Debug` and `PartialEq`. Its encoding is not known to the compiler, so that types
+    /// `Clone`, `Debug` and `PartialEq`, and takes four bytes of XDR at least. Its encoding is not known to the compiler, so that types
     /// with it implement neither `Copy` nor `Eq`, and `xdrgen decode` does not show it.
     ///
     /// ```
@@ -130,6 +131,16 @@ impl Config {
     #[must_use]
     pub fn owned_feature(mut self, feature: impl Into<String>) -> Self {
         self.owned_feature = Some(feature.into());
+        self
+    }
+
+    /// Derives `Serialize` of serde behind a feature of the crate that is built, and `Deserialize`
+    /// for types without a lifetime. The crate depends on `serde` with its feature `derive`, and on
+    /// `xdrgen-runtime` with its feature `serde`. An array of more than 32 elements within another
+    /// sequence has none of them: give it a struct.
+    #[must_use]
+    pub fn serde_feature(mut self, feature: impl Into<String>) -> Self {
+        self.serde_feature = Some(feature.into());
         self
     }
 
@@ -403,7 +414,10 @@ pub(crate) enum DocumentSource {
     },
     /// A document that adds to definitions of those before it.
     Extension(PathBuf),
-    Text { name: String, content: String },
+    Text {
+        name: String,
+        content: String,
+    },
 }
 
 impl DocumentSource {

@@ -11,7 +11,7 @@ use crate::ast::{
     Specification, UnionArm, UnionBody, ValueExprKind,
 };
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
-use crate::source::{SourceMap, TextId};
+use crate::source::{SourceMap, Span, TextId};
 
 /// The specifications of a module, each with its text.
 type Specifications = [(TextId, Specification)];
@@ -37,7 +37,8 @@ pub(crate) fn merge(
             let fragments = std::mem::take(&mut specification.fragments);
             for definition in definitions {
                 let first = first_of.get(&definition.name.name);
-                let target = first.map(|(of, index)| &mut specifications[*of].1.definitions[*index]);
+                let target =
+                    first.map(|(of, index)| &mut specifications[*of].1.definitions[*index]);
                 match target {
                     Some(target) => {
                         if let Some(kept) = extend(target, definition) {
@@ -48,13 +49,7 @@ pub(crate) fn merge(
                 }
             }
             for fragment in fragments {
-                let target = target(sources, specifications, &first_of, &fragment);
-                match target {
-                    Some((of, index)) => {
-                        add(&mut specifications[of].1.definitions[index].kind, fragment.kind);
-                    }
-                    None => diagnostics.report(no_target(&fragment)),
-                }
+                add_fragment(sources, specifications, &first_of, fragment, diagnostics);
             }
         }
         for (index, definition) in specifications[at].1.definitions.iter().enumerate() {
@@ -64,19 +59,83 @@ pub(crate) fn merge(
     }
 }
 
-/// Returns the definition that a fragment extends: the last that the text before it names.
-fn target(
+/// Adds the items of a fragment to the definitions that the comments before them name.
+fn add_fragment(
     sources: &SourceMap,
+    specifications: &mut Specifications,
+    first_of: &HashMap<String, (usize, usize)>,
+    fragment: Fragment,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut before = fragment.before;
+    let mut target = None;
+    let mut reported = false;
+    for item in items(fragment) {
+        let text = Span {
+            end: item.span.start.max(before.start),
+            ..before
+        };
+        let named = named(sources.slice(text), specifications, first_of, &item.kind);
+        target = named.or(target);
+        before = Span {
+            start: item.span.end,
+            ..before
+        };
+        match target {
+            Some((of, index)) => {
+                add(&mut specifications[of].1.definitions[index].kind, item.kind);
+            }
+            None if std::mem::replace(&mut reported, true) => {}
+            None => diagnostics.report(no_target(&item)),
+        }
+    }
+}
+
+/// Returns a fragment for each member or arm.
+fn items(fragment: Fragment) -> Vec<Fragment> {
+    let whole = fragment.span;
+    let one = |span: Span, kind| Fragment {
+        span,
+        before: fragment.before,
+        kind,
+    };
+    match fragment.kind {
+        FragmentKind::Members(members) => members
+            .into_iter()
+            .map(|member| {
+                let value = member.value.as_ref().map(|value| value.span);
+                let span = member.name.span;
+                let span = value.map_or(span, |value| span.to(value));
+                one(span, FragmentKind::Members(vec![member]))
+            })
+            .collect(),
+        FragmentKind::Arms(arms) => arms
+            .into_iter()
+            .map(|arm| {
+                let first = arm.cases.first().map_or(whole, |case| case.span);
+                let last = arm.cases.last().map_or(first, |case| case.span);
+                let end = match &arm.body {
+                    ArmBody::Void => last,
+                    ArmBody::Field(field) => field.span,
+                };
+                one(first.to(end), FragmentKind::Arms(vec![arm]))
+            })
+            .collect(),
+    }
+}
+
+/// Returns the definition that an item extends: the last that the text before it names.
+fn named(
+    text: &str,
     specifications: &Specifications,
     first_of: &HashMap<String, (usize, usize)>,
-    fragment: &Fragment,
+    added: &FragmentKind,
 ) -> Option<(usize, usize)> {
-    let words = sources.slice(fragment.before);
-    let words = words.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let words = text.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let mut named = words.filter_map(|word| first_of.get(word).copied());
     named.find(|(of, index)| {
         let kind = &specifications[*of].1.definitions[*index].kind;
-        match fragment.kind {
+        match added {
             FragmentKind::Members(_) => matches!(kind, DefinitionKind::Enum(_)),
             FragmentKind::Arms(_) => matches!(kind, DefinitionKind::Union(_)),
         }
@@ -85,14 +144,14 @@ fn target(
 
 fn no_target(fragment: &Fragment) -> Diagnostic {
     let (what, of) = match fragment.kind {
-        FragmentKind::Members(_) => ("members", "enum"),
-        FragmentKind::Arms(_) => ("arms", "union"),
+        FragmentKind::Members(_) => ("this member is", "enum"),
+        FragmentKind::Arms(_) => ("this arm is", "union"),
     };
-    let message = format!("these {what} are of no {of}");
+    let message = format!("{what} of no {of}");
     Diagnostic::new(Code::Syntax, fragment.span, message)
-        .label(format!("the comment before them names no {of} of the module"))
+        .label(format!("the comment before it names no {of} of the module"))
         .note(format!(
-            "write `/* to be added to {of} NAME */` before them, or the {of} around them"
+            "write `/* to be added to {of} NAME */` before it, or the {of} around it"
         ))
 }
 
@@ -124,10 +183,8 @@ fn extend(target: &mut Definition, mut other: Definition) -> Option<Definition> 
         {
             extend_program(body, added);
         }
-        (
-            DefinitionKind::Const { value, .. },
-            DefinitionKind::Const { value: again, .. },
-        ) if value.kind == again.kind => {}
+        (DefinitionKind::Const { value, .. }, DefinitionKind::Const { value: again, .. })
+            if value.kind == again.kind => {}
         (DefinitionKind::Typedef(first), DefinitionKind::Typedef(again))
             if first.is_same_as(again) => {}
         _ => return Some(other),

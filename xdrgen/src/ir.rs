@@ -119,6 +119,8 @@ pub struct ModuleDef {
     pub shapes: Shapes,
     /// The cargo feature that enables the module `owned`, if there is one.
     pub owned_feature: Option<String>,
+    /// The cargo feature that enables serde, if there is one.
+    pub serde_feature: Option<String>,
     /// The constants, in document order.
     pub constants: Vec<Constant>,
     /// The types, in document order.
@@ -240,6 +242,9 @@ pub struct Layout {
     pub float: bool,
     /// The maximum size of the owned shape in memory, in bytes, without its heap allocations.
     pub memory: u64,
+    /// Whether the type has a zero, all of whose numbers are zero and all of whose sequences are
+    /// empty, so that it implements `Default`.
+    pub zero: bool,
     /// Whether the type contains itself, through an indirection.
     pub recursive: bool,
     /// The approximate number of branches in the code that decodes a value with all its parts.
@@ -258,6 +263,7 @@ impl Default for Layout {
             shapes_differ: false,
             float: false,
             memory: 0,
+            zero: true,
             recursive: false,
             weight: 0,
         }
@@ -381,6 +387,12 @@ pub struct Enum {
 }
 
 impl Enum {
+    /// Returns true if zero is a value of the enum.
+    #[must_use]
+    pub fn has_zero(&self) -> bool {
+        self.open || self.members.iter().any(|member| member.value == 0)
+    }
+
     /// Returns the name in Rust of the variant for values without a member, if the enum is open:
     /// `Unknown`, unless a member has that name.
     #[must_use]

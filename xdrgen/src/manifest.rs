@@ -25,6 +25,7 @@ struct Manifest {
     #[serde(default)]
     include: Vec<String>,
     owned_feature: Option<String>,
+    serde_feature: Option<String>,
     #[serde(default)]
     r#extern: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
@@ -138,6 +139,7 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     config.manifest = Some(name.into());
     config.prelude = manifest.prelude;
     config.owned_feature = manifest.owned_feature;
+    config.serde_feature = manifest.serde_feature;
     config.externs = pairs(manifest.r#extern);
     config.include_dirs = manifest.include.iter().map(beside).collect();
     config.errata = manifest.errata.iter().map(beside).collect();

@@ -9,7 +9,9 @@ use xdrgen_build::{Code, Compilation, Config, Level, Module, Style};
 /// Returns the code of the only module.
 fn generated(compilation: &Compilation) -> String {
     let report = compilation.report(Style::Plain);
-    let files = compilation.generate().unwrap_or_else(|_| panic!("{report}"));
+    let files = compilation
+        .generate()
+        .unwrap_or_else(|_| panic!("{report}"));
     files.iter().map(|file| file.content.as_str()).collect()
 }
 
@@ -34,7 +36,11 @@ fn program(procedures: &str) -> String {
 #[test]
 fn arguments_may_have_names() {
     let xdr = program("int GET(s first, unsigned second) = 1;");
-    accepted(&xdr, Code::NamedArgument, &["type Args<'a> = (super::super::S, u32)"]);
+    accepted(
+        &xdr,
+        Code::NamedArgument,
+        &["type Args<'a> = (super::super::S, u32)"],
+    );
 }
 
 #[test]
@@ -54,14 +60,23 @@ fn procedures_may_have_declarators() {
 fn a_pointer_to_a_node_is_a_list() {
     let xdr = "struct node { int value; node *next; }; program P { version V { node *ALL(void) = 1; } = 1; } = 2;";
     let generated = generated(&check(xdr));
-    assert!(generated.contains("type Reply<'a> = xdr::List<'a, i32>;"), "{generated}");
+    assert!(
+        generated.contains("type Reply<'a> = xdr::List<'a, i32>;"),
+        "{generated}"
+    );
 }
 
 #[test]
 fn many_arguments_are_a_struct() {
     let types = ["int"; 9].join(", ");
-    let xdr = program(&format!("void PUT({types}) = 1; void NAMED(int a, {types}) = 2;"));
-    let expected = ["type Args<'a> = super::super::PUTArgs;", "pub arg9: i32", "pub a: i32"];
+    let xdr = program(&format!(
+        "void PUT({types}) = 1; void NAMED(int a, {types}) = 2;"
+    ));
+    let expected = [
+        "type Args<'a> = super::super::PutArgs;",
+        "pub arg9: i32",
+        "pub a: i32",
+    ];
     accepted(&xdr, Code::ManyArguments, &expected);
     let eight = program(&format!("void PUT({}) = 1;", ["int"; 8].join(", ")));
     assert!(check(&eight).diagnostics().is_empty());
@@ -77,7 +92,10 @@ fn a_string_may_lack_its_bound() {
 fn a_constant_may_have_more_than_64_bits() {
     let xdr = "const P = 0xffffffff00000001000000000000ffff; const Q = -9223372036854775809;";
     let wide = xdr.replace("0xffff", "0x7fff");
-    let expected = ["pub const P: u128 =", "pub const Q: i128 = -9223372036854775809;"];
+    let expected = [
+        "pub const P: u128 =",
+        "pub const Q: i128 = -9223372036854775809;",
+    ];
     accepted(&wide, Code::WideConstant, &expected);
     let used = "const P = 18446744073709551616; typedef int a<P>;";
     let report = check(used).report(Style::Plain);
@@ -90,7 +108,11 @@ fn a_constant_may_have_more_than_64_bits() {
 
 #[test]
 fn a_package_is_ignored() {
-    accepted("package nfs;\nconst A = 1;", Code::Package, &["pub const A: u32 = 1;"]);
+    accepted(
+        "package nfs;\nconst A = 1;",
+        Code::Package,
+        &["pub const A: u32 = 1;"],
+    );
     // A type may have that name.
     assert!(!check("typedef int package; struct a { package b; };").has_errors());
 }
@@ -99,7 +121,11 @@ fn a_package_is_ignored() {
 fn zcopaque_is_an_item() {
     let xdr = "struct data { zcopaque bytes<16>; zcopaque key[4]; }; typedef zcopaque raw<>;\n\
                union res switch (int status) { case 0: zcopaque bytes<>; };";
-    let expected = ["pub bytes: xdr::Item<'a>", "pub key: [u8; 4]", "pub type Raw<'a> = &'a [u8];"];
+    let expected = [
+        "pub bytes: xdr::Item<'a>",
+        "pub key: [u8; 4]",
+        "pub type Raw<'a> = &'a [u8];",
+    ];
     accepted(xdr, Code::ZeroCopyOpaque, &expected);
     assert!(!check("typedef int zcopaque; struct a { zcopaque b; };").has_errors());
 }
@@ -168,7 +194,10 @@ fn a_type_of_a_c_header_is_supplied() {
 fn an_external_type_takes_the_place_of_a_declared_one() {
     let xdr = "struct fh { opaque data<64>; }; struct args { fh object; };";
     let generated = generated(&external(xdr, "fh", "::handles::Handle"));
-    assert!(generated.contains("pub type Fh = ::handles::Handle;"), "{generated}");
+    assert!(
+        generated.contains("pub type Fh = ::handles::Handle;"),
+        "{generated}"
+    );
     assert!(!generated.contains("pub struct Fh"), "{generated}");
 }
 
@@ -185,7 +214,11 @@ fn an_external_type_may_be_a_number() {
 #[test]
 fn wrong_external_types_are_reported() {
     for (name, path, expected) in [
-        ("time_t", "Time", "not the path of a type that begins with `crate` or `::`"),
+        (
+            "time_t",
+            "Time",
+            "not the path of a type that begins with `crate` or `::`",
+        ),
         ("time_t", "crate::", "not the path of a type"),
         ("tme_t", "crate::Time", "no document uses a type `tme_t`"),
     ] {
@@ -232,13 +265,23 @@ fn names_in_rust_can_be_set() {
     let clash = check(xdr).report(Style::Plain);
     assert!(clash.contains("under `rename` in the manifest"), "{clash}");
     let module = Module::new("a").text("a.x", xdr);
-    let renames = [("aB", "Other"), ("D", "DEPTH"), ("u.1", "First"), ("GET", "Fetch")];
+    let renames = [
+        ("aB", "Other"),
+        ("D", "DEPTH"),
+        ("u.1", "First"),
+        ("GET", "Fetch"),
+    ];
     let module = renames
         .iter()
         .fold(module, |module, (xdr, rust)| module.rename(*xdr, *rust));
     let checked = Config::new().module(module.clone()).check();
     let generated = generated(&checked);
-    for expected in ["pub struct Other", "pub const DEPTH", "First(i32)", "pub struct Fetch"] {
+    for expected in [
+        "pub struct Other",
+        "pub const DEPTH",
+        "First(i32)",
+        "pub struct Fetch",
+    ] {
         assert!(generated.contains(expected), "{expected}: {generated}");
     }
     for (xdr, rust, expected) in [
@@ -246,7 +289,9 @@ fn names_in_rust_can_be_set() {
         ("a_b.d", "e", "nothing of the module is named `a_b.d`"),
         ("aB", "b c", "`b c` is not a name in Rust"),
     ] {
-        let wrong = Config::new().module(module.clone().rename(xdr, rust)).check();
+        let wrong = Config::new()
+            .module(module.clone().rename(xdr, rust))
+            .check();
         let report = wrong.report(Style::Plain);
         assert!(report.contains(expected), "{report}");
     }

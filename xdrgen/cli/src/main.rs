@@ -138,7 +138,9 @@ fn say_blocks(file: &std::path::Path, sections: &[String]) {
     for block in xdrgen_build::prose_blocks(file, sections).unwrap_or_default() {
         let (first, last) = block.lines;
         let section = block.section.map(|section| format!("section {section}, "));
-        let repeats = block.repeats.map(|line| format!(" (as in line {line}, not taken)"));
+        let repeats = block
+            .repeats
+            .map(|line| format!(" (as in line {line}, not taken)"));
         eprintln!(
             "{}: {}lines {first} to {last}: {}{}",
             file.display(),

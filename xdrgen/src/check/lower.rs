@@ -23,6 +23,7 @@ pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
             path: input.path.clone(),
             shapes: input.shapes,
             owned_feature: input.owned_feature.clone(),
+            serde_feature: input.serde_feature.clone(),
             ..ModuleDef::default()
         };
         for (text, specification) in &input.specifications {
@@ -207,7 +208,12 @@ pub(crate) fn declaration(
     module: usize,
     declared: &ast::Declaration,
 ) -> Type {
-    let ast::Declaration { span, ty, declarator, .. } = declared;
+    let ast::Declaration {
+        span,
+        ty,
+        declarator,
+        ..
+    } = declared;
     declared_type(context, module, (ty, declarator), *span)
 }
 
@@ -217,7 +223,12 @@ pub(crate) fn parameter(
     module: usize,
     written: &ast::Parameter,
 ) -> Type {
-    let ast::Parameter { span, ty, declarator, .. } = written;
+    let ast::Parameter {
+        span,
+        ty,
+        declarator,
+        ..
+    } = written;
     declared_type(context, module, (ty, declarator), *span)
 }
 

@@ -16,8 +16,8 @@ mod lower;
 mod open;
 mod overlays;
 mod programs;
-mod rename;
 pub(crate) mod prose;
+mod rename;
 mod reply_items;
 mod sizes;
 pub(crate) mod spelling;
@@ -44,6 +44,8 @@ pub(crate) struct ModuleInput {
     pub(crate) shapes: Shapes,
     /// The cargo feature that enables the owned shapes.
     pub(crate) owned_feature: Option<String>,
+    /// The cargo feature that enables serde.
+    pub(crate) serde_feature: Option<String>,
     /// The prefixes to strip from Rust names.
     pub(crate) strip: Vec<String>,
     /// The preludes.

@@ -78,7 +78,10 @@ fn rename_item(schema: &mut Schema, module: usize, xdr: &str, rust: &str) -> boo
         rust.clone_into(&mut constant.rust);
         renamed = true;
     }
-    let versions = module.programs.iter_mut().flat_map(|program| &mut program.versions);
+    let versions = module
+        .programs
+        .iter_mut()
+        .flat_map(|program| &mut program.versions);
     let procedures = versions.flat_map(|version| &mut version.procedures);
     for procedure in procedures.filter(|procedure| procedure.name == xdr) {
         rust.clone_into(&mut procedure.rust);
@@ -117,11 +120,15 @@ fn parts(ty: &mut TypeDef) -> Vec<(String, &mut String)> {
         TypeDefKind::Alias(_) => Vec::new(),
         TypeDefKind::Struct(fields) => {
             let fields = fields.iter_mut();
-            fields.map(|field| (field.name.clone(), &mut field.rust)).collect()
+            fields
+                .map(|field| (field.name.clone(), &mut field.rust))
+                .collect()
         }
         TypeDefKind::Enum(body) => {
             let members = body.members.iter_mut();
-            members.map(|member| (member.name.clone(), &mut member.rust)).collect()
+            members
+                .map(|member| (member.name.clone(), &mut member.rust))
+                .collect()
         }
         TypeDefKind::Union(union) => {
             let arms = union.arms.iter_mut();
@@ -141,7 +148,12 @@ fn candidates(schema: &mut Schema, module: usize) -> Vec<String> {
         found.extend(parts.map(|(xdr, _)| format!("{owner}.{xdr}")));
     }
     let module = &schema.modules[module];
-    found.extend(module.constants.iter().map(|constant| constant.name.clone()));
+    found.extend(
+        module
+            .constants
+            .iter()
+            .map(|constant| constant.name.clone()),
+    );
     let versions = module.programs.iter().flat_map(|program| &program.versions);
     let procedures = versions.flat_map(|version| &version.procedures);
     found.extend(procedures.map(|procedure| procedure.name.clone()));

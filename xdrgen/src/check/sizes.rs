@@ -70,6 +70,8 @@ fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
         shapes_differ: true,
         recursive: true,
         float,
+        // A value within itself is none, unless an optional ends it.
+        zero: false,
         ..Layout::default()
     };
     let mut float = false;
@@ -87,6 +89,7 @@ fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
                 min: found.min,
                 memory: found.memory,
                 copy: found.copy,
+                zero: found.zero,
                 ..assumed(float)
             };
         }

@@ -521,7 +521,10 @@ impl<'a> Collector<'a, '_> {
         match other {
             Some(first) if own.is_none() => {
                 let both = (first.span, name.span);
-                self.symbols.ambiguous.entry((module, &name.name)).or_insert(both);
+                self.symbols
+                    .ambiguous
+                    .entry((module, &name.name))
+                    .or_insert(both);
             }
             _ => self.define(name, SymbolKind::Value(value)),
         }

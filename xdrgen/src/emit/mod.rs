@@ -3,11 +3,13 @@
 mod aliases;
 mod client;
 mod constants;
+mod defaults;
 mod docs;
 mod enums;
 mod methods;
 mod overlays;
 mod programs;
+mod serde;
 mod services;
 mod structs;
 mod types;
@@ -83,9 +85,9 @@ pub(crate) fn units(schema: &Schema, file: OutputFile) -> Vec<Unit> {
     }
     units.extend(types.map(|id| Unit::Type(*id)));
     units.extend((0..module.overlays.len()).map(Unit::Overlay));
-    if !file.owned {
-        units.extend((0..module.programs.len()).map(Unit::Program));
-    }
+    let programs = (0..module.programs.len())
+        .filter(|at| !file.owned || programs::shapes_differ(schema, &module.programs[*at]));
+    units.extend(programs.map(Unit::Program));
     units
 }
 

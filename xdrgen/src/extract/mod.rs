@@ -14,12 +14,12 @@ mod x;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
-use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
 use crate::outline::Syntax;
+use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
 use line::{Blocks, Line};
 pub use prose::ProseBlock;
-pub(crate) use x::KEYWORDS;
 pub(crate) use txt::{CodeMark, code_mark, strip_marker};
+pub(crate) use x::KEYWORDS;
 
 /// The texts extracted from one document.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,7 +56,9 @@ pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, Vec<Pro
             first_of.entry(name.clone()).or_insert(first);
         }
         let last = block.last().map_or(first, |line| line.number);
-        let section = document.section(first).map(|section| section.number.clone());
+        let section = document
+            .section(first)
+            .map(|section| section.number.clone());
         found.push(ProseBlock {
             lines: (first, last),
             section,
@@ -173,7 +175,9 @@ fn names(block: &[Line]) -> Option<Vec<String>> {
     let text = sources.add_text(text);
     let mut diagnostics = Diagnostics::default();
     let Specification { definitions, .. } = parse::parse(&sources, text, &mut diagnostics);
-    let names = definitions.iter().map(|definition| definition.name.name.clone());
+    let names = definitions
+        .iter()
+        .map(|definition| definition.name.name.clone());
     (!diagnostics.has_errors() && !definitions.is_empty()).then(|| names.collect())
 }
 
@@ -199,7 +203,7 @@ mod tests {
                     2. B\n\n      struct open {\n   Prose.\n\n      const C = 1; const\n      enum d {\n        E = 1 };\n";
         assert_eq!(
             found(text, &[]),
-            [(7, 14, "a".to_owned()), (23, 24, "d".to_owned())]
+            [(7, 15, "a".to_owned()), (23, 24, "d".to_owned())]
         );
         assert_eq!(found(text, &["1"]).len(), 1);
         assert_eq!(found(text, &["2"])[0].0, 23);

@@ -16,7 +16,10 @@ impl<'t> Fence<'t> {
     /// Reads a line of at least three backquotes or tildes.
     pub(crate) fn read(line: &'t str) -> Option<Self> {
         let line = line.trim();
-        let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+        let mark = line
+            .chars()
+            .next()
+            .filter(|mark| matches!(mark, '`' | '~'))?;
         let info = line.trim_start_matches(mark);
         let length = line.len() - info.len();
         let info = info.trim();
@@ -85,7 +88,13 @@ mod tests {
         let found = sections(text);
         let list: Vec<(usize, &str, &str)> = found
             .iter()
-            .map(|section| (section.line, section.number.as_str(), section.title.as_str()))
+            .map(|section| {
+                (
+                    section.line,
+                    section.number.as_str(),
+                    section.title.as_str(),
+                )
+            })
             .collect();
         let expected = [
             (6, "1", "A"),
@@ -104,7 +113,10 @@ mod tests {
         assert_eq!(open.info, "xdr");
         assert!(fence("  ~~~~~ ").is_some_and(|end| end.closes(&open)));
         for other in ["~~~", "````", "~~~~ xdr"] {
-            assert!(!fence(other).is_some_and(|end| end.closes(&open)), "{other}");
+            assert!(
+                !fence(other).is_some_and(|end| end.closes(&open)),
+                "{other}"
+            );
         }
         assert_eq!(fence("``` a ```"), None);
         assert_eq!(fence("``"), None);

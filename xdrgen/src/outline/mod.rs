@@ -43,7 +43,10 @@ impl Syntax {
         let name = file_name.to_ascii_lowercase();
         if name.ends_with(".xml") {
             Self::Xml
-        } else if [".md", ".mkd", ".markdown"].iter().any(|end| name.ends_with(end)) {
+        } else if [".md", ".mkd", ".markdown"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             Self::Markdown
         } else {
             Self::Text

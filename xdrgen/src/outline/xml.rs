@@ -100,7 +100,10 @@ pub(crate) fn attribute<'t>(attributes: &'t str, name: &str) -> Option<&'t str> 
 /// Decodes the entity at the start of a text: the character, and the length of the entity.
 pub(crate) fn entity(text: &str) -> Option<(char, usize)> {
     const MAX_LENGTH: usize = 12;
-    let end = text.bytes().take(MAX_LENGTH).position(|byte| byte == b';')?;
+    let end = text
+        .bytes()
+        .take(MAX_LENGTH)
+        .position(|byte| byte == b';')?;
     let name = text.get(..end)?.strip_prefix('&')?;
     let code = |digits: &str, radix| {
         let code = u32::from_str_radix(digits, radix).ok()?;
@@ -158,18 +161,25 @@ pub(crate) fn sections(text: &str) -> Vec<Section> {
                 let title = attribute(attributes, "title").map(decoded);
                 unnamed = title.is_none().then_some(found.len());
                 let title = title.unwrap_or_default();
-                found.extend(number.map(|number| Section { line, number, title }));
+                found.extend(number.map(|number| Section {
+                    line,
+                    number,
+                    title,
+                }));
             }
             Piece::End("section") => counters.close(),
             Piece::Start { name: "name", .. } => in_name = unnamed.is_some(),
-            Piece::End("name") => {
+            Piece::End("name") if in_name => {
                 in_name = false;
-                unnamed = None;
+                let section = unnamed.take().and_then(|at: usize| found.get_mut(at));
+                if let Some(section) = section {
+                    section.title = decoded(&section.title);
+                }
             }
             Piece::Text(range) if in_name => {
                 let section = unnamed.and_then(|at: usize| found.get_mut(at));
                 if let Some(section) = section {
-                    section.title = decoded(&format!("{}{}", section.title, &text[range]));
+                    section.title.push_str(&text[range]);
                 }
             }
             _ => {}
@@ -250,7 +260,13 @@ mod tests {
         let found = sections(text);
         let list: Vec<(usize, &str, &str)> = found
             .iter()
-            .map(|section| (section.line, section.number.as_str(), section.title.as_str()))
+            .map(|section| {
+                (
+                    section.line,
+                    section.number.as_str(),
+                    section.title.as_str(),
+                )
+            })
             .collect();
         let expected = [
             (6, "1", "A & b"),
@@ -279,7 +295,17 @@ mod tests {
 
     #[test]
     fn damaged_documents_end() {
-        for text in ["<", "<a", "<![CDATA[", "<!--", "<?", "</", "<!DOCTYPE [", "&", "<a b='"] {
+        for text in [
+            "<",
+            "<a",
+            "<![CDATA[",
+            "<!--",
+            "<?",
+            "</",
+            "<!DOCTYPE [",
+            "&",
+            "<a b='",
+        ] {
             assert!(pieces(text).count() <= 1, "{text}");
             assert_eq!(sections(text), [], "{text}");
         }

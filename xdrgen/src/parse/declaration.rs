@@ -134,10 +134,9 @@ fn check_declarator<'t>(
         (TypeKind::String, Declarator::Plain) if is_bare(place, end) => {
             return bare_string(place);
         }
-        (
-            TypeKind::Opaque | TypeKind::ZeroCopyOpaque,
-            Declarator::Plain | Declarator::Optional,
-        ) => ("`[` or `<`", "opaque"),
+        (TypeKind::Opaque | TypeKind::ZeroCopyOpaque, Declarator::Plain | Declarator::Optional) => {
+            ("`[` or `<`", "opaque")
+        }
         (TypeKind::String, Declarator::Plain | Declarator::Optional | Declarator::Fixed(_)) => {
             ("`<`", "string")
         }

@@ -32,7 +32,9 @@ pub(super) fn value(text: &str) -> Option<ValueExprKind> {
             fold(first, operator, second).map(ValueExprKind::Number)
         }
         (ValueExprKind::Name(name), "+") => Some(ValueExprKind::Sum(name, second)),
-        (ValueExprKind::Name(name), "-") => second.checked_neg().map(|second| ValueExprKind::Sum(name, second)),
+        (ValueExprKind::Name(name), "-") => second
+            .checked_neg()
+            .map(|second| ValueExprKind::Sum(name, second)),
         _ => None,
     }
 }

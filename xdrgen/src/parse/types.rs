@@ -17,8 +17,16 @@ use crate::parse::value::path;
 
 /// Parses a type specifier. Returns `Err::Error` if none begins here.
 pub(super) fn type_specifier(input: Tokens<'_>) -> ParseResult<'_, TypeSpecifier> {
-    let (rest, kind) =
-        alt((basic, unsigned, constructed, signed_c, zero_copy, named, body_alone)).parse(input)?;
+    let (rest, kind) = alt((
+        basic,
+        unsigned,
+        constructed,
+        signed_c,
+        zero_copy,
+        named,
+        body_alone,
+    ))
+    .parse(input)?;
     Ok((
         rest,
         TypeSpecifier {

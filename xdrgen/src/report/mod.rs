@@ -51,9 +51,8 @@ pub fn human(sources: &SourceMap, diagnostics: &[Diagnostic], style: Style) -> S
 /// left, with the number of the others.
 #[must_use]
 pub fn folded(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
-    let is_use = |found: &Diagnostic| {
-        matches!(found.code, Code::UndefinedType | Code::UndefinedConstant)
-    };
+    let is_use =
+        |found: &Diagnostic| matches!(found.code, Code::UndefinedType | Code::UndefinedConstant);
     let mut first_of: HashMap<(Code, &str), usize> = HashMap::new();
     let mut folded: Vec<(&Diagnostic, usize)> = Vec::new();
     for found in diagnostics {
@@ -71,7 +70,9 @@ pub fn folded(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
         .map(|(found, others)| match others {
             0 => found.clone(),
             1 => found.clone().note("1 more use is not shown"),
-            others => found.clone().note(format!("{others} more uses are not shown")),
+            others => found
+                .clone()
+                .note(format!("{others} more uses are not shown")),
         })
         .collect()
 }

@@ -254,10 +254,7 @@ fn is_empty(schema: &Schema, ty: &Type) -> bool {
     match ty {
         Type::FixedOpaque(length) => *length == 0,
         Type::Fixed(element, length) => *length == 0 || is_empty(schema, element),
-        Type::Named(id) => {
-            let definition = schema.ty(*id);
-            definition.layout.min == 0 && definition.external.is_none()
-        }
+        Type::Named(id) => schema.ty(*id).layout.min == 0,
         _ => false,
     }
 }

@@ -1,8 +1,8 @@
 //! Flattens a definition into a list of parts to compare: members, fields, cases.
 
 use crate::ast::{
-    ArmBody, Declaration, Declarator, Definition, DefinitionKind, EnumBody, ProgramBody,
-    Parameter, ProgramProcedure, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
+    ArmBody, Declaration, Declarator, Definition, DefinitionKind, EnumBody, Parameter, ProgramBody,
+    ProgramProcedure, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
 };
 use crate::source::Span;
 

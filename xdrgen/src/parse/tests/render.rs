@@ -1,8 +1,9 @@
 //! Renders syntax as text in one canonical form, so that tests can compare it.
 
 use crate::ast::{
-    ArmBody, Declaration, Declarator, DefinitionKind, EnumBody, Keyword, Parameter, ProgramProcedure,
-    Specification, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
+    ArmBody, Declaration, Declarator, DefinitionKind, EnumBody, Keyword, Parameter,
+    ProgramProcedure, Specification, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr,
+    ValueExprKind,
 };
 
 /// Renders each definition on a line.

@@ -143,7 +143,7 @@ fn counts(xdr: &str) -> (usize, usize) {
     assert_eq!(sources.text(text).content(), "");
     let lexed = lex(xdr, text);
     let context = Context::new(text, &lexed.tokens);
-    let definitions = items(Tokens::new(&context), true).len();
+    let definitions = items(Tokens::new(&context), true).definitions.len();
     (
         definitions,
         lexed.diagnostics.len() + context.into_diagnostics().len(),
