@@ -1,4 +1,5 @@
-//! Runs arbitrary text through extraction, parser and checks, and renders the diagnostics for
+//! Runs arbitrary text through extraction, parser and checks, in the form that its content suggests
+//! and as one without markers or an extension, and renders the diagnostics for
 //! tools. Nine tenths of the time go to the other outputs, so only one of [`RENDERED`] inputs runs
 //! through them: the same text as a draft that contains it twice, reports for people, and Rust.
 //! Nothing may panic, and text without errors must compile to Rust.
@@ -6,20 +7,52 @@
 
 use libfuzzer_sys::fuzz_target;
 use rpcrdma_fuzz::documents::{config, draft, is_one_of};
-use xdrgen_build::{Compilation, Style, report};
+use xdrgen_build::diagnostic::Diagnostics;
+use xdrgen_build::source::SourceMap;
+use xdrgen_build::{Compilation, Style, extract, parse, report};
 
 /// One of this number of inputs runs through all outputs.
 const RENDERED: u64 = 64;
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
-    let name = if text.contains("///") { "a.txt" } else { "a.x" };
-    let compilation = check(name, &text);
+    let compilation = check(name(&text), &text);
+    forms(&text);
     if is_one_of(RENDERED, bytes) {
         render(&compilation);
         render(&check("a.txt", &draft(&text)));
     }
 });
+
+/// Returns the name of a document with the form of a text.
+fn name(text: &str) -> &'static str {
+    if text.contains("<sourcecode") {
+        "a.xml"
+    } else if text.contains("~~~") || text.contains("```") {
+        "a.md"
+    } else if text.contains("///") {
+        "a.txt"
+    } else {
+        "a.x"
+    }
+}
+
+/// Reads a text as a document without markers, and as one that extends others.
+fn forms(text: &str) {
+    let mut sources = SourceMap::new();
+    let mut diagnostics = Diagnostics::default();
+    let prose = sources.add_document("a.txt", text);
+    sources.set_prose(prose, Vec::new());
+    let extension = sources.add_document(name(text), text);
+    sources.set_extension(extension);
+    for document in [prose, extension] {
+        let extracted = extract::extract(&mut sources, document, &[], &mut diagnostics);
+        parse::parse(&sources, extracted.xdr, &mut diagnostics);
+    }
+    for found in diagnostics.into_sorted(&sources) {
+        let _ = report::short(&sources, &found);
+    }
+}
 
 fn check(name: &str, text: &str) -> Compilation {
     let compilation = config(name, text).check();

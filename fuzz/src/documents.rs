@@ -18,6 +18,7 @@ pub fn draft(text: &str) -> String {
 /// Returns a configuration with all lints enabled, and an overlay if the text has its carrier.
 pub fn config(name: &str, text: &str) -> Config {
     let mut module = Module::new("a").strip("fz_").text(name, text);
+    module = module.scoped_enums(text.contains("scoped"));
     if text.contains("struct carrier") {
         module = module.overlay(Overlay {
             name: "Content".into(),
@@ -34,7 +35,11 @@ pub fn config(name: &str, text: &str) -> Config {
     let lints = Code::ALL
         .iter()
         .filter(|code| code.default_level().is_some());
-    lints.fold(Config::new().module(module), |config, lint| {
+    let mut config = Config::new().module(module);
+    if text.contains("time_t") {
+        config = config.extern_type("time_t", "crate::Time");
+    }
+    lints.fold(config, |config, lint| {
         match config.lint(*lint, Level::Warn) {
             Ok(config) => config,
             Err(error) => panic!("{error}"),

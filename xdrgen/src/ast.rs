@@ -24,6 +24,8 @@ pub struct Specification {
     /// The lines that include another file, `%#include` or `#include`. A name that no document
     /// defines may come from there.
     pub includes: Vec<Span>,
+    /// The members and arms outside of a definition, in a document that extends others.
+    pub fragments: Vec<Fragment>,
     /// The constants of `%#define`, which are for C. One that a document uses, and none defines,
     /// becomes a definition.
     pub macros: Vec<Definition>,
@@ -60,6 +62,26 @@ pub enum DefinitionKind {
     Union(Box<UnionBody>),
     /// `program name { .. } = 1;`
     Program(ProgramBody),
+}
+
+/// Members or arms that an extension adds to an enum or a union of another document.
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    /// The position.
+    pub span: Span,
+    /// The text before it, since the item before: a comment there names what is extended.
+    pub before: Span,
+    /// What is added.
+    pub kind: FragmentKind,
+}
+
+/// What a fragment adds.
+#[derive(Clone, Debug)]
+pub enum FragmentKind {
+    /// `A = 1, B = 2`
+    Members(Vec<EnumMember>),
+    /// `case A: T name;`
+    Arms(Vec<UnionArm>),
 }
 
 /// A declaration: `T name`, `T name[3]`, `T name<3>`, `T *name`.
@@ -118,6 +140,9 @@ pub enum TypeKind {
     Bool,
     /// `opaque`, which requires a length.
     Opaque,
+    /// `zcopaque` of libevpl's compiler (an extension): an opaque that is eligible for direct data
+    /// placement.
+    ZeroCopyOpaque,
     /// `string`, which requires a bound.
     String,
     /// A named type: `T`, `struct T` or `enum T`.
@@ -158,7 +183,7 @@ pub struct ValueExpr {
 /// A number or the name of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueExprKind {
-    /// A decimal, hexadecimal or octal constant of 64 bits, signed or unsigned.
+    /// A decimal, hexadecimal or octal constant. RFC 4506 has those of 64 bits, signed or unsigned.
     Number(i128),
     /// The name of a constant or of an enum's member.
     Name(String),
@@ -247,11 +272,24 @@ pub struct ProgramProcedure {
     /// The span from the reply's type to the semicolon.
     pub span: Span,
     /// The type of the reply; `None` is `void`.
-    pub reply: Option<TypeSpecifier>,
-    /// The types of the arguments; empty for `void`.
-    pub arguments: Vec<TypeSpecifier>,
+    pub reply: Option<Parameter>,
+    /// The arguments; empty for `void`.
+    pub arguments: Vec<Parameter>,
     /// The procedure number.
     pub number: ValueExpr,
+}
+
+/// An argument or the reply of a procedure: `T`, or as an extension `T *`, `T<3>`, `T name`.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// The span from the type to the end of the declarator.
+    pub span: Span,
+    /// The type of one element.
+    pub ty: TypeSpecifier,
+    /// The number of elements.
+    pub declarator: Declarator,
+    /// The name of an argument, if it has one (an extension).
+    pub name: Option<Ident>,
 }
 
 /// Selects the names that [`Specification::names`] returns.
@@ -420,11 +458,11 @@ pub fn visit_references<'a>(definition: &'a Definition, visit: &mut impl FnMut(&
                 .for_each(|version| visit_value(&version.number, visit));
             for procedure in versions.flat_map(|version| &version.procedures) {
                 visit_value(&procedure.number, visit);
-                procedure
-                    .arguments
-                    .iter()
-                    .chain(&procedure.reply)
-                    .for_each(|ty| visit_type(ty, visit));
+                let parameters = procedure.arguments.iter().chain(&procedure.reply);
+                parameters.for_each(|parameter| {
+                    visit_type(&parameter.ty, visit);
+                    visit_declarator(&parameter.declarator, visit);
+                });
             }
         }
     }
@@ -432,7 +470,11 @@ pub fn visit_references<'a>(definition: &'a Definition, visit: &mut impl FnMut(&
 
 fn visit_declaration<'a>(declaration: &'a Declaration, visit: &mut impl FnMut(&'a str, Span)) {
     visit_type(&declaration.ty, visit);
-    if let Declarator::Fixed(value) | Declarator::Variable(Some(value)) = &declaration.declarator {
+    visit_declarator(&declaration.declarator, visit);
+}
+
+fn visit_declarator<'a>(declarator: &'a Declarator, visit: &mut impl FnMut(&'a str, Span)) {
+    if let Declarator::Fixed(value) | Declarator::Variable(Some(value)) = declarator {
         visit_value(value, visit);
     }
 }

@@ -11,7 +11,8 @@ use crate::config::{Config, DocumentSource, Module, Setting};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::{self, Erratum};
 use crate::error::Error;
-use crate::extract::{self, Extraction};
+use crate::extend;
+use crate::extract::{self, Extraction, ProseBlock};
 use crate::include::{Files, Search};
 use crate::ir::Schema;
 use crate::parse;
@@ -68,7 +69,7 @@ impl Compilation {
     /// Returns the report that a person reads, with an excerpt for each diagnostic.
     #[must_use]
     pub fn report(&self, style: Style) -> String {
-        report::human(&self.sources, &self.diagnostics, style)
+        report::human(&self.sources, &report::folded(&self.diagnostics), style)
     }
 
     /// Generates the Rust files.
@@ -197,6 +198,16 @@ impl Loaded {
                     let document = open(&mut sources, path, diagnostics)?;
                     Some((document, Some(path.clone())))
                 }
+                DocumentSource::Extension(path) => {
+                    let document = load(&mut sources, path, diagnostics)?;
+                    sources.set_extension(document);
+                    Some((document, Some(path.clone())))
+                }
+                DocumentSource::Prose { path, sections } => {
+                    let document = load(&mut sources, path, diagnostics)?;
+                    sources.set_prose(document, sections.clone());
+                    Some((document, Some(path.clone())))
+                }
                 DocumentSource::Text { name, content } => {
                     Some((sources.add_document(name, content), None))
                 }
@@ -249,25 +260,27 @@ impl Loaded {
             let span =
                 |range: &Range<usize>| self.manifest.map(|text| Span::new(text, range.clone()));
             let mut input = check_input(module, config, &inputs, &span, &mut diagnostics);
-            let mut parse = |document: &DocumentId, diagnostics: &mut Diagnostics| {
-                let (text, mut parsed) =
-                    parse_document(&mut sources, *document, &errata, diagnostics);
+            let parse = |sources: &mut SourceMap, document: DocumentId, diagnostics: &mut _| {
+                let (text, mut parsed) = parse_document(sources, document, &errata, diagnostics);
                 parsed
                     .includes
-                    .retain(|span| !files.has_found(*document, sources.slice(*span)));
+                    .retain(|span| !files.has_found(document, sources.slice(*span)));
                 (text, parsed)
             };
             for document in &files.documents {
-                let parsed = parse(document, &mut diagnostics);
+                let parsed = parse(&mut sources, *document, &mut diagnostics);
                 input.specifications.push(parsed);
             }
+            extend::merge(&sources, &mut input.specifications, &mut diagnostics);
             let mut needs = Needs::after_macros(&mut input, &inputs);
             if !needs.is_empty() {
                 let included = files.supplies.iter();
-                let included = included.map(|document| parse(document, &mut diagnostics));
-                let included = included.collect();
+                let included = included
+                    .map(|document| parse(&mut sources, *document, &mut diagnostics))
+                    .collect();
                 needs.take_included(&mut input, included);
             }
+            needs.take_external(&mut input);
             needs.take_preludes(&mut sources, &mut input, &mut diagnostics);
             inputs.push(input);
         }
@@ -318,17 +331,31 @@ fn load(sources: &mut SourceMap, path: &Path, diagnostics: &mut Diagnostics) -> 
     }
 }
 
-/// Returns the XDR of one document.
-pub(crate) fn extract(path: &Path) -> Result<String, Error> {
+/// Returns the XDR of one document; with `prose`, what is in the text of these sections or, without
+/// any, of all.
+pub(crate) fn extract(path: &Path, prose: Option<&[String]>) -> Result<String, Error> {
     let mut sources = SourceMap::new();
     let mut diagnostics = Diagnostics::default();
     let xdr = load(&mut sources, path, &mut diagnostics).map(|document| {
+        if let Some(sections) = prose {
+            sources.set_prose(document, sections.to_vec());
+        }
         let extracted = extract::extract(&mut sources, document, &[], &mut diagnostics);
         extract::xdr_of(&sources, extracted.xdr)
     });
     let found = diagnostics.into_sorted(&sources);
     xdr.filter(|_| found.is_empty())
         .ok_or_else(|| Error::of(&sources, &found))
+}
+
+/// Returns the definitions in the text of one document.
+pub(crate) fn prose_blocks(path: &Path, sections: &[String]) -> Result<Vec<ProseBlock>, Error> {
+    let mut sources = SourceMap::new();
+    let mut diagnostics = Diagnostics::default();
+    match load(&mut sources, path, &mut diagnostics) {
+        Some(document) => Ok(extract::prose_blocks(sources.document(document), sections)),
+        None => Err(Error::of(&sources, &diagnostics.into_sorted(&sources))),
+    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
@@ -347,7 +374,9 @@ fn parse_document(
     diagnostics: &mut Diagnostics,
 ) -> (TextId, Specification) {
     let Extraction { xdr, copies } = extract::extract(sources, document, errata, diagnostics);
-    let specification = parse::parse(sources, xdr, diagnostics);
+    let Some(specification) = parse_xdr(sources, document, xdr, diagnostics) else {
+        return (xdr, Specification::default());
+    };
     let copies: Vec<_> = copies
         .iter()
         .map(|copy| (*copy, parse::parse(sources, *copy, diagnostics)))
@@ -359,6 +388,41 @@ fn parse_document(
     check::consistency::check(sources, &[(xdr, &specification)], &copies, diagnostics);
     check::unmarked::check(sources, document, (xdr, &specification), diagnostics);
     (xdr, specification)
+}
+
+/// Parses the XDR of a document. Returns `None` if its lines with markers hold another language,
+/// which is reported once.
+fn parse_xdr(
+    sources: &SourceMap,
+    document: DocumentId,
+    xdr: TextId,
+    diagnostics: &mut Diagnostics,
+) -> Option<Specification> {
+    let mut found = Diagnostics::new(diagnostics.levels().clone());
+    let specification = parse::parse(sources, xdr, &mut found);
+    let marked = extract::has_markers(sources.document(document));
+    if marked && specification.fragments.is_empty() && is_foreign(sources, xdr, &found) {
+        let end = sources.text(xdr).content().trim_end().len();
+        let message = "the lines with `///` are not XDR";
+        let report = Diagnostic::new(Code::NoXdr, Span::new(xdr, 0..end), message)
+            .label("no line begins a definition");
+        diagnostics.report(report);
+        return None;
+    }
+    diagnostics.append(found);
+    Some(specification)
+}
+
+/// Returns true if a text with errors has no line that begins a definition.
+fn is_foreign(sources: &SourceMap, xdr: TextId, found: &Diagnostics) -> bool {
+    /// Fewer errors may be those of one definition.
+    const MIN_ERRORS: usize = 5;
+    let content = sources.text(xdr).content();
+    let begins = |line: &str| {
+        let word = line.split_whitespace().next();
+        word.is_some_and(|word| extract::KEYWORDS.contains(&word))
+    };
+    found.error_count() >= MIN_ERRORS && !content.lines().any(begins)
 }
 
 fn check_input(
@@ -437,11 +501,18 @@ fn check_input(
     let entries = |key, settings: &[Setting]| -> Vec<Entry> {
         settings.iter().map(|setting| entry(key, setting)).collect()
     };
+    let pairs = |key, settings: &[(Setting, Setting)]| -> Vec<(Entry, Entry)> {
+        let pairs = settings.iter();
+        pairs
+            .map(|(name, value)| (entry(key, name), entry(key, value)))
+            .collect()
+    };
     ModuleInput {
         path,
         uses,
         shapes: module.shapes,
         owned_feature: config.owned_feature.clone(),
+        serde_feature: config.serde_feature.clone(),
         strip: module.strip.clone(),
         prelude: config.prelude.clone(),
         specifications: Vec::new(),
@@ -451,11 +522,10 @@ fn check_input(
         stubs: module.stubs,
         stubs_span: module.stubs_range.as_ref().and_then(span),
         idempotent: entries("idempotent", &module.idempotent),
-        reply_items: module
-            .reply_items
-            .iter()
-            .map(|(item, argument)| (entry("reply_items", item), entry("reply_items", argument)))
-            .collect(),
+        reply_items: pairs("reply_items", &module.reply_items),
+        externs: pairs("extern", &config.externs),
+        rename: pairs("rename", &module.rename),
+        scoped_enums: module.scoped_enums,
     }
 }
 

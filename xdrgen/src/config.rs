@@ -25,9 +25,11 @@ pub struct Config {
     pub(crate) prelude: Vec<Prelude>,
     pub(crate) errata: Vec<PathBuf>,
     pub(crate) include_dirs: Vec<PathBuf>,
+    pub(crate) externs: Vec<(Setting, Setting)>,
     pub(crate) levels: Levels,
     pub(crate) out_dir: Option<PathBuf>,
     pub(crate) owned_feature: Option<String>,
+    pub(crate) serde_feature: Option<String>,
     pub(crate) manifest: Option<PathBuf>,
     /// The texts that stand for the content of files, by the files' canonical paths.
     pub(crate) edited: BTreeMap<PathBuf, String>,
@@ -95,6 +97,29 @@ impl Config {
         self
     }
 
+    /// Sets the Rust type of a name, as `prost` does for its external paths: of a type that comes
+    /// from a C header and that no document declares, or in the place of a declared one. The path
+    /// begins with `crate` or `::`, or is a type of a number (`i32`, `u32`, `i64`, `u64`, `bool`).
+    ///
+    /// The type implements `xdr::Wire`, `xdr::Encode` and `xdr::Decode<'a>` for any `'a`, and
+    /// `Clone`, `Debug` and `PartialEq`, and takes four bytes of XDR at least. Its encoding is not known to the compiler, so that types
+    /// with it implement neither `Copy` nor `Eq`, and `xdrgen decode` does not show it.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let log = Module::new("log").text("log.x", "struct entry { time_t when; };");
+    /// let config = Config::new().module(log).extern_type("time_t", "crate::Time");
+    /// let files = config.check().generate()?;
+    /// assert!(files[0].content.contains("pub type TimeT = crate::Time;"));
+    /// # Ok::<(), xdrgen_build::Error>(())
+    /// ```
+    #[must_use]
+    pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Self {
+        self.externs.push((Setting::new(name), Setting::new(path)));
+        self
+    }
+
     /// Sets the level of a lint.
     ///
     /// # Errors
@@ -109,6 +134,16 @@ impl Config {
     #[must_use]
     pub fn owned_feature(mut self, feature: impl Into<String>) -> Self {
         self.owned_feature = Some(feature.into());
+        self
+    }
+
+    /// Derives `Serialize` of serde behind a feature of the crate that is built, and `Deserialize`
+    /// for types without a lifetime. The crate depends on `serde` with its feature `derive`, and on
+    /// `xdrgen-runtime` with its feature `serde`. An array of more than 32 elements within another
+    /// sequence has none of them: give it a struct.
+    #[must_use]
+    pub fn serde_feature(mut self, feature: impl Into<String>) -> Self {
+        self.serde_feature = Some(feature.into());
         self
     }
 
@@ -184,6 +219,8 @@ pub struct Module {
     pub(crate) stubs_range: Option<Range<usize>>,
     pub(crate) idempotent: Vec<Setting>,
     pub(crate) reply_items: Vec<(Setting, Setting)>,
+    pub(crate) rename: Vec<(Setting, Setting)>,
+    pub(crate) scoped_enums: bool,
 }
 
 /// A setting, and its range in the manifest.
@@ -216,6 +253,41 @@ impl Module {
     #[must_use]
     pub fn document(mut self, path: impl Into<PathBuf>) -> Self {
         self.documents.push(DocumentSource::File(path.into()));
+        self
+    }
+
+    /// Adds a document that prints its XDR in the text alone, without markers, as RFC 1813 does. The
+    /// definitions of the named sections, with all within them, are compiled; without a section,
+    /// those of the whole document. `xdrgen extract --prose` shows what is taken.
+    #[must_use]
+    pub fn prose(mut self, path: impl Into<PathBuf>, sections: &[&str]) -> Self {
+        self.documents.push(DocumentSource::Prose {
+            path: path.into(),
+            sections: sections.iter().map(|&section| section.to_owned()).collect(),
+        });
+        self
+    }
+
+    /// Adds a document that extends those before it: a draft that adds operations to NFSv4, say.
+    /// Where it defines an enum, a union or a program again, its members, arms, versions and
+    /// procedures are added to the first definition. It may have members and arms without the
+    /// definition around them, if a comment before them names it.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = |name: &str| folder.path().join(name);
+    /// std::fs::write(path("base.x"), "enum op { OP_READ = 1 };")?;
+    /// std::fs::write(path("more.x"), "/* To be added to enum op: */ OP_COPY = 2,")?;
+    /// let module = Module::new("ops").document(path("base.x")).extension(path("more.x"));
+    /// let files = Config::new().module(module).check().generate()?;
+    /// assert!(files[0].content.contains("Copy = 2"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn extension(mut self, path: impl Into<PathBuf>) -> Self {
+        self.documents.push(DocumentSource::Extension(path.into()));
         self
     }
 
@@ -323,6 +395,44 @@ impl Module {
         self
     }
 
+    /// Sets the name in Rust of a type, a constant or a procedure (`"nfs_fh4"`), or of a field, a
+    /// member or a case (`"fattr4.obj_attributes"`). A name that would otherwise be equal to another
+    /// one is an error, `name-clash`.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let nfs = Module::new("nfs").text("nfs.x", "struct nfs_fh { int fh_no; };");
+    /// let nfs = nfs.rename("nfs_fh", "FileHandle").rename("nfs_fh.fh_no", "number");
+    /// let files = Config::new().module(nfs).check().generate()?;
+    /// assert!(files[0].content.contains("pub struct FileHandle"));
+    /// assert!(files[0].content.contains("pub number: i32"));
+    /// # Ok::<(), xdrgen_build::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rename(mut self, xdr: impl Into<String>, rust: impl Into<String>) -> Self {
+        self.rename.push((Setting::new(xdr), Setting::new(rust)));
+        self
+    }
+
+    /// Scopes the members of enums by their enum, as some compilers do: two enums may have members
+    /// of one name, and a case of a union is a member of the enum of its discriminant. In RFC 4506
+    /// (section 6.4) members are names of the whole specification.
+    ///
+    /// ```
+    /// use xdrgen_build::{Config, Module};
+    ///
+    /// let xdr = "enum a { NONE = 0, A = 1 };\nenum b { NONE = 0, B = 1 };";
+    /// let module = Module::new("a").text("a.x", xdr);
+    /// assert!(Config::new().module(module.clone()).check().has_errors());
+    /// assert!(!Config::new().module(module.scoped_enums(true)).check().has_errors());
+    /// ```
+    #[must_use]
+    pub fn scoped_enums(mut self, scoped: bool) -> Self {
+        self.scoped_enums = scoped;
+        self
+    }
+
     /// Adds an overlay: typed contents for an opaque field.
     #[must_use]
     pub fn overlay(mut self, overlay: Overlay) -> Self {
@@ -335,14 +445,24 @@ impl Module {
 #[derive(Clone, Debug)]
 pub(crate) enum DocumentSource {
     File(PathBuf),
-    Text { name: String, content: String },
+    /// A document without markers, and the sections to read; all if there is none.
+    Prose {
+        path: PathBuf,
+        sections: Vec<String>,
+    },
+    /// A document that adds to definitions of those before it.
+    Extension(PathBuf),
+    Text {
+        name: String,
+        content: String,
+    },
 }
 
 impl DocumentSource {
     /// Returns the path of a document that is a file.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
-            Self::File(path) => Some(path),
+            Self::File(path) | Self::Extension(path) | Self::Prose { path, .. } => Some(path),
             Self::Text { .. } => None,
         }
     }

@@ -91,6 +91,8 @@ codes! {
     DuplicateArm "duplicate-arm" error "Two arms of a union have the same name.";
     DuplicateCase "duplicate-case" error "Two cases of a union have the same value.";
     DuplicateNumber "duplicate-number" error "Two programs of a module, or versions or procedures, have the same number.";
+    AmbiguousMember "ambiguous-member" error "A name is a member of several enums that scope \
+        their members, and is used outside of them.";
     WrongKind "wrong-kind" error "A name has the wrong kind: a value instead of a type, or \
         `struct` before the name of an enum.";
     // Types and values.
@@ -141,6 +143,13 @@ codes! {
     DuplicateEnumValue "duplicate-enum-value" warn "Two members of an enum have the same value.";
     Passthrough "passthrough" allow "A `%` line is for the output of rpcgen: constants and includes are used where a name is not defined, the rest is ignored.";
     Preprocessor "preprocessor" warn "A `#` line is for the C preprocessor: conditions, constants and includes are evaluated, other directives are ignored.";
+    NamedArgument "named-argument" warn "An argument of a procedure has a name, where RFC 5531 has only its type.";
+    ProcedureDeclarator "procedure-declarator" warn "A procedure has a type such as `T *` or `string<>`, where RFC 5531 has a name.";
+    ManyArguments "many-arguments" warn "A procedure has more than eight arguments: they become a struct.";
+    BareString "bare-string" warn "`string x` is used where RFC 4506 has `string x<>`.";
+    WideConstant "wide-constant" warn "A constant has more than 64 bits: it can be compared, and is no value of a type of XDR.";
+    ZeroCopyOpaque "zero-copy-opaque" warn "`zcopaque`, an extension of libevpl, is used: an opaque that is eligible for direct data placement.";
+    Package "package" warn "A `package` is used, an extension of other compilers, and ignored.";
     Namespace "namespace" warn "A `namespace` is used, an extension of xdrpp.";
     Pragma "pragma" warn "A `pragma`, an extension of Linux's xdrgen, is ignored.";
     TrailingComma "trailing-comma" warn "A comma follows the last member of a list.";
@@ -371,6 +380,17 @@ impl Diagnostics {
         {
             self.list.push(diagnostic);
         }
+    }
+
+    /// Adds all diagnostics of another collection with the same levels.
+    pub fn append(&mut self, other: Self) {
+        other.list.into_iter().for_each(|found| self.report(found));
+    }
+
+    /// Returns the number of errors.
+    #[must_use]
+    pub fn error_count(&self) -> usize {
+        self.list.iter().filter(|found| found.is_error()).count()
     }
 
     /// Returns true if a lint is enabled, so that its check is worth running.

@@ -177,7 +177,7 @@ impl Search<'_> {
     /// Returns the lines of a document that include others.
     fn lines(&self, document: DocumentId) -> Vec<String> {
         let document = self.sources.document(document);
-        if !document.text().contains("include") {
+        if document.prose_sections().is_some() || !document.text().contains("include") {
             return Vec::new();
         }
         let mut sources = SourceMap::new();

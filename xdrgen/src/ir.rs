@@ -119,6 +119,8 @@ pub struct ModuleDef {
     pub shapes: Shapes,
     /// The cargo feature that enables the module `owned`, if there is one.
     pub owned_feature: Option<String>,
+    /// The cargo feature that enables serde, if there is one.
+    pub serde_feature: Option<String>,
     /// The constants, in document order.
     pub constants: Vec<Constant>,
     /// The types, in document order.
@@ -170,9 +172,9 @@ pub struct Constant {
     pub name: String,
     /// The name in Rust.
     pub rust: String,
-    /// The type, an integer.
+    /// The type, an integer; a 64-bit one if the value has more bits than any type of XDR.
     pub ty: Primitive,
-    /// The value, which is in the range of the type.
+    /// The value. It is in the range of the type, unless it has more than 64 bits.
     pub value: i128,
     /// The span of the name.
     pub span: Span,
@@ -195,6 +197,9 @@ pub struct TypeDef {
     pub origin: Origin,
     /// The definition.
     pub kind: TypeDefKind,
+    /// The path of the Rust type, if the configuration supplies it. The definition is a struct
+    /// without fields then, and the encoding is not known.
+    pub external: Option<String>,
     /// The sizes.
     pub layout: Layout,
 }
@@ -232,10 +237,14 @@ pub struct Layout {
     /// Whether the owned and the borrowed shape differ: because of a lifetime, or because the owned
     /// shape boxes a part.
     pub shapes_differ: bool,
-    /// Whether the type contains a floating-point number, so that it cannot implement `Eq`.
+    /// Whether the type contains a floating-point number or a type that is not generated, so that it
+    /// cannot implement `Eq`.
     pub float: bool,
     /// The maximum size of the owned shape in memory, in bytes, without its heap allocations.
     pub memory: u64,
+    /// Whether the type has a zero, all of whose numbers are zero and all of whose sequences are
+    /// empty, so that it implements `Default`.
+    pub zero: bool,
     /// Whether the type contains itself, through an indirection.
     pub recursive: bool,
     /// The approximate number of branches in the code that decodes a value with all its parts.
@@ -254,6 +263,7 @@ impl Default for Layout {
             shapes_differ: false,
             float: false,
             memory: 0,
+            zero: true,
             recursive: false,
             weight: 0,
         }
@@ -377,6 +387,12 @@ pub struct Enum {
 }
 
 impl Enum {
+    /// Returns true if zero is a value of the enum.
+    #[must_use]
+    pub fn has_zero(&self) -> bool {
+        self.open || self.members.iter().any(|member| member.value == 0)
+    }
+
     /// Returns the name in Rust of the variant for values without a member, if the enum is open:
     /// `Unknown`, unless a member has that name.
     #[must_use]
@@ -494,6 +510,8 @@ pub struct Procedure {
     pub number: u32,
     /// The types of the arguments.
     pub arguments: Vec<Type>,
+    /// The names of the arguments in Rust, one for each.
+    pub argument_names: Vec<String>,
     /// The type of the reply; `None` is void.
     pub reply: Option<Type>,
     /// Whether a call may be executed twice without harm.

@@ -1,6 +1,6 @@
 //! Computes the sizes of types: encoded in XDR, and in memory.
 
-use crate::ir::{Arm, Layout, Schema, Type, TypeDefKind, Union};
+use crate::ir::{Arm, Discriminant, Layout, Schema, Type, TypeDefKind, Union};
 
 /// The maximum size in memory, in bytes, of the content of a union's arm or an optional that is
 /// stored inline; larger content is boxed in the owned shape. A void arm or an absent optional
@@ -11,6 +11,24 @@ const MAX_INLINE_SIZE: u64 = 24;
 
 /// The size in memory, in bytes, of `xdrgen_runtime::Item`.
 const ITEM_SIZE: u64 = 40;
+
+impl Layout {
+    /// Returns the layout of a type that is not generated: nothing of it is known but that it takes
+    /// four bytes, as every type of XDR does that is not empty. It is boxed where size matters.
+    pub(crate) fn external() -> Self {
+        Self {
+            min: 4,
+            max: None,
+            inline_max: None,
+            copy: false,
+            float: true,
+            zero: false,
+            memory: MAX_INLINE_SIZE + 8,
+            weight: 8,
+            ..Self::default()
+        }
+    }
+}
 
 impl Schema {
     /// Computes the layout of a type from the layouts of the types that it names.
@@ -103,6 +121,7 @@ impl Schema {
                     plain: false,
                     memory,
                     shapes_differ,
+                    zero: true,
                     weight: container_weight(&layout),
                     ..layout
                 }
@@ -115,6 +134,7 @@ impl Schema {
             Type::Nested(content) => Layout {
                 min: self.layout_of(content).min,
                 memory: 8,
+                zero: false,
                 float: self.layout_of(content).float,
                 ..sequence
             },
@@ -146,6 +166,7 @@ impl Schema {
                 max: Some(4),
                 inline_max: Some(4),
                 memory: if body.open { 8 } else { 4 },
+                zero: body.has_zero(),
                 weight: 2,
                 ..Layout::default()
             },
@@ -184,6 +205,7 @@ impl Schema {
                     plain: false,
                     memory,
                     weight,
+                    zero: self.has_zero(union),
                     ..arms
                 }
             }
@@ -213,6 +235,21 @@ impl Schema {
             }
         }
         groups
+    }
+
+    /// Returns true if a union has a value whose discriminant is zero, with a zero as its content.
+    fn has_zero(&self, union: &Union) -> bool {
+        let content = match union.arms.iter().find(|arm| arm.value == 0) {
+            Some(arm) => &arm.content,
+            None => match (&union.default, union.discriminant) {
+                (Some(content), Discriminant::I32 | Discriminant::U32) => content,
+                (Some(content), Discriminant::Enum(id)) if self.ty(id).layout.zero => content,
+                _ => return false,
+            },
+        };
+        content
+            .as_ref()
+            .is_none_or(|(_, ty)| self.layout_of(ty).zero)
     }
 
     /// Computes the weight of a union. The emitted code of a group of arms exists once, so its
@@ -265,6 +302,7 @@ fn both(a: Layout, b: Layout) -> Layout {
         copy: a.copy && b.copy,
         shapes_differ: a.shapes_differ || b.shapes_differ,
         float: a.float || b.float,
+        zero: a.zero && b.zero,
         memory: a.memory.saturating_add(if b.memory < 4 {
             b.memory
         } else {
@@ -292,6 +330,7 @@ fn either(a: Layout, b: Layout) -> Layout {
         shapes_differ: a.shapes_differ || b.shapes_differ,
         float: a.float || b.float,
         memory: a.memory.max(b.memory),
+        zero: a.zero && b.zero,
         recursive: false,
         weight: a.weight.max(b.weight),
     }

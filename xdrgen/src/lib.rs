@@ -70,6 +70,7 @@ mod driver;
 mod emit;
 pub mod errata;
 mod error;
+mod extend;
 pub mod extract;
 mod format;
 mod include;
@@ -104,7 +105,30 @@ pub use report::Style;
 /// # Errors
 /// Returns a report if the document cannot be read or has no XDR.
 pub fn extract_file(path: impl AsRef<std::path::Path>) -> Result<String, Error> {
-    compilation::extract(path.as_ref())
+    compilation::extract(path.as_ref(), None)
+}
+
+/// Returns the XDR of one document that prints it in its text alone, without markers: of the named
+/// sections, with all within them, or without any of the whole document.
+///
+/// # Errors
+/// Returns a report if the document cannot be read or has no XDR.
+pub fn extract_prose(
+    path: impl AsRef<std::path::Path>,
+    sections: &[String],
+) -> Result<String, Error> {
+    compilation::extract(path.as_ref(), Some(sections))
+}
+
+/// Returns what [`extract_prose`] takes of a document, so that a person can review it.
+///
+/// # Errors
+/// Returns a report if the document cannot be read.
+pub fn prose_blocks(
+    path: impl AsRef<std::path::Path>,
+    sections: &[String],
+) -> Result<Vec<extract::ProseBlock>, Error> {
+    compilation::prose_blocks(path.as_ref(), sections)
 }
 
 /// The version of the contract between generated code and `xdrgen-runtime`. Generated code checks

@@ -25,6 +25,9 @@ struct Manifest {
     #[serde(default)]
     include: Vec<String>,
     owned_feature: Option<String>,
+    serde_feature: Option<String>,
+    #[serde(default)]
+    r#extern: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
     lints: BTreeMap<String, LevelName>,
     #[serde(default)]
@@ -43,7 +46,12 @@ enum LevelName {
 #[serde(deny_unknown_fields)]
 struct ModuleTable {
     path: Spanned<String>,
+    #[serde(default)]
     documents: Vec<String>,
+    #[serde(default)]
+    prose: Vec<ProseTable>,
+    #[serde(default)]
+    extends: Vec<String>,
     #[serde(default)]
     uses: Vec<String>,
     #[serde(default)]
@@ -61,7 +69,20 @@ struct ModuleTable {
     #[serde(default)]
     reply_items: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
+    rename: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
+    scoped_enums: bool,
+    #[serde(default)]
     overlay: Vec<OverlayTable>,
+}
+
+/// A document without markers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProseTable {
+    document: String,
+    #[serde(default)]
+    sections: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -118,6 +139,8 @@ fn read(sources: &mut SourceMap, name: &str, text: &str) -> Result<Config, Box<D
     config.manifest = Some(name.into());
     config.prelude = manifest.prelude;
     config.owned_feature = manifest.owned_feature;
+    config.serde_feature = manifest.serde_feature;
+    config.externs = pairs(manifest.r#extern);
     config.include_dirs = manifest.include.iter().map(beside).collect();
     config.errata = manifest.errata.iter().map(beside).collect();
     for (lint, level) in &manifest.lints {
@@ -154,16 +177,23 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
         .map(beside)
         .map(DocumentSource::File)
         .collect();
+    let prose = table.prose.into_iter().map(|table| DocumentSource::Prose {
+        path: beside(&table.document),
+        sections: table.sections,
+    });
+    module.documents.extend(prose);
+    let extensions = table.extends.iter().map(beside);
+    let extensions = extensions.map(DocumentSource::Extension);
+    module.documents.extend(extensions);
     module.uses = table.uses;
     module.shapes = table.shapes;
     module.strip = table.strip;
     module.ddp = table.ddp.into_iter().map(setting).collect();
     module.open = table.open.into_iter().map(setting).collect();
     module.idempotent = table.idempotent.into_iter().map(setting).collect();
-    let rules = table.reply_items.into_iter();
-    module.reply_items = rules
-        .map(|(item, argument)| (setting(item), setting(argument)))
-        .collect();
+    module.reply_items = pairs(table.reply_items);
+    module.rename = pairs(table.rename);
+    module.scoped_enums = table.scoped_enums;
     module.stubs_range = table.stubs.as_ref().map(Spanned::span);
     if let Some(names) = table.stubs.map(Spanned::into_inner) {
         module.stubs = Stubs {
@@ -173,6 +203,14 @@ fn module(table: ModuleTable, beside: &impl Fn(&String) -> std::path::PathBuf) -
     }
     module.overlays = table.overlay.into_iter().map(overlay).collect();
     module
+}
+
+/// Returns the entries of a table.
+fn pairs(table: BTreeMap<Spanned<String>, Spanned<String>>) -> Vec<(Setting, Setting)> {
+    let entries = table.into_iter();
+    entries
+        .map(|(key, value)| (setting(key), setting(value)))
+        .collect()
 }
 
 /// Returns a setting with the range of its text, without the quotes around it.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::outline::{Section, outline};
+use crate::outline::{Section, Syntax};
 
 /// Identifies a [`Document`] of a [`SourceMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,11 @@ pub struct Document {
     pages: Vec<(usize, u32)>,
     /// The section headings, in document order.
     sections: Vec<Section>,
+    /// The sections whose XDR is in the text alone, without markers; `None` for a document with
+    /// markers. No section is all of them.
+    prose: Option<Vec<String>>,
+    /// Whether the document adds to definitions of others.
+    extension: bool,
 }
 
 impl Document {
@@ -95,6 +100,19 @@ impl Document {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the sections whose definitions are in the text, without markers; `None` for a document
+    /// whose XDR has markers. No section is all of them.
+    #[must_use]
+    pub fn prose_sections(&self) -> Option<&[String]> {
+        self.prose.as_deref()
+    }
+
+    /// Returns true if the document adds to definitions of others.
+    #[must_use]
+    pub fn is_extension(&self) -> bool {
+        self.extension
     }
 
     /// Returns the number of lines.
@@ -180,6 +198,8 @@ pub struct Text {
     kind: TextKind,
     content: String,
     lines: Vec<TextLine>,
+    /// Where the text of a line continues at another column: the offset in the text, and the column.
+    shifts: Vec<(usize, usize)>,
 }
 
 impl Text {
@@ -191,6 +211,7 @@ impl Text {
             kind,
             content: String::new(),
             lines: Vec::new(),
+            shifts: Vec::new(),
         }
     }
 
@@ -205,6 +226,16 @@ impl Text {
         });
         self.content.push_str(content);
         self.content.push('\n');
+    }
+
+    /// Says at which columns of the document the last line continues, because characters are written
+    /// in another way there: each offset in the line, and the byte of the document's line.
+    pub(crate) fn shift_line(&mut self, shifts: &[(usize, usize)]) {
+        if let Some(line) = self.lines.last() {
+            let shifts = shifts.iter();
+            self.shifts
+                .extend(shifts.map(|(at, column)| (line.start + at, *column)));
+        }
     }
 
     /// Returns the document that the text was extracted from.
@@ -231,6 +262,16 @@ impl Text {
             .iter()
             .zip(self.content.lines())
             .map(|(line, content)| (line.document_line, content))
+    }
+
+    /// Returns the byte of the document's line at which an offset is.
+    fn column_at(&self, line: &TextLine, offset: usize) -> usize {
+        let after = self.shifts.partition_point(|(at, _)| *at <= offset);
+        let shift = after.checked_sub(1).map(|at| self.shifts[at]);
+        match shift.filter(|(at, _)| *at >= line.start) {
+            Some((at, column)) => column + (offset - at),
+            None => line.column + (offset - line.start),
+        }
     }
 
     fn line_at(&self, offset: usize) -> Option<&TextLine> {
@@ -276,23 +317,42 @@ impl SourceMap {
 
     /// Adds a document and computes its [`crate::outline`].
     pub fn add_document(&mut self, name: impl Into<String>, text: impl Into<String>) -> DocumentId {
-        let text = text.into();
+        let (name, text) = (name.into(), text.into());
         let mut line_starts = vec![0];
         line_starts.extend(
             text.match_indices('\n')
                 .map(|(at, _)| at + 1)
                 .filter(|at| *at < text.len()),
         );
-        let outline = outline(&text);
+        let outline = Syntax::of(&name).outline(&text);
         let document = Document {
-            name: name.into(),
+            name,
             text,
             line_starts,
             pages: outline.pages,
             sections: outline.sections,
+            prose: None,
+            extension: false,
         };
         self.documents.push(document);
         DocumentId(index(self.documents.len() - 1))
+    }
+
+    /// Says that the XDR of a document is in its text alone, in these sections or, without any, in
+    /// all.
+    ///
+    /// # Panics
+    /// Panics if `id` is from another source map and out of range here.
+    pub fn set_prose(&mut self, id: DocumentId, sections: Vec<String>) {
+        self.documents[id.0 as usize].prose = Some(sections);
+    }
+
+    /// Says that a document adds to definitions of others.
+    ///
+    /// # Panics
+    /// Panics if `id` is from another source map and out of range here.
+    pub fn set_extension(&mut self, id: DocumentId) {
+        self.documents[id.0 as usize].extension = true;
     }
 
     /// Adds a text.
@@ -386,7 +446,7 @@ fn document_offset(text: &Text, document: &Document, offset: usize) -> usize {
     };
     let range = document.line_range(line.document_line);
     let length = document.line(line.document_line).len();
-    let mut at = range.start + (line.column + (offset - line.start)).min(length);
+    let mut at = range.start + text.column_at(line, offset).min(length);
     while !document.text.is_char_boundary(at) {
         at -= 1;
     }

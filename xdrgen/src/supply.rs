@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::ast::{Definition, DefinitionKind, Scope, Specification, visit_references};
-use crate::check::ModuleInput;
+use crate::check::{ModuleInput, external};
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::parse;
 use crate::source::{SourceMap, Span, TextId, TextKind};
@@ -22,6 +22,8 @@ pub(crate) struct Needs {
     visible: HashSet<String>,
     /// The other names, with their first use.
     missing: BTreeMap<String, Span>,
+    /// The first uses of the names that the configuration supplies.
+    uses: HashMap<String, Span>,
 }
 
 impl Needs {
@@ -42,6 +44,21 @@ impl Needs {
     /// Returns true if the module needs nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.missing.is_empty()
+    }
+
+    /// Adds the types that the configuration supplies, for names that no document declares.
+    pub(crate) fn take_external(&mut self, input: &mut ModuleInput) {
+        for (name, path) in input.externs.clone() {
+            // A prelude may have the name, and is not asked then.
+            let Some(span) = self.uses.get(&name.text).copied() else {
+                continue;
+            };
+            if self.visible.insert(name.text.clone()) {
+                self.missing.remove(&name.text);
+                let definition = external::definition(&name.text, &path.text, span);
+                add(input, span.text, None, vec![definition]);
+            }
+        }
     }
 
     /// Adds what the module needs of the files that its documents include.
@@ -89,6 +106,7 @@ impl Needs {
         let mut needs = Self {
             visible: names.collect(),
             missing: BTreeMap::new(),
+            uses: HashMap::new(),
         };
         let specifications = input.specifications.iter();
         for definition in specifications.flat_map(|(_, specification)| &specification.definitions) {
@@ -100,6 +118,10 @@ impl Needs {
     /// Adds the names that a definition uses, and those of them that are new to `names`.
     fn refer(&mut self, input: &ModuleInput, definition: &Definition, names: &mut Vec<String>) {
         visit_references(definition, &mut |name, span| {
+            if input.externs.iter().any(|(entry, _)| entry.text == name) {
+                self.uses.entry(name.to_owned()).or_insert(span);
+                return;
+            }
             let supplied = self.visible.contains(name)
                 || self.missing.contains_key(name)
                 || input.prelude(name).is_some()

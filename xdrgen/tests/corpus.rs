@@ -4,7 +4,10 @@
 
 mod common;
 
-use common::{Folder, check};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Folder, check, note_skipped};
 use xdrgen_build::{Code, Compilation, Config, Module, Style};
 
 /// A construct that is refused: the projects' files that have it, the XDR, and the code and a line of
@@ -122,6 +125,185 @@ fn constructs_of_one_file() {
     for (files, xdr) in constructs {
         accepted(files, &check(xdr));
     }
+}
+
+/// Constructs in the manner of each project, which its files need.
+const PROJECTS: &[(&str, &str)] = &[
+    (
+        "Linux",
+        "/* from a specification */\npragma header nlm4;\nconst MAXNAMELEN = 1025;\n\
+         typedef opaque netobj<1024>;\nenum stats { GRANTED = 0 };\npragma big_endian stats;\n\
+         program LOCK { version V4 { void NULL(void) = 0; } = 4; } = 100021;\n",
+    ),
+    (
+        "libnfs",
+        "struct exports { string dir<>; struct exports *next; };\ntypedef struct exports *list;\n\
+         program M { version V { list EXPORT(void) = 5; } = 3; } = 100005;\n",
+    ),
+    (
+        "libvirt",
+        "const STRING_MAX = 65536;\ntypedef string nonnull_string<STRING_MAX>;\n\
+         typedef nonnull_string *opt_string;\nstruct args { opt_string name; unsigned hyper flags; \
+         char data<16>; };\n",
+    ),
+    (
+        "goxdr",
+        "// A comment\nnamespace a { namespace b {\nunion u switch (unsigned kind) {\n\
+         case 0:\n case 1:\n  string one<>;\n default:\n  void;\n}; } }\n\
+         program P { version V { b::u MANY(b::u, unsigned hyper, string) = 1; } = 1; } = 0x20000000;\n",
+    ),
+    (
+        "xdrpp",
+        "namespace test {\ntypedef unsigned hyper big;\nstruct tree { big key; tree *left; tree *right; };\n\
+         union value switch (int type) { case 0: struct { int x; int y; } point; default: void; };\n}\n",
+    ),
+    (
+        "stellar-core",
+        "namespace stellar\n{\nenum Kind { A = 0, B = 1 };\nunion Entry switch (Kind kind)\n{\n\
+         case A:\n  struct\n  {\n    union switch (int v)\n    {\n    case 0:\n      void;\n    }\n\
+             ext;\n  } a;\ncase B:\n  opaque b[32];\n};\n}\n",
+    ),
+    (
+        "rust-xdr",
+        "typedef opaque Bar[8];\ntypedef Bar Bars<>;\nstruct Foo { int a; unsigned int b; Bars c; };\n",
+    ),
+    (
+        "libevpl",
+        "struct read { unsigned int count; bool eof; zcopaque data<>; };\n",
+    ),
+    (
+        "nfs-ganesha",
+        "%#include \"config.h\"\nstruct netobj { u_int n_len; opaque n_bytes<>; };\n\
+         typedef u_int32_t sessionid[4];\n%extern bool_t xdr_sessionid(XDR *, sessionid);\n",
+    ),
+    (
+        "FreeBSD",
+        "#ifndef lint\n%static const char rcsid[] =\n%  \"$FreeBSD$\";\n#endif /* not lint */\n\
+         #ifdef RPC_HDR\n%#include <sys/types.h>\n#endif\nconst RQ_PATHLEN = 1024;\n\
+         struct getquota { string path<RQ_PATHLEN>; int uid; };\n",
+    ),
+    (
+        "illumos",
+        "#if RPC_HDR\n%\n%/* CDDL */\n%\n#endif\n#define MAXIDS 16\ntypedef long ids<MAXIDS>;\n\
+         struct cred { u_long uid; ids gids; };\n",
+    ),
+    (
+        "oncrpc4j",
+        "package org;\n/** A comment. */\nstruct Point { int x; int y; };\n\
+         program P { version V { Point MOVE(Point from, int dx, int dy) = 1; } = 1; } = 2;\n",
+    ),
+    (
+        "glusterfs",
+        "#ifdef RPC_XDR\n%#include \"compat.h\"\n#endif\nstruct stat { opaque gfid[16]; unsigned hyper size; };\n\
+         struct dirent { unsigned hyper ino; struct stat st; string name<>; opaque dict<>; dirent *next; };\n",
+    ),
+    (
+        "ganglia",
+        "enum formats { full = 128, request = full, value };\nunion message switch (formats id) {\n\
+         case full: string name<>;\ncase value: float f; default: void; };\n",
+    ),
+    (
+        "VXI-11",
+        "typedef long Device_Link;\ntypedef long Device_Flags;\nenum Family { TCP, UDP };\n\
+         struct Create { long clientId; bool lockDevice; unsigned long timeout; string device<>; };\n\
+         program CORE { version V { Device_Link CREATE(Create) = 10; } = 1; } = 0x0607AF;\n",
+    ),
+    (
+        "am-utils",
+        "const LEN = 1024;\ntypedef string amq_string<LEN>;\ntypedef long *time_type;\nstruct tree { \
+         amq_string mountpoint; tree *next; tree *child; };\ntypedef struct tree *tree_p;\n\
+         program AMQ { version V { tree_p TREE(amq_string) = 1; } = 57; } = 300019;\n",
+    ),
+    (
+        "NDMP",
+        "struct u_quad { u_long high; u_long low; };\nenum error { OK, BAD = 4, WORSE, };\n\
+         union addr switch (error kind) { case OK: struct u_quad position; default: void; };\n",
+    ),
+    (
+        "GNU Hurd",
+        "typedef quad_t wide;\nstruct wait { wide usec; };\n",
+    ),
+    (
+        "jrpcgen",
+        "const A = 0X1F;\nconst B = 017;\nstruct keys { string names<>; opaque data[A]; };\n\
+         program P { version V { keys *FIND(string<>) = 1; } = 1; } = 3;\n",
+    ),
+];
+
+#[test]
+fn constructs_of_projects() {
+    let mut refused = Vec::new();
+    for (project, xdr) in PROJECTS {
+        let checked = check(xdr);
+        if checked.has_errors() {
+            refused.push(format!("{project}: {}", checked.report(Style::Plain)));
+        } else {
+            accepted(project, &checked);
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    // With nfs-utils, rpcsvc-proto, reffs, libtirpc and glibc, whose constructs other tests have.
+    assert!(PROJECTS.len() + 5 >= 20);
+}
+
+/// Returns the files of `shared/corpus`; `None` if it is not beside the checkout.
+fn shared_files() -> Option<Vec<PathBuf>> {
+    let folder = Path::new("../../shared/corpus");
+    let mut files = Vec::new();
+    for project in folder.read_dir().ok()? {
+        let Ok(project) = project.expect("a folder").path().read_dir() else {
+            continue;
+        };
+        let paths = project.map(|entry| entry.expect("a file").path());
+        files.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "x")));
+    }
+    files.sort();
+    Some(files)
+}
+
+/// Of the files that rpcgen accepts, those that are refused have a cause in `REFUSED`.
+#[test]
+fn what_rpcgen_accepts_is_accepted() {
+    let rpcgen = Command::new("rpcgen").arg("--version").output().is_ok();
+    let (Some(files), true) = (shared_files(), rpcgen) else {
+        return note_skipped(
+            "what_rpcgen_accepts needs rpcgen, and shared/corpus beside the checkout",
+        );
+    };
+    let listed: String = REFUSED
+        .iter()
+        .flat_map(|refused| refused.files)
+        .copied()
+        .collect();
+    let listed = listed.to_lowercase().replace(' ', "");
+    let mut refused = Vec::new();
+    for path in &files {
+        let output = Command::new("rpcgen").arg("-h").arg(path).output();
+        if !output.is_ok_and(|output| output.status.success()) {
+            continue;
+        }
+        let checked = Config::new()
+            .module(Module::new("a").document(path))
+            .check();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .to_lowercase();
+        let name = name
+            .strip_suffix(".x")
+            .filter(|name| name.starts_with("rfc"))
+            .unwrap_or(&name);
+        if checked.has_errors() && !listed.contains(name) {
+            refused.push(format!(
+                "{}:\n{}",
+                path.display(),
+                checked.report(Style::Plain)
+            ));
+        }
+    }
+    assert!(files.len() >= 80, "{}", files.len());
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
 #[test]

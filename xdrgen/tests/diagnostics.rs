@@ -58,6 +58,16 @@ cases = [[\"POINT\", \"point\"], [\"LINE\", \"line\"]]
 /// Returns the example for a code. A test fails for a [`Code`] without an example.
 fn example(code: Code) -> Option<Example> {
     Some(match code {
+        Code::AmbiguousMember => &[
+            (
+                "a.x",
+                "enum color { NONE = 0 };\nenum shape { NONE = 1 };\nconst LIMIT = NONE;\n",
+            ),
+            (
+                "xdrgen.toml",
+                "[[module]]\npath = \"a\"\ndocuments = [\"a.x\"]\nscoped_enums = true\n",
+            ),
+        ],
         Code::Unreadable => &[("missing.x", "")],
         Code::Configuration => &[(
             "xdrgen.toml",
@@ -225,6 +235,17 @@ fn values(code: Code) -> Option<Example> {
     })
 }
 
+/// A program with one procedure.
+macro_rules! program {
+    ($procedure:literal) => {
+        concat!(
+            "program CALC {\n    version CALC_V1 {\n        ",
+            $procedure,
+            "\n    } = 1;\n} = 0x20000001;\n"
+        )
+    };
+}
+
 /// Examples of extensions of RFC 4506.
 fn extension(code: Code) -> Option<Example> {
     Some(match code {
@@ -248,6 +269,16 @@ fn extension(code: Code) -> Option<Example> {
             status;\n};\n",
         )],
         Code::DuplicateEnumValue => &[("a.x", "enum color {\n    RED = 1,\n    BLUE = 1\n};\n")],
+        Code::NamedArgument => &[("a.x", program!("int ADD(int first, int second) = 1;"))],
+        Code::ProcedureDeclarator => &[("a.x", program!("string<> NAME(int) = 1;"))],
+        Code::ManyArguments => &[(
+            "a.x",
+            program!("void SUM(int, int, int, int, int, int, int, int, int) = 1;"),
+        )],
+        Code::BareString => &[("a.x", "struct person {\n    string name;\n};\n")],
+        Code::WideConstant => &[("a.x", "const PRIME = 18446744073709551629;\n")],
+        Code::ZeroCopyOpaque => &[("a.x", "struct data {\n    zcopaque bytes<>;\n};\n")],
+        Code::Package => &[("a.x", "package points;\nconst LIMIT = 16;\n")],
         Code::Passthrough => &[("a.x", "%#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],
         Code::Preprocessor => &[("a.x", "#include <rpc/rpc.h>\nconst LIMIT = 16;\n")],
         Code::Namespace => &[("a.x", "namespace a {\nconst LIMIT = 16;\n}\n")],
@@ -619,14 +650,13 @@ fn long_texts() {
     let text = line.repeat(5_000);
     assert!(check(&text).diagnostics().len() >= 5_000);
     let marked = format!("/// {line}").repeat(5_000);
-    assert!(
-        Config::new()
-            .module(Module::new("a").text("a.txt", marked))
-            .check()
-            .diagnostics()
-            .len()
-            >= 5_000
-    );
+    let count = |marked: String| {
+        let module = Module::new("a").text("a.txt", marked);
+        Config::new().module(module).check().diagnostics().len()
+    };
+    assert!(count(format!("/// const A = 1;\n{marked}")) >= 5_000);
+    // Without a definition, it is another language.
+    assert_eq!(count(marked), 1);
     assert_eq!(check(&"x".repeat(5_000_000)).diagnostics().len(), 1);
     check(&"{".repeat(100_000));
     check(&"struct a { ".repeat(20_000));

@@ -24,6 +24,13 @@ pub(crate) enum Command {
         /// Drafts, RFCs or .x files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// Find definitions in the text of documents without markers, and say on standard error
+        /// what is taken.
+        #[arg(long)]
+        prose: bool,
+        /// Read this section of the text alone, with all within it; may be repeated.
+        #[arg(long, value_name = "NUMBER", requires = "prose")]
+        section: Vec<String>,
     },
     /// Report the defects of documents, each with FILE:LINE:COLUMN.
     ///

@@ -29,13 +29,23 @@ pub(crate) fn run(arguments: &CheckArgs, verbose: bool) -> Result<ExitCode, Fail
     Ok(status(&compilation))
 }
 
-/// Returns the diagnostics to print.
+/// The number of errors that a report for people has, unless the arguments say another one.
+const MAX_ERRORS: usize = 20;
+
+/// Returns the diagnostics to print. For people, those that follow from one defect are one.
 fn selected(all: &[Diagnostic], arguments: &CheckArgs) -> Vec<Diagnostic> {
+    let human = arguments.format == ReportFormat::Human;
+    let max_errors = arguments.max_errors.or(human.then_some(MAX_ERRORS));
+    let all = if human {
+        report::folded(all)
+    } else {
+        all.to_vec()
+    };
     let mut errors = 0;
     let is_selected = |found: &&Diagnostic| {
         errors += usize::from(found.is_error());
         if found.is_error() {
-            arguments.max_errors.is_none_or(|most| errors <= most)
+            max_errors.is_none_or(|most| errors <= most)
         } else {
             !arguments.quiet
         }

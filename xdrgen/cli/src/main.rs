@@ -81,7 +81,11 @@ impl From<io::Error> for Failure {
 
 fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
     match command {
-        Command::Extract { files } => extract(&files),
+        Command::Extract {
+            files,
+            prose,
+            section,
+        } => extract(&files, prose.then_some(section.as_slice())),
         Command::Check(arguments) => check::run(&arguments, verbose),
         Command::Generate {
             input,
@@ -116,11 +120,19 @@ fn run(command: Command, verbose: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-fn extract(files: &[std::path::PathBuf]) -> Result<ExitCode, Failure> {
+/// Prints the XDR of documents; with `prose`, that of these sections of their text.
+fn extract(files: &[std::path::PathBuf], prose: Option<&[String]>) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     let mut failed = false;
     for file in files {
-        match xdrgen_build::extract_file(file) {
+        let extracted = match prose {
+            None => xdrgen_build::extract_file(file),
+            Some(sections) => {
+                say_blocks(file, sections);
+                xdrgen_build::extract_prose(file, sections)
+            }
+        };
+        match extracted {
             Ok(xdr) => out.write_all(xdr.as_bytes())?,
             Err(error) => {
                 eprintln!("{error}");
@@ -133,6 +145,25 @@ fn extract(files: &[std::path::PathBuf]) -> Result<ExitCode, Failure> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Says which definitions are taken from the text of a document, for review.
+fn say_blocks(file: &std::path::Path, sections: &[String]) {
+    // What cannot be read is reported when it is extracted.
+    for block in xdrgen_build::prose_blocks(file, sections).unwrap_or_default() {
+        let (first, last) = block.lines;
+        let section = block.section.map(|section| format!("section {section}, "));
+        let repeats = block
+            .repeats
+            .map(|line| format!(" (as in line {line}, not taken)"));
+        eprintln!(
+            "{}: {}lines {first} to {last}: {}{}",
+            file.display(),
+            section.unwrap_or_default(),
+            block.names.join(", "),
+            repeats.unwrap_or_default()
+        );
+    }
 }
 
 /// Says which documents were read.

@@ -127,6 +127,17 @@ impl<T> Extend<T> for SliceFiller<'_, T> {
 
 sequence!(Array [, const MAX: u32] [, MAX]);
 
+/// [`Array::new`] takes a slice.
+#[cfg(feature = "alloc")]
+impl<'a, T, const MAX: u32> TryFrom<&'a alloc::vec::Vec<T>> for Array<'a, T, MAX> {
+    type Error = TooLong;
+
+    #[inline]
+    fn try_from(items: &'a alloc::vec::Vec<T>) -> Result<Self, TooLong> {
+        Self::new(items)
+    }
+}
+
 impl<'a, T> From<&'a [T]> for Array<'a, T> {
     #[inline]
     fn from(items: &'a [T]) -> Self {

@@ -160,6 +160,12 @@ impl PartialEq for Item<'_> {
 
 impl Eq for Item<'_> {}
 
+impl core::hash::Hash for Item<'_> {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
 impl fmt::Debug for Item<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "b\"{}\"", self.escape_ascii())

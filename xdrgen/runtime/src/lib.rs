@@ -74,6 +74,8 @@ mod owned;
 mod plain;
 mod program;
 mod sequence;
+#[cfg(feature = "serde")]
+mod serialize;
 #[cfg(feature = "alloc")]
 mod shared;
 mod sink;
@@ -103,6 +105,9 @@ pub use owned::{ArrayBuf, ListBuf, OpaqueBuf, Owned, TextBuf};
 pub use plain::Quadruple;
 pub use program::Procedure;
 pub use sequence::Iter;
+#[cfg(feature = "serde")]
+#[doc(hidden)]
+pub use serialize::long_array;
 #[cfg(feature = "alloc")]
 pub use shared::{SharedBuffer, SharedBytes};
 pub use sink::{CopySink, Counter, Encoder, Sink};

@@ -90,6 +90,12 @@ impl<'a, T: Decode<'a> + Clone + PartialEq> PartialEq for Nested<'a, T> {
 
 impl<'a, T: Decode<'a> + Clone + Eq> Eq for Nested<'a, T> {}
 
+impl<'a, T: Decode<'a> + Clone + core::hash::Hash> core::hash::Hash for Nested<'a, T> {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.get().hash(state);
+    }
+}
+
 impl<'a, T: Decode<'a> + Clone + fmt::Debug> fmt::Debug for Nested<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {

@@ -201,6 +201,15 @@ macro_rules! sequence {
 
         impl<'a, T: Decode<'a> + Clone + Eq $($max)*> Eq for $name<'a, T $($max_of)*> {}
 
+        impl<'a, T: Decode<'a> + Clone + core::hash::Hash $($max)*> core::hash::Hash
+            for $name<'a, T $($max_of)*>
+        {
+            fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+                self.len().hash(state);
+                self.iter().for_each(|item| item.hash(state));
+            }
+        }
+
         impl<'a, T: Decode<'a> + Clone + fmt::Debug $($max)*> fmt::Debug for $name<'a, T $($max_of)*> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_list().entries(self.iter()).finish()

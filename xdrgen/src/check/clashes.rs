@@ -154,7 +154,9 @@ impl<'a> Names<'a> {
                 );
                 let diagnostic = Diagnostic::new(Code::NameClash, span, message)
                     .note_at(*at, "the first is here")
-                    .note("strip other prefixes, or rename one of them in the XDR");
+                    .note(
+                        "strip other prefixes, or name one of them under `rename` in the manifest",
+                    );
                 diagnostics.report(diagnostic);
             }
             Some(_) => {}

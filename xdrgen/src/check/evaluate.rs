@@ -62,6 +62,10 @@ fn step(
         Expression::After(None) => Next::Number(Some(-1)),
         Expression::After(Some(previous)) => Next::Value(previous),
         Expression::Name(name, span) | Expression::Sum(name, span, _) => {
+            if let Some(found) = symbols.ambiguous(source.module, name, span) {
+                diagnostics.report(found);
+                return Next::Number(None);
+            }
             match symbols.lookup(inputs, source.module, name) {
                 Some(entry) => match entry.kind {
                     SymbolKind::Value(id) => Next::Value(id),

@@ -1,8 +1,10 @@
 //! Turns the fields and arms that the configuration lists under `ddp` into items.
 
+use crate::ast::{self, TypeKind};
 use crate::check::entries::{self, Part};
+use crate::check::symbols::TypeSyntax;
 use crate::check::{Context, Entry};
-use crate::ir::{Schema, Type, TypeDefKind};
+use crate::ir::{Schema, Type, TypeDefKind, TypeId};
 
 /// Lowers the items of all modules. It precedes the search for lists, which copies fields.
 pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
@@ -12,6 +14,34 @@ pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
                 replace(schema, &part, &item);
             }
         }
+    }
+    for at in 0..context.symbols.types.len() {
+        zero_copy(schema, at, context.symbols.types[at].syntax);
+    }
+}
+
+/// Turns the fields and arms of a type that are declared `zcopaque` into items.
+fn zero_copy(schema: &mut Schema, at: usize, syntax: TypeSyntax<'_>) {
+    let declarations: Vec<&ast::Declaration> = match syntax {
+        TypeSyntax::Struct(body) => body.fields.iter().collect(),
+        TypeSyntax::Union(body) => body.fields().collect(),
+        _ => return,
+    };
+    let eligible = declarations
+        .into_iter()
+        .filter(|declared| matches!(declared.ty.kind, TypeKind::ZeroCopyOpaque));
+    for declared in eligible {
+        let owner = TypeId(u32::try_from(at).unwrap_or(u32::MAX));
+        let part = Part {
+            owner,
+            name: declared.name.name.clone(),
+            ty: Type::Opaque(None),
+        };
+        change(schema, &part, |ty| {
+            if matches!(ty, Type::Opaque(_)) {
+                *ty = Type::Item(Box::new(ty.clone()));
+            }
+        });
     }
 }
 
@@ -44,17 +74,21 @@ fn item(
 
 /// Replaces the type of a part. The cases of a union that share an arm have one content each.
 fn replace(schema: &mut Schema, part: &Part, item: &Type) {
+    change(schema, part, |ty| *ty = item.clone());
+}
+
+fn change(schema: &mut Schema, part: &Part, change: impl Fn(&mut Type)) {
     match &mut schema.types[part.owner.0 as usize].kind {
         TypeDefKind::Struct(fields) => fields
             .iter_mut()
             .filter(|field| field.name == part.name)
-            .for_each(|field| field.ty = item.clone()),
+            .for_each(|field| change(&mut field.ty)),
         TypeDefKind::Union(union) => {
             let contents = union.arms.iter_mut().map(|arm| &mut arm.content);
             let contents = contents.chain(&mut union.default).flatten();
             contents
                 .filter(|(name, _)| *name == part.name)
-                .for_each(|(_, ty)| *ty = item.clone());
+                .for_each(|(_, ty)| change(ty));
         }
         TypeDefKind::Alias(_) | TypeDefKind::Enum(_) => {}
     }

@@ -23,6 +23,7 @@ pub(crate) fn lower(context: &mut Context<'_, '_>) -> Schema {
             path: input.path.clone(),
             shapes: input.shapes,
             owned_feature: input.owned_feature.clone(),
+            serde_feature: input.serde_feature.clone(),
             ..ModuleDef::default()
         };
         for (text, specification) in &input.specifications {
@@ -76,10 +77,12 @@ fn constant(
     let number = context.symbols.values.get(id)?;
     let name = &definition.name.name;
     let ty = match ty {
-        Some(ty) => declared_type(context, module, ty)?,
+        Some(ty) => integer_type(context, module, ty)?,
         None => inferred_type(number),
     };
-    if !ty.range().is_some_and(|range| range.contains(&number)) {
+    // A number without a written type may have more than 64 bits.
+    let typed = matches!(&definition.kind, DefinitionKind::Const { ty: Some(_), .. });
+    if typed && !ty.range().is_some_and(|range| range.contains(&number)) {
         let message = format!("the value {number} of `{name}` is out of the range of its type");
         context
             .diagnostics
@@ -111,7 +114,7 @@ fn inferred_type(value: i128) -> Primitive {
         .unwrap_or(Primitive::I64)
 }
 
-fn declared_type(
+fn integer_type(
     context: &mut Context<'_, '_>,
     module: usize,
     ty: &ast::TypeSpecifier,
@@ -176,7 +179,8 @@ fn define(context: &mut Context<'_, '_>, source: &TypeSource<'_>) -> TypeDef {
         TypeSyntax::Typedef(declared) => TypeDefKind::Alias(declaration(context, module, declared)),
         TypeSyntax::SwappedTypedef(declared, ty) => {
             let element = named(context, module, ty, None).unwrap_or(UNKNOWN);
-            TypeDefKind::Alias(apply_declarator(context, module, declared, element))
+            let declarator = &declared.declarator;
+            TypeDefKind::Alias(apply_declarator(context, module, declarator, element))
         }
         TypeSyntax::Enum(body) => TypeDefKind::Enum(enumeration(context, module, body)),
         TypeSyntax::Struct(body) => TypeDefKind::Struct(fields(context, module, body)),
@@ -189,6 +193,7 @@ fn define(context: &mut Context<'_, '_>, source: &TypeSource<'_>) -> TypeDef {
         span: source.name_span,
         origin: origin(context.sources, source.span, source.name_span),
         kind,
+        external: None,
         layout: Layout::default(),
     }
 }
@@ -203,37 +208,69 @@ pub(crate) fn declaration(
     module: usize,
     declared: &ast::Declaration,
 ) -> Type {
+    let ast::Declaration {
+        span,
+        ty,
+        declarator,
+        ..
+    } = declared;
+    declared_type(context, module, (ty, declarator), *span)
+}
+
+/// Returns the type of a procedure's argument or reply.
+pub(crate) fn parameter(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    written: &ast::Parameter,
+) -> Type {
+    let ast::Parameter {
+        span,
+        ty,
+        declarator,
+        ..
+    } = written;
+    declared_type(context, module, (ty, declarator), *span)
+}
+
+fn declared_type(
+    context: &mut Context<'_, '_>,
+    module: usize,
+    (ty, declarator): (&ast::TypeSpecifier, &Declarator),
+    span: Span,
+) -> Type {
     let length = |context: &mut Context<'_, '_>, value: &Option<ast::ValueExpr>| {
         value
             .as_ref()
             .and_then(|value| bound(context, module, value))
     };
-    match (&declared.ty.kind, &declared.declarator) {
-        (TypeKind::Opaque, Declarator::Fixed(value)) => {
+    match (&ty.kind, declarator) {
+        (TypeKind::Opaque | TypeKind::ZeroCopyOpaque, Declarator::Fixed(value)) => {
             Type::FixedOpaque(bound(context, module, value).unwrap_or_default())
         }
-        (TypeKind::Opaque, Declarator::Variable(max)) => Type::Opaque(length(context, max)),
+        (TypeKind::Opaque | TypeKind::ZeroCopyOpaque, Declarator::Variable(max)) => {
+            Type::Opaque(length(context, max))
+        }
         (TypeKind::String, Declarator::Variable(max)) => Type::String(length(context, max)),
         (TypeKind::String, Declarator::Fixed(value)) => {
             let message = "a string has a bound, not a fixed length";
             context.diagnostics.report(
-                Diagnostic::new(Code::Syntax, declared.span, message)
+                Diagnostic::new(Code::Syntax, span, message)
                     .label("write `<..>` instead of `[..]`"),
             );
             Type::String(bound(context, module, value))
         }
         // rpcgen reads a bare `string` as an unbounded one.
         (TypeKind::String, _) => Type::String(None),
-        (TypeKind::Opaque, _) => {
+        (TypeKind::Opaque | TypeKind::ZeroCopyOpaque, _) => {
             let message = "`opaque` needs a length: `opaque x[N]`, `opaque x<N>` or `opaque x<>`";
             context
                 .diagnostics
-                .report(Diagnostic::new(Code::Syntax, declared.span, message));
+                .report(Diagnostic::new(Code::Syntax, span, message));
             Type::Opaque(None)
         }
         _ => {
-            let element = element(context, module, &declared.ty).unwrap_or(UNKNOWN);
-            apply_declarator(context, module, declared, element)
+            let element = element(context, module, ty).unwrap_or(UNKNOWN);
+            apply_declarator(context, module, declarator, element)
         }
     }
 }
@@ -242,10 +279,10 @@ pub(crate) fn declaration(
 fn apply_declarator(
     context: &mut Context<'_, '_>,
     module: usize,
-    declared: &ast::Declaration,
+    declarator: &Declarator,
     element: Type,
 ) -> Type {
-    match &declared.declarator {
+    match declarator {
         Declarator::Plain => element,
         Declarator::Optional => Type::Optional(Box::new(element)),
         Declarator::Fixed(value) => Type::Fixed(
@@ -267,7 +304,7 @@ pub(crate) fn element(
 ) -> Option<Type> {
     match &ty.kind {
         TypeKind::Named { name, keyword } => named(context, module, name, *keyword),
-        TypeKind::Opaque => Some(Type::Opaque(None)),
+        TypeKind::Opaque | TypeKind::ZeroCopyOpaque => Some(Type::Opaque(None)),
         TypeKind::String => Some(Type::String(None)),
         kind => match primitive(kind) {
             Some(primitive) => Some(Type::Primitive(primitive)),
@@ -388,6 +425,10 @@ pub(crate) fn resolve_name(
     name: &str,
     span: Span,
 ) -> Option<ResolvedName> {
+    if let Some(found) = context.symbols.ambiguous(module, name, span) {
+        context.diagnostics.report(found);
+        return None;
+    }
     match context.symbols.lookup(context.inputs, module, name) {
         Some(entry) => match entry.kind {
             SymbolKind::Value(id) => Some(ResolvedName::Value(id)),
@@ -475,11 +516,16 @@ fn member_value(
     module: usize,
     member: &ast::EnumMember,
 ) -> Option<i32> {
-    let entry = context
-        .symbols
-        .lookup(context.inputs, module, &member.name.name)?;
-    let SymbolKind::Value(id) = entry.kind else {
-        return None;
+    let id = match context.symbols.scoped_member(member.name.span) {
+        Some(id) => id,
+        None => {
+            let symbols = context.symbols;
+            let entry = symbols.lookup(context.inputs, module, &member.name.name)?;
+            let SymbolKind::Value(id) = entry.kind else {
+                return None;
+            };
+            id
+        }
     };
     // If two members have one name, which is reported, the second has no value of its own.
     if context.symbols.values.source(id).span != member.name.span {

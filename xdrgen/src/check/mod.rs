@@ -7,6 +7,7 @@ mod clashes;
 pub(crate) mod consistency;
 mod entries;
 mod evaluate;
+pub(crate) mod external;
 mod graph;
 mod infinite;
 mod items;
@@ -16,6 +17,7 @@ mod open;
 mod overlays;
 mod programs;
 pub(crate) mod prose;
+mod rename;
 mod reply_items;
 mod sizes;
 pub(crate) mod spelling;
@@ -42,6 +44,8 @@ pub(crate) struct ModuleInput {
     pub(crate) shapes: Shapes,
     /// The cargo feature that enables the owned shapes.
     pub(crate) owned_feature: Option<String>,
+    /// The cargo feature that enables serde.
+    pub(crate) serde_feature: Option<String>,
     /// The prefixes to strip from Rust names.
     pub(crate) strip: Vec<String>,
     /// The preludes.
@@ -62,6 +66,12 @@ pub(crate) struct ModuleInput {
     pub(crate) idempotent: Vec<Entry>,
     /// The items of results that are as long as an argument says: each with the argument.
     pub(crate) reply_items: Vec<(Entry, Entry)>,
+    /// The types that have another Rust type: the name and the path of each.
+    pub(crate) externs: Vec<(Entry, Entry)>,
+    /// The names in Rust that the configuration sets.
+    pub(crate) rename: Vec<(Entry, Entry)>,
+    /// Whether the members of an enum are names of the enum alone.
+    pub(crate) scoped_enums: bool,
 }
 
 /// An entry of the configuration.
@@ -126,7 +136,9 @@ pub(crate) fn analyze(
         diagnostics,
     };
     let mut schema = lower::lower(&mut context);
+    external::lower(&mut context, &mut schema);
     open::lower(&mut context, &mut schema);
+    rename::members(&mut context, &mut schema);
     unions::lower(&mut context, &mut schema);
     programs::lower(&mut context, &mut schema);
     // The steps below follow references between types. They do not terminate on a cycle without an
@@ -140,6 +152,7 @@ pub(crate) fn analyze(
         sizes::compute(&mut schema, context.diagnostics);
         overlays::lower(&mut context, &mut schema);
         stubs::lower(&mut context, &mut schema);
+        rename::others(&mut context, &mut schema);
         clashes::check(&schema, context.diagnostics);
     }
     schema

@@ -1,10 +1,10 @@
 //! Lowers programs, versions and procedures (RFC 5531, section 12).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast::{self, DefinitionKind};
 use crate::check::Context;
-use crate::check::lower::{element, origin, value};
+use crate::check::lower::{origin, parameter, value};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Procedure, Program, Schema, Type, Version};
 use crate::names;
@@ -160,25 +160,17 @@ fn procedure(
     let arguments: Vec<Type> = body
         .arguments
         .iter()
-        .filter_map(|ty| element(context, module, ty))
+        .map(|written| parameter(context, module, written))
         .collect();
-    if arguments.len() > MAX_ARGUMENTS {
-        let message =
-            format!("a procedure with more than {MAX_ARGUMENTS} arguments; put them into a struct");
-        context
-            .diagnostics
-            .report(Diagnostic::new(Code::OutOfRange, body.span, message));
-    }
-    let reply = body
-        .reply
-        .as_ref()
-        .and_then(|ty| element(context, module, ty));
+    let reply = body.reply.as_ref();
+    let reply = reply.map(|written| parameter(context, module, written));
     Procedure {
         name: body.name.name.clone(),
         rust: names::type_name(&body.name.name, prefixes),
         method: names::field_name(&body.name.name, prefixes),
         span: body.name.span,
         number,
+        argument_names: argument_names(&body.arguments),
         arguments,
         reply,
         idempotent: false,
@@ -187,5 +179,21 @@ fn procedure(
     }
 }
 
-/// The number of elements of the largest tuple that the runtime encodes.
-const MAX_ARGUMENTS: usize = 8;
+/// Returns the names of a procedure's arguments in Rust: those of the document if all have one and
+/// no two are equal, and otherwise `args`, or `arg1` and so on.
+fn argument_names(arguments: &[ast::Parameter]) -> Vec<String> {
+    let written = arguments.iter().map(|argument| argument.name.as_ref());
+    let written: Option<Vec<String>> = written
+        .map(|name| name.map(|name| names::field_name(&name.name, &[])))
+        .collect();
+    // The methods of a service have a parameter `cx`.
+    let distinct = |names: &Vec<String>| {
+        let mut seen = HashSet::from(["cx"]);
+        names.iter().all(|name| seen.insert(name))
+    };
+    match (written.filter(distinct), arguments.len()) {
+        (Some(names), _) => names,
+        (None, 1) => vec!["args".to_owned()],
+        (None, count) => (1..=count).map(|at| format!("arg{at}")).collect(),
+    }
+}

@@ -29,7 +29,11 @@ pub(crate) fn compute(schema: &mut Schema, diagnostics: &mut Diagnostics) {
             cycle(schema, &group, &smallest);
         } else {
             group.iter().for_each(|at| {
-                schema.types[*at].layout = schema.layout_of_kind(&schema.types[*at].kind)
+                let definition = &schema.types[*at];
+                schema.types[*at].layout = match definition.external {
+                    Some(_) => Layout::external(),
+                    None => schema.layout_of_kind(&definition.kind),
+                }
             });
         }
     }
@@ -66,6 +70,8 @@ fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
         shapes_differ: true,
         recursive: true,
         float,
+        // A value within itself is none, unless an optional ends it.
+        zero: false,
         ..Layout::default()
     };
     let mut float = false;
@@ -83,6 +89,7 @@ fn cycle(schema: &mut Schema, group: &[usize], smallest: &[u64]) {
                 min: found.min,
                 memory: found.memory,
                 copy: found.copy,
+                zero: found.zero,
                 ..assumed(float)
             };
         }

@@ -57,6 +57,12 @@ pub(crate) struct SymbolTable<'a> {
     pub(crate) values: Values<'a>,
     /// The inline types, by their span.
     inline: HashMap<Span, TypeId>,
+    /// The members that are scoped by their enum, by the span of their name.
+    scoped: HashMap<Span, ValueId>,
+    /// The same members by enum and name.
+    members: HashMap<(TypeId, &'a str), ValueId>,
+    /// The names that are members of several enums of a module, with the first two.
+    ambiguous: HashMap<(usize, &'a str), (Span, Span)>,
     /// The words of comments that contain a `/*`, by module, with the start of the comment.
     hidden: HashMap<(usize, &'a str), Span>,
     /// The number of names comparisons with undefined names so far, to find similar spellings.
@@ -145,6 +151,27 @@ impl<'a> SymbolTable<'a> {
         std::iter::once(module)
             .chain(uses)
             .find_map(|scope| self.scopes[scope].get(name).copied())
+    }
+
+    /// Returns the scoped member whose name is at `span`.
+    pub(crate) fn scoped_member(&self, span: Span) -> Option<ValueId> {
+        self.scoped.get(&span).copied()
+    }
+
+    /// Returns the scoped member of an enum.
+    pub(crate) fn member_of(&self, id: TypeId, name: &str) -> Option<ValueId> {
+        self.members.get(&(id, name)).copied()
+    }
+
+    /// Reports a name that is a member of several enums.
+    pub(crate) fn ambiguous(&self, module: usize, name: &str, span: Span) -> Option<Diagnostic> {
+        let (first, second) = self.ambiguous.get(&(module, name))?;
+        let message = format!("`{name}` is a member of several enums");
+        let found = Diagnostic::new(Code::AmbiguousMember, span, message)
+            .label("none of them is meant here")
+            .note_at(*first, "a member of this name")
+            .note_at(*second, "another one");
+        Some(found)
     }
 
     /// Returns the inline type at `span`.
@@ -468,8 +495,38 @@ impl<'a> Collector<'a, '_> {
                 .symbols
                 .values
                 .add(self.module, &member.name, expression, Some(id));
-            self.define(&member.name, SymbolKind::Value(value));
+            if self.inputs[self.module].scoped_enums {
+                self.scoped_member(id, &member.name, value);
+            } else {
+                self.define(&member.name, SymbolKind::Value(value));
+            }
             previous = Some(value);
+        }
+    }
+
+    /// Adds a member that is scoped by its enum. Its name is one of the module, too, unless several
+    /// enums have it.
+    fn scoped_member(&mut self, id: TypeId, name: &'a ast::Ident, value: ValueId) {
+        let own = self.symbols.members.insert((id, &name.name), value);
+        self.symbols.scoped.insert(name.span, value);
+        let module = self.module;
+        let first = self.symbols.scopes[module].get(name.name.as_str()).copied();
+        let other = first.filter(|first| match first.kind {
+            SymbolKind::Value(value) => {
+                let parent = self.symbols.values.source(value).parent_enum;
+                parent.is_some_and(|parent| parent != id)
+            }
+            SymbolKind::Type(_) => false,
+        });
+        match other {
+            Some(first) if own.is_none() => {
+                let both = (first.span, name.span);
+                self.symbols
+                    .ambiguous
+                    .entry((module, &name.name))
+                    .or_insert(both);
+            }
+            _ => self.define(name, SymbolKind::Value(value)),
         }
     }
 
@@ -533,8 +590,8 @@ impl<'a> Collector<'a, '_> {
             for (ty, role) in procedure
                 .arguments
                 .iter()
-                .map(|ty| (ty, "args"))
-                .chain(procedure.reply.iter().map(|ty| (ty, "reply")))
+                .map(|argument| (&argument.ty, "args"))
+                .chain(procedure.reply.iter().map(|reply| (&reply.ty, "reply")))
             {
                 if let Some(syntax) = body(ty) {
                     let name = format!("{}_{role}", procedure.name.name);

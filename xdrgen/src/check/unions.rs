@@ -6,6 +6,7 @@ use crate::ast;
 use crate::check::Context;
 use crate::check::lower::{ResolvedName, declaration, resolve_name, value};
 use crate::check::symbols::TypeSyntax;
+use crate::check::values::ValueId;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Arm, Content, Discriminant, Primitive, Schema, Type, TypeDefKind, TypeId};
 use crate::names;
@@ -218,7 +219,10 @@ struct Cases<'x, 'a, 'c> {
 impl Cases<'_, '_, '_> {
     /// Returns the encoded value of a case. Returns `None` on an error, which is reported.
     fn case(&mut self, case: &ast::ValueExpr) -> Option<u32> {
-        let number = value(self.context, self.module, case)?;
+        let number = match self.scoped(case) {
+            Some(id) => self.context.symbols.values.get(id)?,
+            None => value(self.context, self.module, case)?,
+        };
         if !self.has(case, number) {
             return None;
         }
@@ -237,6 +241,16 @@ impl Cases<'_, '_, '_> {
             return None;
         }
         Some(bits)
+    }
+
+    /// Returns the member that a case names, if members are scoped by their enum.
+    fn scoped(&self, case: &ast::ValueExpr) -> Option<ValueId> {
+        match (&case.kind, self.discriminant) {
+            (ast::ValueExprKind::Name(name), Discriminant::Enum(id)) => {
+                self.context.symbols.member_of(id, name)
+            }
+            _ => None,
+        }
     }
 
     /// Returns true if the value of a case is a value of the discriminant's type.
@@ -272,6 +286,7 @@ impl Cases<'_, '_, '_> {
             return false;
         };
         let other = match &case.kind {
+            _ if self.scoped(case).is_some() => None,
             ast::ValueExprKind::Name(name) => {
                 match resolve_name(self.context, self.module, name, case.span) {
                     Some(ResolvedName::Value(value)) => self

@@ -10,7 +10,13 @@ impl Emitter<'_> {
     pub(super) fn constant(&self, constant: &Constant) -> TokenStream {
         let doc = docs::item(&constant.name, &constant.origin);
         let name = ident(&constant.rust);
-        let ty = self.primitive(constant.ty);
+        let fits = constant.ty.range();
+        let fits = fits.is_none_or(|range| range.contains(&constant.value));
+        let ty = match fits {
+            true => self.primitive(constant.ty),
+            false if constant.value < 0 => quote!(i128),
+            false => quote!(u128),
+        };
         let value = literal(constant.value);
         quote!(#doc pub const #name: #ty = #value;)
     }

@@ -28,9 +28,13 @@ impl Emitter<'_> {
             (closed_type(&name, &parts), decode)
         };
         let codec = enum_codec(&name, &from_value);
+        let default = self.enum_default(definition);
+        let serde = self.serde(&definition.layout);
         quote! {
             #doc
+            #serde
             #ty
+            #default
             #codec
         }
     }
@@ -97,6 +101,7 @@ fn closed_type(name: &Ident, parts: &Parts<'_>) -> TokenStream {
 
             /// Returns the member with a value, or `None` if there is none.
             #[inline]
+            #[must_use]
             pub const fn from_value(value: i32) -> xdr::Option<Self> {
                 Some(match value {
                     #(#values => Self::#members,)*
@@ -106,11 +111,13 @@ fn closed_type(name: &Ident, parts: &Parts<'_>) -> TokenStream {
 
             /// Returns the encoded value.
             #[inline]
+            #[must_use]
             pub const fn value(self) -> i32 {
                 self as i32
             }
 
             /// Returns the name in XDR.
+            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { #(Self::#members => #names,)* }
             }
@@ -152,6 +159,7 @@ fn open_type(name: &Ident, body: &Enum, parts: &Parts<'_>) -> TokenStream {
 
             /// Returns the member with a value, or the value itself if there is none.
             #[inline]
+            #[must_use]
             pub const fn from_value(value: i32) -> Self {
                 match value {
                     #(#values => Self::#members,)*
@@ -161,6 +169,7 @@ fn open_type(name: &Ident, body: &Enum, parts: &Parts<'_>) -> TokenStream {
 
             /// Returns the encoded value.
             #[inline]
+            #[must_use]
             pub const fn value(self) -> i32 {
                 match self {
                     #(Self::#members => #values,)*
@@ -169,6 +178,7 @@ fn open_type(name: &Ident, body: &Enum, parts: &Parts<'_>) -> TokenStream {
             }
 
             /// Returns the name in XDR, or `None` for a value without a member.
+            #[must_use]
             pub const fn name(self) -> xdr::Option<&'static str> {
                 match Self::from_value(self.value()) {
                     #(Self::#members => Some(#names),)*

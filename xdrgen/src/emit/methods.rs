@@ -2,7 +2,7 @@
 //! signatures of methods.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
-use quote::{format_ident, quote};
+use quote::quote;
 
 use super::{Emitter, Shape, ident, number};
 use crate::ir::{Argument, ItemLimit, Procedure, Shapes, Type};
@@ -88,10 +88,8 @@ impl Emitter<'_> {
 
 /// Returns the names of the parameters of a procedure's method.
 pub(super) fn names(procedure: &Procedure) -> Vec<Ident> {
-    match procedure.arguments.len() {
-        1 => vec![format_ident!("args")],
-        count => (1..=count).map(|at| format_ident!("arg{at}")).collect(),
-    }
+    let names = procedure.argument_names.iter();
+    names.map(|name| ident(name)).collect()
 }
 
 /// Returns the method call that adds an item to the limits of a reply.

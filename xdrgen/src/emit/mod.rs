@@ -3,11 +3,13 @@
 mod aliases;
 mod client;
 mod constants;
+mod defaults;
 mod docs;
 mod enums;
 mod methods;
 mod overlays;
 mod programs;
+mod serde;
 mod services;
 mod structs;
 mod types;
@@ -83,9 +85,9 @@ pub(crate) fn units(schema: &Schema, file: OutputFile) -> Vec<Unit> {
     }
     units.extend(types.map(|id| Unit::Type(*id)));
     units.extend((0..module.overlays.len()).map(Unit::Overlay));
-    if !file.owned {
-        units.extend((0..module.programs.len()).map(Unit::Program));
-    }
+    let programs = (0..module.programs.len())
+        .filter(|at| !file.owned || programs::shapes_differ(schema, &module.programs[*at]));
+    units.extend(programs.map(Unit::Program));
     units
 }
 
@@ -115,6 +117,9 @@ pub(crate) fn unit(schema: &Schema, file: OutputFile, unit: Unit) -> TokenStream
 
 impl Emitter<'_> {
     fn definition(&self, definition: &TypeDef) -> TokenStream {
+        if let Some(path) = &definition.external {
+            return self.external(definition, path);
+        }
         match &definition.kind {
             TypeDefKind::Alias(ty) => self.alias(definition, ty),
             TypeDefKind::Enum(body) => self.enumeration(definition, body),

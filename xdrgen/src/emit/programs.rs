@@ -4,7 +4,18 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{Emitter, docs, ident, number};
-use crate::ir::{Procedure, Program, Type, Version};
+use crate::ir::{Procedure, Program, Schema, Stubs, Type, Version};
+
+/// Returns true if the shapes of an argument or a reply of a program differ, so that its procedures
+/// exist in both.
+pub(super) fn shapes_differ(schema: &Schema, program: &Program) -> bool {
+    let procedures = program.versions.iter();
+    let mut procedures = procedures.flat_map(|version| &version.procedures);
+    procedures.any(|procedure| {
+        let mut types = procedure.arguments.iter().chain(&procedure.reply);
+        types.any(|ty| schema.layout_of(ty).shapes_differ)
+    })
+}
 
 impl Emitter<'_> {
     pub(super) fn program(&self, program: &Program) -> TokenStream {
@@ -39,7 +50,11 @@ impl Emitter<'_> {
             .iter()
             .map(|procedure| inside.procedure(program, version, procedure));
         let runtime = self.runtime();
-        let stubs = self.schema.module(self.module).stubs;
+        // The stubs are with the borrowed shapes, and take both.
+        let stubs = match self.owned_file {
+            true => Stubs::default(),
+            false => self.schema.module(self.module).stubs,
+        };
         let rpc = stubs.any().then(|| {
             quote!(
                 use ::oncrpc as rpc;
@@ -77,7 +92,7 @@ impl Emitter<'_> {
             .as_ref()
             .map_or_else(|| quote!(()), |ty| self.ty(ty));
         let stubs = self.schema.module(self.module).stubs;
-        let method = stubs.any().then(|| self.method(procedure));
+        let method = (stubs.any() && !self.owned_file).then(|| self.method(procedure));
         quote! {
             #doc
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]

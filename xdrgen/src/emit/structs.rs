@@ -26,20 +26,26 @@ impl Emitter<'_> {
         let doc = self.doc(definition);
         let name = ident(&definition.rust);
         let lifetime = self.lifetime(&definition.layout);
-        let derives = self.derives(&definition.layout);
+        let default = self.derives_default(fields).then(|| quote!(, Default));
+        let derives = self.derives(&definition.layout, default);
         let members = fields.iter().map(|field| {
             // An XDR name that equals the Rust name needs no comment.
             let doc = (field.rust != field.name).then(|| docs::part(&field.name));
             let (name, ty) = (ident(&field.rust), self.ty(&field.ty));
-            quote!(#doc pub #name: #ty)
+            let serde = self.serde_part(&field.ty, false);
+            quote!(#doc #serde pub #name: #ty)
         });
+        let serde = self.serde(&definition.layout);
         let wire = self.wire(definition);
         let codec = self.struct_codec(definition, fields);
         let owned = self.struct_to_owned(definition, fields);
+        let default = self.struct_default(definition, fields);
         quote! {
             #doc
             #derives
+            #serde
             pub struct #name #lifetime { #(#members,)* }
+            #default
             #wire
             #codec
             #owned
@@ -51,15 +57,15 @@ impl Emitter<'_> {
         (self.shape == Shape::Borrowed && layout.lifetime).then(|| quote!(<'a>))
     }
 
-    pub(super) fn derives(&self, layout: &Layout) -> TokenStream {
+    pub(super) fn derives(&self, layout: &Layout, default: Option<TokenStream>) -> TokenStream {
         let copy = if self.shape == Shape::Borrowed {
             layout.copy
         } else {
-            !layout.shapes_differ
+            layout.copy && !layout.shapes_differ
         };
         let copy = copy.then(|| quote!(Copy,));
-        let eq = (!layout.float).then(|| quote!(, Eq));
-        quote!(#[derive(Clone, #copy Debug, PartialEq #eq)])
+        let eq = (!layout.float).then(|| quote!(, Eq, Hash));
+        quote!(#[derive(Clone, #copy Debug, PartialEq #eq #default)])
     }
 
     /// Emits `impl Wire`, the sizes.

@@ -84,10 +84,15 @@ impl Emitter<'_> {
         }
     }
 
+    /// Returns true if this shape boxes the content of an arm.
+    pub(super) fn content_is_boxed(&self, ty: &Type) -> bool {
+        self.shape == Shape::Owned && self.schema.is_boxed(ty)
+    }
+
     /// Returns the type of an arm's content in this shape.
     pub(super) fn content(&self, ty: &Type) -> TokenStream {
         let content = self.ty(ty);
-        if self.shape == Shape::Owned && self.schema.is_boxed(ty) {
+        if self.content_is_boxed(ty) {
             quote!(xdr::heap::Box<#content>)
         } else {
             content

@@ -5,14 +5,14 @@ use quote::quote;
 
 use super::structs::{inline, inline_skip};
 use super::{Emitter, docs, ident};
-use crate::ir::{Arm, Content, Discriminant, Type, TypeDef, Union};
+use crate::ir::{Arm, Content, Discriminant, Type, TypeDef, TypeDefKind, Union};
 
 impl Emitter<'_> {
     pub(super) fn union(&self, definition: &TypeDef, union: &Union) -> TokenStream {
         let doc = self.doc(definition);
         let name = ident(&definition.rust);
         let lifetime = self.lifetime(&definition.layout);
-        let derives = self.derives(&definition.layout);
+        let derives = self.derives(&definition.layout, None);
         let variants = union.arms.iter().map(|arm| {
             let (doc, name) = (docs::part(&arm.case), ident(&arm.rust));
             let content = arm
@@ -20,8 +20,13 @@ impl Emitter<'_> {
                 .as_ref()
                 .map(|(_, ty)| self.content(ty))
                 .map(|ty| quote!((#ty)));
-            quote!(#doc #name #content)
+            let serde = arm
+                .content
+                .as_ref()
+                .and_then(|(_, ty)| self.serde_part(ty, self.content_is_boxed(ty)));
+            quote!(#doc #serde #name #content)
         });
+        let serde = self.serde(&definition.layout);
         let default = union
             .default
             .as_ref()
@@ -30,10 +35,13 @@ impl Emitter<'_> {
         let accessor = self.accessor(definition, union);
         let codec = self.union_codec(definition, union);
         let owned = self.union_to_owned(definition, union);
+        let zero = self.union_default(definition, union, &default_name(union));
         quote! {
             #doc
             #derives
+            #serde
             pub enum #name #lifetime { #(#variants,)* #default }
+            #zero
             #accessor
             #wire
             #codec
@@ -85,6 +93,7 @@ impl Emitter<'_> {
             impl #name #anonymous {
                 #doc
                 #[inline]
+                #[must_use]
                 pub const fn #field(&self) -> #ty {
                     match self { #(#arms)* #default }
                 }
@@ -108,7 +117,16 @@ impl Emitter<'_> {
                 quote!(#value)
             }
             Discriminant::Enum(id) => {
-                let (ty, member) = (self.path(id), ident(&arm.rust));
+                let member = match &self.schema.ty(id).kind {
+                    TypeDefKind::Enum(body) => {
+                        let mut members = body.members.iter();
+                        members.find(|member| member.value.cast_unsigned() == arm.value)
+                    }
+                    _ => None,
+                };
+                // The arm may have another name in Rust than the member.
+                let member = ident(member.map_or(&arm.rust, |member| &member.rust));
+                let ty = self.path(id);
                 quote!(#ty::#member)
             }
         }

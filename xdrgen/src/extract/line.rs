@@ -9,6 +9,9 @@ pub(super) struct Line {
     pub(super) number: usize,
     /// The byte offset, in the document's line, at which the content begins.
     pub(super) column: usize,
+    /// Where the content continues at another column: the offset in it, and the byte of the
+    /// document's line.
+    pub(super) shifts: Vec<(usize, usize)>,
     /// The XDR. It contains several lines if an erratum inserted some.
     pub(super) content: String,
 }
@@ -27,8 +30,11 @@ pub(super) struct Blocks {
 pub(super) fn text(lines: &[Line], document: DocumentId, kind: TextKind) -> Text {
     let mut text = Text::new(document, kind);
     for line in lines {
-        for piece in line.content.split('\n') {
+        for (at, piece) in line.content.split('\n').enumerate() {
             text.push_line(piece, line.number, line.column);
+            if at == 0 {
+                text.shift_line(&line.shifts);
+            }
         }
     }
     text

@@ -1,19 +1,25 @@
 //! Extracts the XDR from a document and applies errata to it.
 //!
-//! `txt.rs` reads drafts and RFCs as published, `x.rs` reads plain XDR. The file extension (`.x`,
-//! `.txt`) selects the format; without one of these the content does. The result is lines of XDR
+//! `txt.rs` reads drafts and RFCs as published, `markup.rs` their RFCXML and markdown, `x.rs` reads
+//! plain XDR. The file extension selects the format; without a known one the content does. For
+//! documents without markers, `prose.rs` finds definitions in the text, if it is asked to. The result is lines of XDR
 //! with their positions in the document.
 
 mod line;
+mod markup;
 mod patch;
+mod prose;
 mod txt;
 mod x;
 
 use crate::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::errata::Erratum;
+use crate::outline::Syntax;
 use crate::source::{Document, DocumentId, SourceMap, Span, TextId, TextKind};
-use line::Line;
+use line::{Blocks, Line};
+pub use prose::ProseBlock;
 pub(crate) use txt::{CodeMark, code_mark, strip_marker};
+pub(crate) use x::KEYWORDS;
 
 /// The texts extracted from one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +35,12 @@ pub struct Extraction {
 enum Format {
     /// A draft or an RFC, whose XDR is on lines that begin with `///`.
     Txt,
+    /// RFCXML, whose XDR is code of the type `xdr`.
+    Xml,
+    /// Markdown, whose XDR is between fences with the word `xdr`.
+    Markdown,
+    /// A document without markers, whose XDR is in its text.
+    Prose,
     /// Plain XDR.
     X,
 }
@@ -40,6 +52,14 @@ pub(crate) fn has_markers(document: &Document) -> bool {
 
 impl Format {
     fn of(document: &Document) -> Self {
+        if document.prose_sections().is_some() {
+            return Self::Prose;
+        }
+        match Syntax::of(document.file_name()) {
+            Syntax::Xml => return Self::Xml,
+            Syntax::Markdown => return Self::Markdown,
+            Syntax::Text => {}
+        }
         let ends = |end: &str| document.file_name().to_ascii_lowercase().ends_with(end);
         if ends(".x") {
             return Self::X;
@@ -49,6 +69,28 @@ impl Format {
             && !text.lines().any(|line| strip_marker(line).is_some())
             && x::looks_like(text);
         if plain { Self::X } else { Self::Txt }
+    }
+
+    /// Returns the lines of a document that are XDR.
+    fn read(self, document: &Document) -> Blocks {
+        let text = document.text();
+        match self {
+            Self::X => x::read(text),
+            Self::Txt => txt::read(text),
+            Self::Xml => markup::read_xml(text),
+            Self::Markdown => markup::read_markdown(text),
+            Self::Prose => prose::read(document, document.prose_sections().unwrap_or(&[])).0,
+        }
+    }
+
+    /// Returns why a document may contain no XDR.
+    fn missing(self) -> &'static str {
+        match self {
+            Self::X | Self::Txt => "no line begins with `///`",
+            Self::Xml => "no `<sourcecode>` has the type `xdr`",
+            Self::Markdown => "no fence has the word `xdr`",
+            Self::Prose => "no definition is in its text",
+        }
     }
 }
 
@@ -64,16 +106,16 @@ pub fn extract(
 ) -> Extraction {
     let source = sources.document(document);
     let format = Format::of(source);
-    let mut blocks = match format {
-        Format::X => x::read(source.text()),
-        Format::Txt => txt::read(source.text()),
-    };
-    if format == Format::Txt && blocks.xdr.is_empty() {
-        let message = format!(
-            "`{}` contains no XDR: no line begins with `///`",
-            source.name()
-        );
-        diagnostics.report(Diagnostic::without_span(Code::NoXdr, message));
+    let mut blocks = format.read(source);
+    if format != Format::X && blocks.xdr.is_empty() {
+        let (name, why) = (source.name(), format.missing());
+        let message = format!("`{name}` contains no XDR: {why}");
+        let found = Diagnostic::without_span(Code::NoXdr, message);
+        let found = match format {
+            Format::Txt => found.note("`xdrgen extract --prose` finds definitions without markers"),
+            _ => found,
+        };
+        diagnostics.report(found);
     }
     patch::apply(sources, document, &mut blocks, errata, diagnostics);
     let xdr = sources.add_text(line::text(&blocks.xdr, document, TextKind::Xdr));
@@ -118,6 +160,13 @@ fn report_unspaced(
         }
         start += line.content.len() + 1;
     }
+}
+
+/// Returns the definitions that are in the text of a document, in the sections that are named or, if
+/// none is, in all.
+#[must_use]
+pub fn prose_blocks(document: &Document, sections: &[String]) -> Vec<ProseBlock> {
+    prose::read(document, sections).1
 }
 
 /// Returns the content of a text. The command `xdrgen extract` prints it.

@@ -55,6 +55,7 @@ fn xdr_line(number: usize, line: &str) -> Option<Line> {
     (!names_a_file).then(|| Line {
         number,
         column,
+        shifts: Vec::new(),
         content: content.to_owned(),
     })
 }
@@ -77,6 +78,7 @@ fn copies(text: &str) -> Vec<Vec<Line>> {
                     lines.push(Line {
                         number: at + 1,
                         column,
+                        shifts: Vec::new(),
                         content: content.to_owned(),
                     });
                 }
@@ -88,7 +90,7 @@ fn copies(text: &str) -> Vec<Vec<Line>> {
 
 /// Returns true if a block of code is a copy of definitions. A block of `///` lines is the
 /// definitions themselves.
-fn is_copy(lines: &[Line]) -> bool {
+pub(super) fn is_copy(lines: &[Line]) -> bool {
     if lines
         .iter()
         .any(|line| strip_marker(&line.content).is_some())

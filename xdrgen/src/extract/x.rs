@@ -3,7 +3,7 @@
 use super::line::{Blocks, Line};
 
 /// The keywords that begin a definition.
-const KEYWORDS: [&str; 6] = ["typedef", "const", "struct", "enum", "union", "program"];
+pub(crate) const KEYWORDS: [&str; 6] = ["typedef", "const", "struct", "enum", "union", "program"];
 
 /// Some editors write it at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -15,6 +15,7 @@ pub(super) fn read(text: &str) -> Blocks {
         Line {
             number: at + 1,
             column: line.len() - content.len(),
+            shifts: Vec::new(),
             content: content.to_owned(),
         }
     });

@@ -1,6 +1,8 @@
 //! Finds the pages and sections of a document, which diagnostics and documentation refer to.
 
+pub(crate) mod markdown;
 pub(crate) mod page;
+pub(crate) mod xml;
 
 use page::pages;
 
@@ -24,7 +26,48 @@ pub struct Outline {
     pub sections: Vec<Section>,
 }
 
-/// Finds the pages and sections of a document.
+/// The syntax of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    /// Lines, as the RFC Editor prints them.
+    Text,
+    /// RFCXML (RFC 7991).
+    Xml,
+    /// Markdown with fences.
+    Markdown,
+}
+
+impl Syntax {
+    /// Returns the syntax of a file, by its name.
+    pub(crate) fn of(file_name: &str) -> Self {
+        let name = file_name.to_ascii_lowercase();
+        if name.ends_with(".xml") {
+            Self::Xml
+        } else if [".md", ".mkd", ".markdown"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
+            Self::Markdown
+        } else {
+            Self::Text
+        }
+    }
+
+    /// Finds the pages and sections of a document.
+    pub(crate) fn outline(self, text: &str) -> Outline {
+        let sections = match self {
+            Self::Text => return outline(text),
+            Self::Xml => xml::sections(text),
+            Self::Markdown => markdown::sections(text),
+        };
+        Outline {
+            pages: Vec::new(),
+            sections,
+        }
+    }
+}
+
+/// Finds the pages and sections of a document of plain text.
 ///
 /// The number of a heading must be a plausible successor of the previous heading's number; this
 /// distinguishes headings from items of a list. Entries of the table of contents have dot leaders,

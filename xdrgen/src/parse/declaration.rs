@@ -99,7 +99,7 @@ fn late_name(input: Tokens<'_>, array: bool) -> ParseResult<'_, Option<Ident>> {
 }
 
 /// Parses `[N]`, `<N>` or `<>`.
-fn array(input: Tokens<'_>) -> ParseResult<'_, Declarator> {
+pub(super) fn array(input: Tokens<'_>) -> ParseResult<'_, Declarator> {
     alt((fixed, variable)).parse(input)
 }
 
@@ -131,7 +131,12 @@ fn check_declarator<'t>(
     end: Tokens<'t>,
 ) -> Declarator {
     let (expected, keyword) = match (ty, &declarator) {
-        (TypeKind::Opaque, Declarator::Plain | Declarator::Optional) => ("`[` or `<`", "opaque"),
+        (TypeKind::String, Declarator::Plain) if is_bare(place, end) => {
+            return bare_string(place);
+        }
+        (TypeKind::Opaque | TypeKind::ZeroCopyOpaque, Declarator::Plain | Declarator::Optional) => {
+            ("`[` or `<`", "opaque")
+        }
         (TypeKind::String, Declarator::Plain | Declarator::Optional | Declarator::Fixed(_)) => {
             ("`<`", "string")
         }
@@ -149,5 +154,21 @@ fn check_declarator<'t>(
         }
         _ => diagnostic,
     });
+    Declarator::Variable(None)
+}
+
+/// Returns true if a declaration is complete without a length.
+fn is_bare(place: Tokens<'_>, end: Tokens<'_>) -> bool {
+    end.is_at(&place) && end.kind(0) == TokenKind::Semicolon
+}
+
+/// Reports `string x;`, which other compilers read as `string x<>;`.
+fn bare_string(place: Tokens<'_>) -> Declarator {
+    let name = place.previous().map_or(place.span(), |token| token.span);
+    place.lint(
+        Diagnostic::new(Code::BareString, name, "a string without `<>`")
+            .label("RFC 4506 has `string x<>`")
+            .fix(place.end_of_previous(), "<>", "make its length variable"),
+    );
     Declarator::Variable(None)
 }

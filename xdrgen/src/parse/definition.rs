@@ -2,12 +2,13 @@
 
 use nom::Parser;
 
-use crate::ast::{Definition, DefinitionKind, Ident, TypeSpecifier};
+use crate::ast::{Definition, DefinitionKind, Ident, TypeSpecifier, ValueExpr, ValueExprKind};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::declaration::declaration;
 use crate::parse::enumeration::enum_body;
 use crate::parse::input::{Mismatch, ParseResult, Tokens};
 use crate::parse::lexer::TokenKind;
+use crate::parse::number;
 use crate::parse::recovery::{
     after_item, expect, expect_name, is_name, repeated, semicolon, starts_definition, starts_type,
 };
@@ -57,11 +58,28 @@ pub(super) fn constant(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
     let (rest, name) = expect_name("a name for the constant").parse(rest)?;
     let (rest, _) = (expect(TokenKind::Equal), repeated).parse(rest)?;
     let (rest, value) = value_or_zero("a number").parse(rest)?;
+    lint_width(input, &value);
     let (rest, ()) = end(rest)?;
     Ok((
         rest,
         name.map(|name| (name, DefinitionKind::Const { ty, value })),
     ))
+}
+
+/// Reports a number of more than 64 bits, which no type of XDR holds.
+fn lint_width(input: Tokens<'_>, value: &ValueExpr) {
+    if let ValueExprKind::Number(number) = value.kind
+        && !number::fits(number)
+    {
+        input.lint(
+            Diagnostic::new(
+                Code::WideConstant,
+                value.span,
+                "a constant of more than 64 bits",
+            )
+            .label("it can be compared, and is no value of a type of XDR"),
+        );
+    }
 }
 
 fn constant_type(input: Tokens<'_>) -> ParseResult<'_, Option<TypeSpecifier>> {

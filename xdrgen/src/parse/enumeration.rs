@@ -22,6 +22,20 @@ pub(super) fn enum_body(input: Tokens<'_>) -> ParseResult<'_, EnumBody> {
     Ok((rest, EnumBody { members }))
 }
 
+/// Parses members without the braces around them: `A = 1, B = 2,`.
+pub(super) fn bare_members(input: Tokens<'_>) -> ParseResult<'_, Vec<EnumMember>> {
+    let mut members = Vec::new();
+    let mut rest = input;
+    while is_name(rest.kind(0)) && rest.kind(1) == TokenKind::Equal {
+        let (after, name) = ident(rest)?;
+        let (after, value) = member_value(&name, after)?;
+        members.push(EnumMember { name, value });
+        let more = matches!(after.kind(0), TokenKind::Comma | TokenKind::Semicolon);
+        rest = after.skip(usize::from(more));
+    }
+    Ok((rest, members))
+}
+
 fn member(input: Tokens<'_>) -> ParseResult<'_, Option<EnumMember>> {
     let (rest, name) = ident(input)?;
     let (rest, value) = member_value(&name, rest)?;

@@ -32,7 +32,9 @@ pub(super) fn value(text: &str) -> Option<ValueExprKind> {
             fold(first, operator, second).map(ValueExprKind::Number)
         }
         (ValueExprKind::Name(name), "+") => Some(ValueExprKind::Sum(name, second)),
-        (ValueExprKind::Name(name), "-") => Some(ValueExprKind::Sum(name, -second)),
+        (ValueExprKind::Name(name), "-") => second
+            .checked_neg()
+            .map(|second| ValueExprKind::Sum(name, second)),
         _ => None,
     }
 }
@@ -56,14 +58,12 @@ fn term(text: &str) -> Option<ValueExprKind> {
 /// Returns the value of an operation; `None` if it has more than 64 bits.
 fn fold(first: i128, operator: &str, second: i128) -> Option<i128> {
     let value = match operator {
-        "+" => first + second,
-        "-" => first - second,
+        "+" => first.checked_add(second)?,
+        "-" => first.checked_sub(second)?,
         "*" => first.checked_mul(second)?,
         _ => first.checked_mul(1 << u32::try_from(second).ok().filter(|bits| *bits < 64)?)?,
     };
-    (i128::from(i64::MIN)..=i128::from(u64::MAX))
-        .contains(&value)
-        .then_some(value)
+    number::fits(value).then_some(value)
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
     let source = sources.text(text);
     let output = lexer::lex(source.content(), text);
     let context = input::Context::new(text, &output.tokens);
-    let definitions = specification::definitions(input::Tokens::new(&context));
+    let extends = sources.document(source.document()).is_extension();
+    let items = specification::items(input::Tokens::new(&context), extends);
     let copy = source.kind() == TextKind::Copy;
     for diagnostic in output
         .diagnostics
@@ -51,7 +52,8 @@ pub fn parse(sources: &SourceMap, text: TextId, diagnostics: &mut Diagnostics) -
         }
     }
     Specification {
-        definitions,
+        definitions: items.definitions,
+        fragments: items.fragments,
         license: output.license,
         hidden: output.hidden,
         includes: output.includes,

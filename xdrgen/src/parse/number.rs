@@ -13,7 +13,7 @@ pub(super) enum Defect {
     NegativeBase,
     /// Digit separators: `1'000`.
     Separators,
-    /// More than 64 bits.
+    /// More than 127 bits.
     TooLarge,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Defect {
             Self::NoDigits => f.write_str("expected hexadecimal digits after `0x`"),
             Self::NegativeBase => f.write_str("only a decimal constant can be negative"),
             Self::Separators => f.write_str("XDR has no digit separators"),
-            Self::TooLarge => f.write_str("more than 64 bits"),
+            Self::TooLarge => f.write_str("more than 127 bits"),
         }
     }
 }
@@ -61,11 +61,10 @@ pub(super) fn value(word: &str) -> Result<i128, Defect> {
     if digits.is_empty() {
         return Err(Defect::NoDigits);
     }
-    let magnitude = i128::from(u64::from_str_radix(digits, radix).map_err(|_| Defect::TooLarge)?);
+    let magnitude = i128::from_str_radix(digits, radix).map_err(|_| Defect::TooLarge)?;
     match negative {
         false => Ok(magnitude),
         true if radix != 10 => Err(Defect::NegativeBase),
-        true if magnitude > i128::from(i64::MAX) + 1 => Err(Defect::TooLarge),
         true => Ok(-magnitude),
     }
 }
@@ -73,4 +72,9 @@ pub(super) fn value(word: &str) -> Result<i128, Defect> {
 /// Returns the likely value of a malformed number.
 pub(super) fn guess(word: &str) -> i128 {
     value(&word.replace('\'', "")).unwrap_or_default()
+}
+
+/// Returns true if a number fits in 64 bits, signed or unsigned.
+pub(super) fn fits(number: i128) -> bool {
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number)
 }

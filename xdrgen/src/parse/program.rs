@@ -7,16 +7,17 @@ use nom::sequence::{delimited, terminated};
 use nom::{Input, Parser};
 
 use crate::ast::{
-    DefinitionKind, ProgramBody, ProgramProcedure, ProgramVersion, TypeKind, TypeSpecifier,
-    ValueExpr,
+    Declaration, Declarator, DefinitionKind, Ident, Parameter, ProgramBody, ProgramProcedure,
+    ProgramVersion, StructBody, TypeKind, TypeSpecifier, ValueExpr,
 };
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parse::declaration::array;
 use crate::parse::definition::{NameAndKind, end};
 use crate::parse::input::{Mismatch, ParseResult, Tokens};
 use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::recovery::{
-    close, expect, expect_name, items, repeated, semicolon, skip_invalid, starts_declaration,
-    token, word,
+    close, expect, expect_name, ident, items, repeated, semicolon, skip_invalid,
+    starts_declaration, token, word,
 };
 use crate::parse::structure::stray_semicolon;
 use crate::parse::types::type_specifier;
@@ -25,6 +26,10 @@ use crate::parse::value::value_or_zero;
 /// The maximum number of tokens between a procedure's arguments and their `)` that are skipped as
 /// one defect.
 const MAX_SKIPPED: usize = 64;
+
+/// The maximum number of arguments that are not put into a struct: the number of elements of the
+/// largest tuple that the runtime encodes.
+const MAX_ARGUMENTS: usize = 8;
 
 /// Parses `program NAME { version .. } = 1;`.
 pub(super) fn program(input: Tokens<'_>) -> ParseResult<'_, NameAndKind> {
@@ -128,10 +133,9 @@ fn repeated_word<'t>(
 fn procedure(input: Tokens<'_>) -> ParseResult<'_, Option<ProgramProcedure>> {
     let (rest, reply) = alt((
         (token(TokenKind::Void), repeated).map(|_| None),
-        type_specifier.map(Some),
+        parameter.map(Some),
     ))
     .parse(input)?;
-    check_length(input, reply.as_ref());
     let (rest, name) = expect_name("a name for the procedure").parse(rest)?;
     let open = (expect(TokenKind::ParenOpen), repeated);
     let (rest, arguments) = delimited(open, arguments, end_of_arguments).parse(rest)?;
@@ -141,17 +145,54 @@ fn procedure(input: Tokens<'_>) -> ParseResult<'_, Option<ProgramProcedure>> {
     Ok((
         rest,
         name.map(|name| ProgramProcedure {
+            arguments: limited(input, &name, arguments),
             name,
             span,
             reply,
-            arguments,
             number,
         }),
     ))
 }
 
+/// Puts more arguments than a tuple has into a struct, which has the same encoding.
+fn limited(input: Tokens<'_>, procedure: &Ident, arguments: Vec<Parameter>) -> Vec<Parameter> {
+    let count = arguments.len();
+    let (Some(first), Some(last)) = (arguments.first(), arguments.last()) else {
+        return arguments;
+    };
+    if count <= MAX_ARGUMENTS {
+        return arguments;
+    }
+    let span = first.span.to(last.span);
+    let message = format!("`{}` has {count} arguments", procedure.name);
+    input.lint(
+        Diagnostic::new(Code::ManyArguments, span, message)
+            .label(format!("more than {MAX_ARGUMENTS}: they become a struct")),
+    );
+    let field = |(at, argument): (usize, Parameter)| Declaration {
+        span: argument.span,
+        name: argument.name.unwrap_or_else(|| Ident {
+            name: format!("arg{}", at + 1),
+            span: argument.ty.span,
+        }),
+        ty: argument.ty,
+        declarator: argument.declarator,
+    };
+    let fields = arguments.into_iter().enumerate().map(field).collect();
+    let ty = TypeSpecifier {
+        span,
+        kind: TypeKind::Struct(StructBody { fields }),
+    };
+    vec![Parameter {
+        span,
+        ty,
+        declarator: Declarator::Plain,
+        name: None,
+    }]
+}
+
 /// Parses `void`, or types separated by commas.
-fn arguments(input: Tokens<'_>) -> ParseResult<'_, Vec<TypeSpecifier>> {
+fn arguments(input: Tokens<'_>) -> ParseResult<'_, Vec<Parameter>> {
     if let Ok((rest, _)) = (token(TokenKind::Void), repeated).parse(input) {
         return Ok((rest, Vec::new()));
     }
@@ -197,19 +238,84 @@ fn end_of_arguments(input: Tokens<'_>) -> ParseResult<'_, ()> {
     }
 }
 
-fn argument(input: Tokens<'_>) -> ParseResult<'_, TypeSpecifier> {
-    let (rest, ty) = type_specifier(input)?;
-    check_length(input, Some(&ty));
-    Ok((rest, ty))
+/// Parses an argument, with its name if it has one.
+fn argument(input: Tokens<'_>) -> ParseResult<'_, Parameter> {
+    let (rest, mut parameter) = parameter(input)?;
+    let (after, name) = opt(ident).parse(rest)?;
+    let Some(name) = name else {
+        return Ok((rest, parameter));
+    };
+    let message = format!("the argument `{}` has a name", name.name);
+    rest.lint(
+        Diagnostic::new(Code::NamedArgument, name.span, message)
+            .label("RFC 5531 has only its type")
+            .fix(name.span, "", "remove the name"),
+    );
+    let (end, length) = opt(array).parse(after)?;
+    if let Some(length) = length {
+        if matches!(parameter.declarator, Declarator::Plain) {
+            lint_declarator(input, end);
+            parameter.declarator = length;
+        } else {
+            after.report_expected("`,` or `)`");
+        }
+    }
+    check_length(input, &parameter);
+    parameter.span = end.since(input.span());
+    parameter.name = Some(name);
+    Ok((end, parameter))
 }
 
-/// Reports `opaque`, which cannot have a length here.
-fn check_length(input: Tokens<'_>, ty: Option<&TypeSpecifier>) {
-    if ty.is_some_and(|ty| matches!(ty.kind, TypeKind::Opaque)) {
+/// Parses a type with an optional declarator: `T`, `T *`, `T<3>`.
+fn parameter(input: Tokens<'_>) -> ParseResult<'_, Parameter> {
+    let (rest, ty) = type_specifier(input)?;
+    let (after_star, star) = opt(token(TokenKind::Star)).parse(rest)?;
+    let (end, declarator) = match star {
+        Some(_) => (after_star, Declarator::Optional),
+        None => opt(array)
+            .map(|length| length.unwrap_or(Declarator::Plain))
+            .parse(rest)?,
+    };
+    if !end.is_at(&rest) {
+        lint_declarator(input, end);
+    }
+    let parameter = Parameter {
+        span: end.since(input.span()),
+        ty,
+        declarator,
+        name: None,
+    };
+    if end.kind(0) != TokenKind::Name || end.kind(1) == TokenKind::ParenOpen {
+        check_length(input, &parameter);
+    }
+    Ok((end, parameter))
+}
+
+/// Reports a type of a procedure that is more than a type specifier.
+fn lint_declarator(input: Tokens<'_>, end: Tokens<'_>) {
+    let span = end.since(input.span());
+    let message = "a type with a declarator in a procedure";
+    input.lint(
+        Diagnostic::new(Code::ProcedureDeclarator, span, message)
+            .label("RFC 5531 has only the name of a type"),
+    );
+}
+
+/// Reports `opaque` without a length.
+fn check_length(input: Tokens<'_>, parameter: &Parameter) {
+    let sized = matches!(
+        parameter.declarator,
+        Declarator::Fixed(_) | Declarator::Variable(_)
+    );
+    let is_opaque = matches!(
+        parameter.ty.kind,
+        TypeKind::Opaque | TypeKind::ZeroCopyOpaque
+    );
+    if is_opaque && !sized {
         let diagnostic = Diagnostic::new(Code::Syntax, input.span(), "`opaque` without a length");
         input.error(
             diagnostic
-                .label("expected a type with a name")
+                .label("expected a length: `opaque<>`, `opaque[N]`")
                 .note("define a typedef with a length, and use its name"),
         );
     }

@@ -6,11 +6,12 @@ use nom::bytes::complete::take_while;
 use nom::multi::separated_list1;
 use nom::sequence::pair;
 
-use crate::ast::Definition;
+use crate::ast::{Definition, Fragment, FragmentKind};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parse::definition::{
     NameAndKind, constant, enumeration, finish, is_keyword, structure, typedef, union,
 };
+use crate::parse::enumeration::bare_members;
 use crate::parse::input::{ParseResult, Tokens, mismatch};
 use crate::parse::lexer::{Token, TokenKind};
 use crate::parse::program::{program, program_after_keyword};
@@ -19,11 +20,14 @@ use crate::parse::recovery::{
     starts_type, token, word,
 };
 use crate::parse::structure::stray_semicolon;
+use crate::parse::union::arms;
 use crate::source::Span;
 
 /// An item at the top level.
 enum Item {
     Definition(Option<Box<Definition>>),
+    /// `A = 1,` or `case A: T name;` in a document that extends others.
+    Fragment(Fragment),
     /// `namespace a {`, with the span of its brace.
     Open(Span),
     /// `}`
@@ -31,19 +35,31 @@ enum Item {
     Nothing,
 }
 
-/// Parses all definitions.
-pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
-    let mut found = Vec::new();
+/// What a text contains.
+#[derive(Default)]
+pub(super) struct Items {
+    pub(super) definitions: Vec<Definition>,
+    pub(super) fragments: Vec<Fragment>,
+}
+
+/// Parses all definitions, and the fragments if the document `extends` others.
+pub(super) fn items(mut input: Tokens<'_>, extends: bool) -> Items {
+    let mut found = Items::default();
     let mut open = Vec::new();
     while input.kind(0) != TokenKind::End {
         if starts_new_definition(&input) {
             input.end_cascade();
         }
-        let Ok((rest, item)) = item(input) else {
+        let fragment = extends.then(|| fragment(input).ok()).flatten();
+        let Some((rest, item)) = fragment.or_else(|| item(input).ok()) else {
             break;
         };
         match item {
-            Item::Definition(definition) => found.extend(definition.map(|definition| *definition)),
+            Item::Definition(definition) => {
+                let definition = definition.map(|definition| *definition);
+                found.definitions.extend(definition);
+            }
+            Item::Fragment(fragment) => found.fragments.push(fragment),
             Item::Open(brace) => open.push(brace),
             Item::Close(brace) if open.pop().is_none() => {
                 let message = "unmatched `}`";
@@ -66,6 +82,31 @@ pub(super) fn definitions(mut input: Tokens<'_>) -> Vec<Definition> {
         input.error(diagnostic);
     }
     found
+}
+
+/// Parses members or arms that stand outside of a definition.
+fn fragment(input: Tokens<'_>) -> ParseResult<'_, Item> {
+    let (rest, kind) = match input.kind(0) {
+        TokenKind::Case => arms.map(FragmentKind::Arms).parse(input)?,
+        kind if is_name(kind) && input.kind(1) == TokenKind::Equal => {
+            bare_members.map(FragmentKind::Members).parse(input)?
+        }
+        _ => return Err(mismatch()),
+    };
+    let start = input.span();
+    let before = input.end_of_previous();
+    Ok((
+        rest,
+        Item::Fragment(Fragment {
+            span: rest.since(start),
+            before: Span {
+                start: before.start.min(start.start),
+                end: start.start,
+                ..start
+            },
+            kind,
+        }),
+    ))
 }
 
 /// Parses a definition with its `;`. Returns `Err::Error` if none begins here, and `None` if it is
@@ -103,6 +144,7 @@ fn item(input: Tokens<'_>) -> ParseResult<'_, Item> {
         namespace.map(Item::Open),
         closing,
         pragma.map(|()| Item::Nothing),
+        package.map(|()| Item::Nothing),
         definition.map(|found| Item::Definition(found.map(Box::new))),
         stray_semicolon.map(|()| Item::Nothing),
         unexpected.map(|found| Item::Definition(found.map(Box::new))),
@@ -140,6 +182,21 @@ fn pragma(input: Tokens<'_>) -> ParseResult<'_, ()> {
     let (rest, _) = (word("pragma"), words, expect(TokenKind::Semicolon)).parse(input)?;
     let span = rest.since(input.span());
     input.lint(Diagnostic::new(Code::Pragma, span, "a pragma of Linux's xdrgen").label("ignored"));
+    Ok((rest, ()))
+}
+
+/// Parses `package foo;` at the start of a line.
+fn package(input: Tokens<'_>) -> ParseResult<'_, ()> {
+    let (rest, (keyword, name)) = pair(word("package"), ident).parse(input)?;
+    let (rest, _) = token(TokenKind::Semicolon).parse(rest)?;
+    input.lint(
+        Diagnostic::new(
+            Code::Package,
+            keyword.span,
+            format!("the package `{}`", name.name),
+        )
+        .label("not part of XDR: ignored, as the module has its name from the configuration"),
+    );
     Ok((rest, ()))
 }
 

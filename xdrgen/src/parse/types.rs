@@ -17,8 +17,16 @@ use crate::parse::value::path;
 
 /// Parses a type specifier. Returns `Err::Error` if none begins here.
 pub(super) fn type_specifier(input: Tokens<'_>) -> ParseResult<'_, TypeSpecifier> {
-    let (rest, kind) =
-        alt((basic, unsigned, constructed, signed_c, named, body_alone)).parse(input)?;
+    let (rest, kind) = alt((
+        basic,
+        unsigned,
+        constructed,
+        signed_c,
+        zero_copy,
+        named,
+        body_alone,
+    ))
+    .parse(input)?;
     Ok((
         rest,
         TypeSpecifier {
@@ -119,6 +127,28 @@ fn c_integer(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
         value(TypeKind::UnsignedHyper, word("u_longlong_t")),
     ))
     .parse(input)
+}
+
+/// Parses `zcopaque` before a name with a length, or before a length.
+fn zero_copy(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {
+    let (rest, keyword) = word("zcopaque").parse(input)?;
+    let length = usize::from(rest.kind(0) == TokenKind::Name);
+    if !matches!(
+        rest.kind(length),
+        TokenKind::AngleOpen | TokenKind::BracketOpen
+    ) {
+        return Err(mismatch());
+    }
+    input.lint(
+        Diagnostic::new(
+            Code::ZeroCopyOpaque,
+            keyword.span,
+            "`zcopaque`, an opaque of libevpl",
+        )
+        .label("RFC 4506 has `opaque`; the manifest lists such a field under `ddp`")
+        .fix(keyword.span, "opaque", "write `opaque`"),
+    );
+    Ok((rest, TypeKind::ZeroCopyOpaque))
 }
 
 fn named(input: Tokens<'_>) -> ParseResult<'_, TypeKind> {

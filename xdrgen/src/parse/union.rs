@@ -56,6 +56,23 @@ pub(super) fn union_body(input: Tokens<'_>) -> ParseResult<'_, UnionBody> {
     Ok((rest, union))
 }
 
+/// Parses arms without the union around them: `case A: T name;`.
+pub(super) fn arms(input: Tokens<'_>) -> ParseResult<'_, Vec<UnionArm>> {
+    let mut arms = Vec::new();
+    let mut rest = input;
+    while rest.kind(0) == TokenKind::Case {
+        let (after, item) = arm(rest)?;
+        if let Some(Item::Arm(arm)) = item {
+            arms.push(arm);
+        }
+        if after.is_at(&rest) {
+            break;
+        }
+        rest = after;
+    }
+    Ok((rest, arms))
+}
+
 impl UnionBody {
     fn add(&mut self, item: Item, body: &Tokens<'_>) {
         match (item, &self.default) {

@@ -7,11 +7,13 @@ mod json;
 mod place;
 mod sarif;
 
+use std::collections::HashMap;
+
 use annotate_snippets::{
     Annotation, AnnotationKind, Group, Level as Heading, Patch, Renderer, Snippet,
 };
 
-use crate::diagnostic::{Diagnostic, Fix, Level};
+use crate::diagnostic::{Code, Diagnostic, Fix, Level};
 use crate::source::{Location, SourceMap, Span};
 pub use fixes::{FixedDocument, fix_range, fixed_documents};
 pub use github::github;
@@ -43,6 +45,36 @@ pub fn human(sources: &SourceMap, diagnostics: &[Diagnostic], style: Style) -> S
         .map(|report| format!("{}\n", report.trim_end_matches('\n')))
         .collect();
     reports.join("\n")
+}
+
+/// Folds the diagnostics that follow from one defect: of the uses of an undefined name, the first is
+/// left, with the number of the others.
+#[must_use]
+pub fn folded(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
+    let is_use =
+        |found: &Diagnostic| matches!(found.code, Code::UndefinedType | Code::UndefinedConstant);
+    let mut first_of: HashMap<(Code, &str), usize> = HashMap::new();
+    let mut folded: Vec<(&Diagnostic, usize)> = Vec::new();
+    for found in diagnostics {
+        let key = (found.code, found.message.as_str());
+        match first_of.get(&key).filter(|_| is_use(found)) {
+            Some(first) => folded[*first].1 += 1,
+            None => {
+                first_of.insert(key, folded.len());
+                folded.push((found, 0));
+            }
+        }
+    }
+    let folded = folded.into_iter();
+    folded
+        .map(|(found, others)| match others {
+            0 => found.clone(),
+            1 => found.clone().note("1 more use is not shown"),
+            others => found
+                .clone()
+                .note(format!("{others} more uses are not shown")),
+        })
+        .collect()
 }
 
 /// Renders a diagnostic on one line: `FILE:LINE:COLUMN: error[CODE]: MESSAGE`, without the position

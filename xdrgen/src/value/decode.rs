@@ -285,7 +285,11 @@ impl<'s> Decoder<'s, '_> {
     }
 
     fn defined(&mut self, id: TypeId) -> Result<Value<'s>> {
-        match &self.schema.ty(id).kind {
+        let definition = self.schema.ty(id);
+        if definition.external.is_some() {
+            return Err(self.fault(DecodeErrorKind::ExternalType));
+        }
+        match &definition.kind {
             TypeDefKind::Enum(body) => {
                 let fault = self.fault(DecodeErrorKind::InvalidEnum);
                 let value = self.word()?.cast_signed();

@@ -196,6 +196,9 @@ impl<'s> Encoder<'s> {
             (Type::Recursive(id), Value::Optional(node)) => {
                 self.optional(&Type::Named(*id), node.as_deref())
             }
+            (Type::Named(id), value) if self.schema.ty(*id).external.is_some() => {
+                Err(self.mismatch(ty, value))
+            }
             (Type::Named(id), value) => self.defined(&self.schema.ty(*id).kind, ty, value),
             (_, value) => Err(self.mismatch(ty, value)),
         }

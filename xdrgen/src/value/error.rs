@@ -46,6 +46,9 @@ pub enum DecodeErrorKind {
     /// The nesting exceeds [`Limits::depth`](super::Limits::depth) or
     /// [`MAX_TREE_DEPTH`](super::MAX_TREE_DEPTH).
     DepthLimit,
+    /// The configuration supplies the type, whose encoding is not known
+    /// ([`TypeDef::external`](crate::ir::TypeDef::external)).
+    ExternalType,
     /// The number of elements exceeds [`Limits::elements`](super::Limits::elements).
     ElementLimit,
     /// The length of the input exceeds [`Limits::bytes`](super::Limits::bytes).
@@ -63,6 +66,7 @@ impl fmt::Display for DecodeErrorKind {
             Self::TooLong => "length exceeds its bound",
             Self::TrailingBytes => "trailing bytes after the value",
             Self::DepthLimit => "nesting exceeds the depth limit",
+            Self::ExternalType => "a type that the configuration supplies",
             Self::ElementLimit => "sequences exceed the element limit",
             Self::SizeLimit => "size exceeds the limit",
         })

@@ -89,6 +89,23 @@ impl<T, const MAX: u32> TryFrom<Vec<T>> for ArrayBuf<T, MAX> {
     }
 }
 
+impl<T: Clone, const MAX: u32> TryFrom<&[T]> for ArrayBuf<T, MAX> {
+    type Error = TooLong;
+
+    fn try_from(items: &[T]) -> Result<Self, TooLong> {
+        TooLong::check(items.len(), MAX)?;
+        Ok(Self(items.to_vec()))
+    }
+}
+
+impl<T, const N: usize, const MAX: u32> TryFrom<[T; N]> for ArrayBuf<T, MAX> {
+    type Error = TooLong;
+
+    fn try_from(items: [T; N]) -> Result<Self, TooLong> {
+        Self::new(Vec::from(items))
+    }
+}
+
 impl<'a, T: Decode<'a> + Clone, U: From<T>, const MAX: u32> From<Array<'a, T, MAX>>
     for ArrayBuf<U, MAX>
 {

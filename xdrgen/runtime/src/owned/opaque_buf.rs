@@ -69,6 +69,23 @@ impl<const MAX: u32> TryFrom<Vec<u8>> for OpaqueBuf<MAX> {
     }
 }
 
+impl<const MAX: u32> TryFrom<&[u8]> for OpaqueBuf<MAX> {
+    type Error = TooLong;
+
+    fn try_from(bytes: &[u8]) -> Result<Self, TooLong> {
+        TooLong::check(bytes.len(), MAX)?;
+        Ok(Self(bytes.to_vec()))
+    }
+}
+
+impl<const N: usize, const MAX: u32> TryFrom<[u8; N]> for OpaqueBuf<MAX> {
+    type Error = TooLong;
+
+    fn try_from(bytes: [u8; N]) -> Result<Self, TooLong> {
+        Self::try_from(&bytes[..])
+    }
+}
+
 impl<const MAX: u32> From<Opaque<'_, MAX>> for OpaqueBuf<MAX> {
     fn from(opaque: Opaque<'_, MAX>) -> Self {
         Self(opaque.bytes.to_vec())

@@ -78,6 +78,15 @@ impl<const MAX: u32> TryFrom<String> for TextBuf<MAX> {
     }
 }
 
+impl<const MAX: u32> TryFrom<&str> for TextBuf<MAX> {
+    type Error = TooLong;
+
+    fn try_from(text: &str) -> Result<Self, TooLong> {
+        TooLong::check(text.len(), MAX)?;
+        Ok(Self(text.as_bytes().to_vec()))
+    }
+}
+
 impl<const MAX: u32> From<Text<'_, MAX>> for TextBuf<MAX> {
     fn from(text: Text<'_, MAX>) -> Self {
         Self(text.bytes.to_vec())

@@ -1,7 +1,7 @@
 //! Flattens a definition into a list of parts to compare: members, fields, cases.
 
 use crate::ast::{
-    ArmBody, Declaration, Declarator, Definition, DefinitionKind, EnumBody, ProgramBody,
+    ArmBody, Declaration, Declarator, Definition, DefinitionKind, EnumBody, Parameter, ProgramBody,
     ProgramProcedure, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
 };
 use crate::source::Span;
@@ -179,9 +179,12 @@ fn number(value: &ValueExpr) -> String {
 
 /// Formats `name`, `*name`, `name[3]`, `name<3>` or `name<>`.
 fn declarator(declaration: &Declaration) -> String {
-    let name = &declaration.name.name;
-    match &declaration.declarator {
-        Declarator::Plain => name.clone(),
+    with_declarator(&declaration.name.name, &declaration.declarator)
+}
+
+fn with_declarator(name: &str, declarator: &Declarator) -> String {
+    match declarator {
+        Declarator::Plain => name.to_owned(),
         Declarator::Optional => format!("*{name}"),
         Declarator::Fixed(length) => format!("{name}[{}]", number(length)),
         Declarator::Variable(None) => format!("{name}<>"),
@@ -200,7 +203,7 @@ fn type_key(ty: &TypeSpecifier) -> String {
         TypeKind::Double => "double",
         TypeKind::Quadruple => "quadruple",
         TypeKind::Bool => "bool",
-        TypeKind::Opaque => "opaque",
+        TypeKind::Opaque | TypeKind::ZeroCopyOpaque => "opaque",
         TypeKind::String => "string",
         TypeKind::Named { name, .. } => &name.name,
         TypeKind::Enum(_) => "enum {",
@@ -210,12 +213,19 @@ fn type_key(ty: &TypeSpecifier) -> String {
     .to_owned()
 }
 
+/// Returns the type of an argument or a reply. The name of an argument has no meaning.
+fn parameter_key(parameter: &Parameter) -> String {
+    let declarator = with_declarator("", &parameter.declarator);
+    format!("{}{declarator}", type_key(&parameter.ty))
+}
+
 fn procedure_key(procedure: &ProgramProcedure) -> String {
     let reply = procedure
         .reply
         .as_ref()
-        .map_or_else(|| "void".to_owned(), type_key);
-    let arguments: Vec<String> = procedure.arguments.iter().map(type_key).collect();
+        .map_or_else(|| "void".to_owned(), parameter_key);
+    let arguments = procedure.arguments.iter().map(parameter_key);
+    let arguments: Vec<String> = arguments.collect();
     format!(
         "{reply} {}({}) = {}",
         procedure.name.name,

@@ -130,7 +130,7 @@ fn names_and_types() {
 fn shapes() {
     assert_fix(
         "typedef string a;",
-        "1:17 syntax expected `<` after the name of `string`, found `;`",
+        "1:16 bare-string a string without `<>`",
         "typedef string a<>;",
     );
     assert_fix(
@@ -247,7 +247,11 @@ fn programs() {
     );
     assert_one(
         &body("void A(int b) = 1;"),
-        "1:36 syntax expected `)`, found `b`",
+        "1:36 named-argument the argument `b` has a name",
+    );
+    assert_one(
+        &body("void A(int b c) = 1;"),
+        "1:36 named-argument the argument `b` has a name\n1:38 syntax expected `)`, found `c`",
     );
     assert_one(
         &body("void A(void) = 1"),

@@ -1,8 +1,9 @@
 //! Renders syntax as text in one canonical form, so that tests can compare it.
 
 use crate::ast::{
-    ArmBody, Declaration, Declarator, DefinitionKind, EnumBody, Keyword, ProgramProcedure,
-    Specification, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr, ValueExprKind,
+    ArmBody, Declaration, Declarator, DefinitionKind, EnumBody, Keyword, Parameter,
+    ProgramProcedure, Specification, StructBody, TypeKind, TypeSpecifier, UnionBody, ValueExpr,
+    ValueExprKind,
 };
 
 /// Renders each definition on a line.
@@ -45,8 +46,8 @@ fn procedure(procedure: &ProgramProcedure) -> String {
     let reply = procedure
         .reply
         .as_ref()
-        .map_or("void".to_owned(), specifier);
-    let arguments: Vec<String> = procedure.arguments.iter().map(specifier).collect();
+        .map_or("void".to_owned(), parameter);
+    let arguments: Vec<String> = procedure.arguments.iter().map(parameter).collect();
     let arguments = if arguments.is_empty() {
         "void".to_owned()
     } else {
@@ -59,6 +60,12 @@ fn procedure(procedure: &ProgramProcedure) -> String {
     )
 }
 
+fn parameter(parameter: &Parameter) -> String {
+    let name = parameter.name.as_ref();
+    let name = name.map_or(String::new(), |name| format!(" {}", name.name));
+    declared(&specifier(&parameter.ty), &name, &parameter.declarator)
+}
+
 fn value(value: &ValueExpr) -> String {
     match &value.kind {
         ValueExprKind::Number(number) => number.to_string(),
@@ -68,13 +75,17 @@ fn value(value: &ValueExpr) -> String {
 }
 
 fn declaration(declaration: &Declaration) -> String {
-    let (ty, name) = (specifier(&declaration.ty), &declaration.name.name);
-    match &declaration.declarator {
-        Declarator::Plain => format!("{ty} {name}"),
-        Declarator::Optional => format!("{ty} *{name}"),
-        Declarator::Fixed(size) => format!("{ty} {name}[{}]", value(size)),
+    let name = format!(" {}", declaration.name.name);
+    declared(&specifier(&declaration.ty), &name, &declaration.declarator)
+}
+
+fn declared(ty: &str, name: &str, declarator: &Declarator) -> String {
+    match declarator {
+        Declarator::Plain => format!("{ty}{name}"),
+        Declarator::Optional => format!("{ty} *{}", name.trim_start()),
+        Declarator::Fixed(size) => format!("{ty}{name}[{}]", value(size)),
         Declarator::Variable(bound) => format!(
-            "{ty} {name}<{}>",
+            "{ty}{name}<{}>",
             bound.as_ref().map(value).unwrap_or_default()
         ),
     }
@@ -91,6 +102,7 @@ fn specifier(ty: &TypeSpecifier) -> String {
         TypeKind::Quadruple => "quadruple".to_owned(),
         TypeKind::Bool => "bool".to_owned(),
         TypeKind::Opaque => "opaque".to_owned(),
+        TypeKind::ZeroCopyOpaque => "zcopaque".to_owned(),
         TypeKind::String => "string".to_owned(),
         TypeKind::Named { name, keyword } => {
             let keyword = match keyword {

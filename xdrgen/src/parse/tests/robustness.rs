@@ -4,7 +4,7 @@ use super::mutation::Xorshift;
 use super::{parsed, reported};
 use crate::parse::input::{Context, Tokens};
 use crate::parse::lexer::lex;
-use crate::parse::specification::definitions;
+use crate::parse::specification::items;
 use crate::source::TextKind;
 
 /// Fragments from which the tests build texts.
@@ -143,7 +143,7 @@ fn counts(xdr: &str) -> (usize, usize) {
     assert_eq!(sources.text(text).content(), "");
     let lexed = lex(xdr, text);
     let context = Context::new(text, &lexed.tokens);
-    let definitions = definitions(Tokens::new(&context)).len();
+    let definitions = items(Tokens::new(&context), true).definitions.len();
     (
         definitions,
         lexed.diagnostics.len() + context.into_diagnostics().len(),

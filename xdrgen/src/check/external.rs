@@ -1,0 +1,79 @@
+//! Types that the configuration supplies, in place of a declaration or for a name that no document
+//! declares.
+
+use crate::ast::{Declaration, Declarator, Definition, DefinitionKind, Ident, StructBody};
+use crate::ast::{TypeKind, TypeSpecifier};
+use crate::check::entries::{invalid, unknown};
+use crate::check::{Context, Entry};
+use crate::ir::{Schema, TypeDefKind};
+use crate::source::Span;
+
+/// Returns the definition of a name that no document declares and whose Rust type is at `path`. The
+/// fields of the struct are not known.
+pub(crate) fn definition(name: &str, path: &str, span: Span) -> Definition {
+    let name = Ident {
+        name: name.to_owned(),
+        span,
+    };
+    let kind = match primitive(path) {
+        Some(kind) => DefinitionKind::Typedef(Declaration {
+            span,
+            ty: TypeSpecifier { span, kind },
+            name: name.clone(),
+            declarator: Declarator::Plain,
+        }),
+        None => DefinitionKind::Struct(StructBody { fields: Vec::new() }),
+    };
+    Definition { name, span, kind }
+}
+
+/// Returns the type of XDR that a number of Rust has.
+fn primitive(path: &str) -> Option<TypeKind> {
+    Some(match path {
+        "i32" => TypeKind::Int,
+        "u32" => TypeKind::UnsignedInt,
+        "i64" => TypeKind::Hyper,
+        "u64" => TypeKind::UnsignedHyper,
+        "bool" => TypeKind::Bool,
+        _ => return None,
+    })
+}
+
+/// Sets the Rust types of all modules. It precedes the unions, which look into types.
+pub(crate) fn lower(context: &mut Context<'_, '_>, schema: &mut Schema) {
+    let inputs = context.inputs;
+    // All modules have the entries of the configuration.
+    for (name, path) in inputs.first().iter().flat_map(|input| &input.externs) {
+        set(context, schema, name, path);
+    }
+}
+
+fn set(
+    context: &mut Context<'_, '_>,
+    schema: &mut Schema,
+    name: &Entry,
+    path: &Entry,
+) -> Option<()> {
+    let (text, rust) = (name.text.as_str(), path.text.as_str());
+    let rooted = rust.starts_with("crate::") || rust.starts_with("::");
+    let is_path = rooted && syn::parse_str::<syn::Path>(rust).is_ok();
+    if !is_path && primitive(rust).is_none() {
+        let what = format!("`{rust}` is not the path of a type that begins with `crate` or `::`");
+        return invalid(context, path, &what);
+    }
+    let is_named = |at: &usize| schema.types[*at].name == text;
+    let named: Vec<usize> = (0..schema.types.len()).filter(is_named).collect();
+    if named.is_empty() {
+        let what = format!("no document uses a type `{text}`");
+        let names = schema.types.iter().map(|ty| ty.name.as_str());
+        return unknown(context, name, &what, ("", text, ""), names);
+    }
+    for at in named {
+        let ty = &mut schema.types[at];
+        if is_path {
+            ty.external = Some(rust.to_owned());
+            ty.kind = TypeDefKind::Struct(Vec::new());
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,271 @@
+//! Adds what extension documents define to the definitions of the documents before them.
+//!
+//! A document that extends a published specification repeats an enum with its new members, a union
+//! with its new arms, or a program with its new procedures; or it has members and arms alone, below
+//! a comment such as `/* to be added to enum nfsstat4 */`.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ast::{
+    ArmBody, Definition, DefinitionKind, EnumBody, Fragment, FragmentKind, ProgramBody,
+    Specification, UnionArm, UnionBody, ValueExprKind,
+};
+use crate::diagnostic::{Code, Diagnostic, Diagnostics};
+use crate::source::{SourceMap, Span, TextId};
+
+/// The specifications of a module, each with its text.
+type Specifications = [(TextId, Specification)];
+
+/// Merges the extension documents of a module into the others.
+pub(crate) fn merge(
+    sources: &SourceMap,
+    specifications: &mut Specifications,
+    diagnostics: &mut Diagnostics,
+) {
+    let is_extension = |text: TextId| {
+        let document = sources.text(text).document();
+        sources.document(document).is_extension()
+    };
+    if !specifications.iter().any(|(text, _)| is_extension(*text)) {
+        return;
+    }
+    let mut first_of: HashMap<String, (usize, usize)> = HashMap::new();
+    for at in 0..specifications.len() {
+        let (text, specification) = &mut specifications[at];
+        if is_extension(*text) {
+            let definitions = std::mem::take(&mut specification.definitions);
+            let fragments = std::mem::take(&mut specification.fragments);
+            for definition in definitions {
+                let first = first_of.get(&definition.name.name);
+                let target =
+                    first.map(|(of, index)| &mut specifications[*of].1.definitions[*index]);
+                match target {
+                    Some(target) => {
+                        if let Some(kept) = extend(target, definition) {
+                            specifications[at].1.definitions.push(kept);
+                        }
+                    }
+                    None => specifications[at].1.definitions.push(definition),
+                }
+            }
+            for fragment in fragments {
+                add_fragment(sources, specifications, &first_of, fragment, diagnostics);
+            }
+        }
+        for (index, definition) in specifications[at].1.definitions.iter().enumerate() {
+            let name = definition.name.name.clone();
+            first_of.entry(name).or_insert((at, index));
+        }
+    }
+}
+
+/// Adds the items of a fragment to the definitions that the comments before them name.
+fn add_fragment(
+    sources: &SourceMap,
+    specifications: &mut Specifications,
+    first_of: &HashMap<String, (usize, usize)>,
+    fragment: Fragment,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut before = fragment.before;
+    let mut target = None;
+    let mut reported = false;
+    for item in items(fragment) {
+        let text = Span {
+            end: item.span.start.max(before.start),
+            ..before
+        };
+        let named = named(sources.slice(text), specifications, first_of, &item.kind);
+        target = named.or(target);
+        before = Span {
+            start: item.span.end,
+            ..before
+        };
+        match target {
+            Some((of, index)) => {
+                add(&mut specifications[of].1.definitions[index].kind, item.kind);
+            }
+            None if std::mem::replace(&mut reported, true) => {}
+            None => diagnostics.report(no_target(&item)),
+        }
+    }
+}
+
+/// Returns a fragment for each member or arm.
+fn items(fragment: Fragment) -> Vec<Fragment> {
+    let whole = fragment.span;
+    let one = |span: Span, kind| Fragment {
+        span,
+        before: fragment.before,
+        kind,
+    };
+    match fragment.kind {
+        FragmentKind::Members(members) => members
+            .into_iter()
+            .map(|member| {
+                let value = member.value.as_ref().map(|value| value.span);
+                let span = member.name.span;
+                let span = value.map_or(span, |value| span.to(value));
+                one(span, FragmentKind::Members(vec![member]))
+            })
+            .collect(),
+        FragmentKind::Arms(arms) => arms
+            .into_iter()
+            .map(|arm| {
+                let first = arm.cases.first().map_or(whole, |case| case.span);
+                let last = arm.cases.last().map_or(first, |case| case.span);
+                let end = match &arm.body {
+                    ArmBody::Void => last,
+                    ArmBody::Field(field) => field.span,
+                };
+                one(first.to(end), FragmentKind::Arms(vec![arm]))
+            })
+            .collect(),
+    }
+}
+
+/// Returns the definition that an item extends: the last that the text before it names.
+fn named(
+    text: &str,
+    specifications: &Specifications,
+    first_of: &HashMap<String, (usize, usize)>,
+    added: &FragmentKind,
+) -> Option<(usize, usize)> {
+    let words = text.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut named = words.filter_map(|word| first_of.get(word).copied());
+    named.find(|(of, index)| {
+        let kind = &specifications[*of].1.definitions[*index].kind;
+        match added {
+            FragmentKind::Members(_) => matches!(kind, DefinitionKind::Enum(_)),
+            FragmentKind::Arms(_) => matches!(kind, DefinitionKind::Union(_)),
+        }
+    })
+}
+
+fn no_target(fragment: &Fragment) -> Diagnostic {
+    let (what, of) = match fragment.kind {
+        FragmentKind::Members(_) => ("this member is", "enum"),
+        FragmentKind::Arms(_) => ("this arm is", "union"),
+    };
+    let message = format!("{what} of no {of}");
+    Diagnostic::new(Code::Syntax, fragment.span, message)
+        .label(format!("the comment before it names no {of} of the module"))
+        .note(format!(
+            "write `/* to be added to {of} NAME */` before it, or the {of} around it"
+        ))
+}
+
+fn add(target: &mut DefinitionKind, added: FragmentKind) {
+    match (target, added) {
+        (DefinitionKind::Enum(body), FragmentKind::Members(members)) => {
+            extend_enum(body, EnumBody { members });
+        }
+        (DefinitionKind::Union(body), FragmentKind::Arms(arms)) => extend_arms(body, arms),
+        _ => {}
+    }
+}
+
+/// Adds to a definition what another one of its name has besides. Returns the other one if it is no
+/// extension.
+fn extend(target: &mut Definition, mut other: Definition) -> Option<Definition> {
+    match (&mut target.kind, &mut other.kind) {
+        (DefinitionKind::Enum(body), DefinitionKind::Enum(added)) => {
+            let members = std::mem::take(&mut added.members);
+            extend_enum(body, EnumBody { members });
+        }
+        (DefinitionKind::Union(body), DefinitionKind::Union(added))
+            if body.discriminant.is_same_as(&added.discriminant) =>
+        {
+            extend_union(body, added);
+        }
+        (DefinitionKind::Program(body), DefinitionKind::Program(added))
+            if body.number.kind == added.number.kind =>
+        {
+            extend_program(body, added);
+        }
+        (DefinitionKind::Const { value, .. }, DefinitionKind::Const { value: again, .. })
+            if value.kind == again.kind => {}
+        (DefinitionKind::Typedef(first), DefinitionKind::Typedef(again))
+            if first.is_same_as(again) => {}
+        _ => return Some(other),
+    }
+    None
+}
+
+/// Adds members. Extensions repeat members, with their values.
+fn extend_enum(body: &mut EnumBody, added: EnumBody) {
+    let known: HashMap<&str, Option<&ValueExprKind>> = body
+        .members
+        .iter()
+        .map(|member| {
+            let value = member.value.as_ref().map(|value| &value.kind);
+            (member.name.name.as_str(), value)
+        })
+        .collect();
+    let is_new = |name: &str, value: Option<&ValueExprKind>| {
+        known.get(name).is_none_or(|known| *known != value)
+    };
+    let members = added.members.into_iter();
+    let new: Vec<_> = members
+        .filter(|member| {
+            let value = member.value.as_ref().map(|value| &value.kind);
+            is_new(&member.name.name, value)
+        })
+        .collect();
+    body.members.extend(new);
+}
+
+fn extend_union(body: &mut UnionBody, added: &mut UnionBody) {
+    extend_arms(body, std::mem::take(&mut added.arms));
+    if body.default.is_none() {
+        body.default = added.default.take();
+    }
+}
+
+/// Adds arms. Extensions repeat arms, with their contents.
+fn extend_arms(body: &mut UnionBody, added: Vec<UnionArm>) {
+    let key = |arm: &UnionArm| -> Vec<String> {
+        let cases = arm.cases.iter();
+        cases.map(|case| format!("{:?}", case.kind)).collect()
+    };
+    let known: HashMap<Vec<String>, usize> = (0..body.arms.len())
+        .map(|at| (key(&body.arms[at]), at))
+        .collect();
+    for arm in added {
+        let same = known
+            .get(&key(&arm))
+            .is_some_and(|at| has_same_content(&body.arms[*at].body, &arm.body));
+        if !same {
+            body.arms.push(arm);
+        }
+    }
+}
+
+fn has_same_content(one: &ArmBody, other: &ArmBody) -> bool {
+    match (one, other) {
+        (ArmBody::Void, ArmBody::Void) => true,
+        (ArmBody::Field(one), ArmBody::Field(other)) => {
+            one.name.name == other.name.name && one.is_same_as(other)
+        }
+        _ => false,
+    }
+}
+
+/// Adds versions, and procedures to versions.
+fn extend_program(body: &mut ProgramBody, added: &mut ProgramBody) {
+    for version in std::mem::take(&mut added.versions) {
+        let mut versions = body.versions.iter_mut();
+        let Some(known) = versions.find(|known| known.name.name == version.name.name) else {
+            body.versions.push(version);
+            continue;
+        };
+        let names: HashSet<String> = known
+            .procedures
+            .iter()
+            .map(|procedure| procedure.name.name.clone())
+            .collect();
+        let procedures = version.procedures.into_iter();
+        let new = procedures.filter(|procedure| !names.contains(&procedure.name.name));
+        known.procedures.extend(new);
+    }
+}

@@ -1,0 +1,222 @@
+//! Finds definitions in documents that print XDR in their text alone, without markers.
+//!
+//! A definition begins on a line with its keyword and ends at the `;` outside of braces and comments.
+//! None of its lines is indented less than the first, and what does not parse is none.
+
+use std::collections::HashMap;
+
+use super::line::{Blocks, Line};
+use super::txt::strip_marker;
+use super::x::KEYWORDS;
+use crate::ast::Specification;
+use crate::diagnostic::Diagnostics;
+use crate::outline::page::header_footer_lines;
+use crate::parse;
+use crate::source::{Document, SourceMap, Text, TextKind};
+
+/// A definition that was found in the text of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProseBlock {
+    /// The first and the last line.
+    pub lines: (usize, usize),
+    /// The number of the section, if the document has headings.
+    pub section: Option<String>,
+    /// The names that the block defines.
+    pub names: Vec<String>,
+    /// The line of an earlier definition of the same names. This one is compared with it, and not
+    /// compiled.
+    pub repeats: Option<usize>,
+}
+
+/// Returns the XDR of a document, and what it was found in.
+pub(super) fn read(document: &Document, sections: &[String]) -> (Blocks, Vec<ProseBlock>) {
+    let lines = lines(document, sections);
+    let mut blocks = Blocks::default();
+    let mut found = Vec::new();
+    let mut first_of: HashMap<String, usize> = HashMap::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let end = match extent(&lines[at..]) {
+            Extent::None => {
+                at += 1;
+                continue;
+            }
+            Extent::Broken(count) => {
+                at += count.max(1);
+                continue;
+            }
+            Extent::Whole(count) => at + count,
+        };
+        let block = &lines[at..end];
+        at = end;
+        let Some(names) = names(block) else { continue };
+        let first = block[0].number;
+        let repeats = names.iter().find_map(|name| first_of.get(name).copied());
+        for name in &names {
+            first_of.entry(name.clone()).or_insert(first);
+        }
+        let last = block.last().map_or(first, |line| line.number);
+        let section = document
+            .section(first)
+            .map(|section| section.number.clone());
+        found.push(ProseBlock {
+            lines: (first, last),
+            section,
+            names,
+            repeats,
+        });
+        match repeats {
+            Some(_) => blocks.copies.push(block.to_vec()),
+            None => blocks.xdr.extend(block.iter().cloned()),
+        }
+    }
+    (blocks, found)
+}
+
+/// Returns the lines of the sections, without page breaks and lines with a marker.
+fn lines(document: &Document, sections: &[String]) -> Vec<Line> {
+    let page_breaks = header_footer_lines(document.text());
+    let lines = document.text().lines().enumerate();
+    let wanted = |number: usize| {
+        let section = document.section(number);
+        sections.is_empty() || section.is_some_and(|section| is_within(&section.number, sections))
+    };
+    lines
+        .filter(|(at, line)| !page_breaks[*at] && strip_marker(line).is_none() && wanted(at + 1))
+        .map(|(at, line)| {
+            let content = line.trim_start_matches('\u{c}').trim_end();
+            Line {
+                number: at + 1,
+                column: line.trim_end().len() - content.len(),
+                shifts: Vec::new(),
+                content: content.to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// Returns true for a section that is one of the wanted, or within one.
+fn is_within(number: &str, sections: &[String]) -> bool {
+    sections.iter().any(|wanted| {
+        let rest = number.strip_prefix(wanted.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// What begins at a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    None,
+    /// A definition that does not end; the lines up to the one that shows it.
+    Broken(usize),
+    /// A definition of so many lines.
+    Whole(usize),
+}
+
+/// Returns the extent of a definition at the first line. The lines of a broken one are not read
+/// again, so that all take linear time.
+fn extent(lines: &[Line]) -> Extent {
+    let indent = |line: &Line| line.content.len() - line.content.trim_start().len();
+    let Some(first) = lines.first().filter(|line| starts(&line.content)) else {
+        return Extent::None;
+    };
+    let (mut depth, mut in_comment) = (0_usize, false);
+    for (at, line) in lines.iter().enumerate() {
+        let content = line.content.as_str();
+        if content.trim().is_empty() {
+            if depth == 0 && !in_comment {
+                return Extent::Broken(at);
+            }
+            continue;
+        }
+        if indent(line) < indent(first) || at > 0 && depth == 0 && !in_comment && starts(content) {
+            return Extent::Broken(at);
+        }
+        let mut rest = content;
+        while let Some(next) = rest.chars().next() {
+            if in_comment {
+                let Some(end) = rest.find("*/") else { break };
+                in_comment = false;
+                rest = &rest[end + 2..];
+                continue;
+            }
+            match next {
+                '/' if rest.starts_with("/*") => {
+                    in_comment = true;
+                    rest = &rest[2..];
+                    continue;
+                }
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                ';' if depth == 0 => return Extent::Whole(at + 1),
+                _ => {}
+            }
+            rest = &rest[next.len_utf8()..];
+        }
+    }
+    Extent::Broken(lines.len())
+}
+
+/// Returns true if a line begins with a keyword and another word.
+fn starts(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let keyword = words.next().is_some_and(|word| KEYWORDS.contains(&word));
+    keyword && words.next().is_some()
+}
+
+/// Returns the names that a block defines; `None` if it is no XDR.
+fn names(block: &[Line]) -> Option<Vec<String>> {
+    let mut sources = SourceMap::new();
+    let document = sources.add_document("", "");
+    let mut text = Text::new(document, TextKind::Xdr);
+    for line in block {
+        text.push_line(&line.content, 1, 0);
+    }
+    let text = sources.add_text(text);
+    let mut diagnostics = Diagnostics::default();
+    let Specification { definitions, .. } = parse::parse(&sources, text, &mut diagnostics);
+    let names = definitions
+        .iter()
+        .map(|definition| definition.name.name.clone());
+    (!diagnostics.has_errors() && !definitions.is_empty()).then(|| names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str, sections: &[&str]) -> Vec<(usize, usize, String)> {
+        let mut sources = SourceMap::new();
+        let document = sources.add_document("a.txt", text);
+        let sections: Vec<String> = sections.iter().map(|&section| section.to_owned()).collect();
+        let (_, blocks) = read(sources.document(document), &sections);
+        let blocks = blocks.into_iter();
+        blocks
+            .map(|block| (block.lines.0, block.lines.1, block.names.join(" ")))
+            .collect()
+    }
+
+    #[test]
+    fn definitions_are_distinguished_from_prose() {
+        let text = "1. A\n\n   struct of two; a\n   union\n   const\n\n      struct a {\n         int b;\n\n\
+                    Author     [Page 1]\n\u{c}\nRFC 1    A    1999\n\n         /* ; */ int c;\n      };\n\n\
+                    2. B\n\n      struct open {\n   Prose.\n\n      const C = 1; const\n      enum d {\n        E = 1 };\n";
+        assert_eq!(
+            found(text, &[]),
+            [(7, 15, "a".to_owned()), (23, 24, "d".to_owned())]
+        );
+        assert_eq!(found(text, &["1"]).len(), 1);
+        assert_eq!(found(text, &["2"])[0].0, 23);
+        assert_eq!(found(text, &["3"]), []);
+    }
+
+    #[test]
+    fn a_second_definition_is_compared_with_the_first() {
+        let mut sources = SourceMap::new();
+        let text = "  const A = 1;\n\n  const A = 2;\n";
+        let document = sources.add_document("a.txt", text);
+        let (blocks, found) = read(sources.document(document), &[]);
+        assert_eq!((blocks.xdr.len(), blocks.copies.len()), (1, 1));
+        assert_eq!(found[1].repeats, Some(1));
+    }
+}

@@ -1,0 +1,250 @@
+//! Tests the forms of documents besides drafts with markers: RFCXML, markdown, text without markers,
+//! and extensions of other documents.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{Folder, note_skipped};
+use xdrgen_build::{Code, Compilation, Config, Module, Style};
+
+fn check(name: &str, text: &str) -> Compilation {
+    Config::new()
+        .module(Module::new("a").text(name, text))
+        .check()
+}
+
+fn report(name: &str, text: &str) -> String {
+    check(name, text).report(Style::Plain)
+}
+
+const XML: &str = "<?xml version=\"1.0\"?>\n<rfc>\n<middle>\n<section title=\"Types\">\n<section><name>Points</name>\n\
+    <sourcecode type=\"xdr\">\nstruct point { int x&lt;&gt;; piont *next; };\n</sourcecode>\n\
+    <sourcecode type=\"xdr\"><![CDATA[\ntypedef opaque name<4>;\n]]></sourcecode>\n</section></section></middle></rfc>\n";
+
+#[test]
+fn rfcxml_is_reported_at_its_place() {
+    let found = report("a.xml", XML);
+    assert!(found.contains("--> a.xml:7:31"), "{found}");
+    assert!(found.contains("section 1.1 (Points)"), "{found}");
+    let right = XML.replace("piont", "point");
+    let files = check("a.xml", &right).generate().expect("no defects");
+    assert!(
+        files[0]
+            .content
+            .contains("pub type Name<'a> = xdr::Opaque<'a, 4>;")
+    );
+    assert!(report("a.xml", "<rfc/>").contains("no `<sourcecode>` has the type `xdr`"));
+}
+
+#[test]
+fn markdown_is_reported_at_its_place() {
+    let text = "--- middle\n# Types\n\n~~~ xdr\nconst A = 1;\nstruct b { in c; };\n~~~\n\n``` c\nint d;\n```\n";
+    let found = report("a.md", text);
+    assert!(found.contains("--> a.md:6:12"), "{found}");
+    assert!(found.contains("section 1 (Types)"), "{found}");
+    assert!(report("a.md", "text").contains("no fence has the word `xdr`"));
+}
+
+const PROSE: &str = "1. Types\n\n   A union of types.\n\n      const SIZE = 8;\n\n      typedef opaque handle<SIZE>;\n\n\
+    2. Others\n\n      struct other { handle a; };\n";
+
+#[test]
+fn definitions_without_markers_are_compiled_if_asked_for() {
+    let folder = Folder::new().with("a.txt", PROSE).with(
+        "xdrgen.toml",
+        "[[module]]\npath = \"a\"\n[[module.prose]]\ndocument = \"a.txt\"\nsections = [\"1\"]\n",
+    );
+    let path = folder.path("a.txt");
+    let marked = Config::new()
+        .module(Module::new("a").document(&path))
+        .check();
+    assert!(
+        marked
+            .report(Style::Plain)
+            .contains("xdrgen extract --prose")
+    );
+    let types = |config: Config| config.check().schema().types.len();
+    let prose = |sections: &[&str]| Config::new().module(Module::new("a").prose(&path, sections));
+    assert_eq!(types(prose(&[])), 2);
+    assert_eq!(types(prose(&["1"])), 1);
+    let manifest = Config::from_manifest(folder.path("xdrgen.toml")).expect("a manifest");
+    assert_eq!(types(manifest), 1);
+    let blocks = xdrgen_build::prose_blocks(&path, &[]).expect("a document");
+    let names: Vec<String> = blocks
+        .iter()
+        .flat_map(|block| block.names.clone())
+        .collect();
+    assert_eq!(names, ["SIZE", "handle", "other"]);
+    assert_eq!(blocks[2].section.as_deref(), Some("2"));
+}
+
+const BASE: &str = "enum stat { OK = 0, BAD = 1 };\nenum op { GET = 1 };\n\
+    union args switch (op which) { case GET: int get; };\n\
+    program P { version V { void NULL(void) = 0; } = 1; } = 2;\n";
+
+fn extended(extension: &str) -> Compilation {
+    let folder = Folder::new().with("base.x", BASE).with("more.x", extension);
+    let module = Module::new("a").document(folder.path("base.x"));
+    let module = module.extension(folder.path("more.x"));
+    Config::new().module(module).check()
+}
+
+#[test]
+fn an_extension_adds_members_arms_and_procedures() {
+    let whole = "enum stat { BAD = 1, WORSE = 2 };\nenum op { PUT = 2 };\n\
+        union args switch (op which) { case PUT: opaque put<>; };\n\
+        program P { version V { int PUT_ALL(int) = 1; } = 1; version W { void NULL2(void) = 0; } = 2; } = 2;\n";
+    let fragments = "/* to be added to enum stat: */\n WORSE = 2,\n/* enum op */ PUT = 2\n\
+        /* New arms of the union args (and not of op) */\n case PUT: opaque put<>;\n";
+    for (text, procedures) in [(whole, 2), (fragments, 1)] {
+        let checked = extended(text);
+        assert!(!checked.has_errors(), "{}", checked.report(Style::Plain));
+        let schema = checked.schema();
+        let count = |name: &str| match &schema.ty(schema.find(name).expect(name)).kind {
+            xdrgen_build::ir::TypeDefKind::Enum(body) => body.members.len(),
+            xdrgen_build::ir::TypeDefKind::Union(union) => union.arms.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([count("stat"), count("op"), count("args")], [3, 2, 2]);
+        let version = &schema.modules[0].programs[0].versions[0];
+        assert_eq!(version.procedures.len(), procedures);
+    }
+}
+
+#[test]
+fn contradictions_of_an_extension_are_reported() {
+    for (text, code) in [
+        ("enum stat { BAD = 3 };", Code::DuplicateDefinition),
+        ("enum stat { WORSE = 1 };", Code::DuplicateEnumValue),
+        ("struct stat { int a; };", Code::DuplicateDefinition),
+        (
+            "union args switch (op which) { case GET: hyper get; };",
+            Code::DuplicateCase,
+        ),
+        ("/* nothing */ PUT = 2,", Code::Syntax),
+        ("/* of op */ case PUT: int a;", Code::Syntax),
+    ] {
+        let checked = extended(text);
+        let found = checked.diagnostics().iter().any(|found| found.code == code);
+        assert!(found, "{text}: {}", checked.report(Style::Plain));
+    }
+    // Without the setting, a second definition is an error.
+    let folder = Folder::new()
+        .with("base.x", BASE)
+        .with("more.x", "enum op { PUT = 2 };");
+    let module = Module::new("a").document(folder.path("base.x"));
+    let module = module.document(folder.path("more.x"));
+    assert!(Config::new().module(module).check().has_errors());
+}
+
+#[test]
+fn another_language_is_reported_once() {
+    let lines = "( 1.3.6.1.4.1.31103.1.2 NAME 'fedfsNsdbName'\n DESC 'NSDB node name'\n EQUALITY caseIgnoreMatch\n\
+        SYNTAX 1.3.6.1.4.1.1466.115.121.1.15\n SINGLE-VALUE\n )\n $#!/bin/sh\n grep '^ *///' | sed 's?^ *///??'\n";
+    let draft: String = lines
+        .lines()
+        .map(|line| format!("   /// {line}\n"))
+        .collect();
+    let checked = check("draft-a-00.txt", &format!("1. A\n\n{draft}"));
+    let found: Vec<_> = checked
+        .diagnostics()
+        .iter()
+        .map(|found| found.code)
+        .collect();
+    assert_eq!(found, [Code::NoXdr], "{}", checked.report(Style::Plain));
+    // One definition among them shows that it is XDR.
+    let mixed = format!("1. A\n\n{draft}   /// const A = 1;\n");
+    assert!(check("draft-a-00.txt", &mixed).diagnostics().len() > 5);
+}
+
+#[test]
+fn uses_of_one_undefined_name_are_one_report() {
+    let fields: String = (0..30).map(|at| format!("nothing f{at}; ")).collect();
+    let checked = check("a.x", &format!("struct a {{ {fields} }};"));
+    assert_eq!(checked.diagnostics().len(), 30);
+    let report = checked.report(Style::Plain);
+    assert_eq!(
+        report.matches("error[undefined-type]").count(),
+        1,
+        "{report}"
+    );
+    assert!(report.contains("29 more uses are not shown"), "{report}");
+}
+
+#[test]
+fn a_failed_compilation_shows_twenty_errors() {
+    let fields: String = (0..30).map(|at| format!("nothing{at}x f{at}; ")).collect();
+    let error = check("a.x", &format!("struct a {{ {fields} }};")).generate();
+    let report = error.expect_err("an error").to_string();
+    assert_eq!(
+        report.matches("error[undefined-type]").count(),
+        20,
+        "{report}"
+    );
+    assert!(report.ends_with("30 errors (10 not shown)"), "{report}");
+}
+
+/// The XDR that RFC 8881 prints in its text is that of RFC 5662, as far as RFC 8881 has not changed
+/// it.
+#[test]
+fn rfc_8881_without_markers_is_rfc_5662() {
+    let folder = Path::new("../../shared/rfc");
+    if !folder.is_dir() {
+        return note_skipped("rfc_8881_without_markers needs shared/rfc beside the checkout");
+    }
+    let text = xdrgen_build::extract_prose(folder.join("rfc8881.txt"), &[]).expect("RFC 8881");
+    let xdr = xdrgen_build::extract_file(folder.join("rfc5662.txt")).expect("RFC 5662");
+    let (text, xdr) = (definitions(&text), definitions(&xdr));
+    let known = text.iter().filter(|(name, _)| xdr.contains_key(*name));
+    let other: Vec<&String> = known
+        .clone()
+        .filter(|(name, body)| xdr[*name] != **body)
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(other, [""; 0]);
+    let new: Vec<&String> = text
+        .keys()
+        .filter(|name| !xdr.contains_key(*name))
+        .collect();
+    assert_eq!(new, [""; 0]);
+    // The others are in tables, or in RFC 5662 alone.
+    assert!(known.count() > 430, "{} of {}", text.len(), xdr.len());
+}
+
+/// Returns the definitions of a text by name, without comments and with single blanks.
+fn definitions(xdr: &str) -> BTreeMap<String, String> {
+    let mut plain = String::new();
+    let mut rest = xdr;
+    while let Some((before, after)) = rest.split_once("/*") {
+        plain.push_str(before);
+        rest = after.split_once("*/").map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    let code = plain.lines().filter(|line| !line.starts_with('%'));
+    let code = code.collect::<Vec<_>>().join("\n");
+    let (mut depth, mut found, mut start) = (0, BTreeMap::new(), 0);
+    for (at, sign) in code.char_indices() {
+        match sign {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ';' if depth == 0 => {
+                let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let body = words(&code[start..at]);
+                let name = match body.strip_prefix("typedef ") {
+                    Some(rest) => rest
+                        .split(['<', '['])
+                        .next()
+                        .and_then(|rest| rest.split_whitespace().next_back()),
+                    None => body.split_whitespace().nth(1),
+                };
+                let key = name.unwrap_or_default().to_owned();
+                found.insert(key, body.replace(' ', ""));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found
+}
