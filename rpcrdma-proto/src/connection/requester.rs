@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use super::inline_parts::{InlineParts, no_parts};
 use super::output::{Action, CallFailure, Exposure, SendOwner, Transmit};
 use super::queues::OutputQueues;
+use super::rtr::calls::GroupCalls;
 use super::rtr::group_sender::GroupSender;
 use super::states::{RequestEvent, RequestState};
 use crate::chunk::Segment;
@@ -48,8 +49,8 @@ pub(super) struct Requester {
     pub(super) credits: RequesterCredits,
     /// Messages of calls that have their credits and were not sent yet.
     unsent: u32,
-    /// Receives reserved for replies in several transmissions.
-    reserved: u32,
+    /// The state of rtrext-02, if it is enabled.
+    groups: Option<Box<GroupCalls>>,
     /// The maximum number of calls of the consumer, and their current number.
     max_calls: u16,
     open: u16,
@@ -104,7 +105,7 @@ impl Requester {
             ready: CallQueue::default(),
             credits: RequesterCredits::new(credits),
             unsent: 0,
-            reserved: 0,
+            groups: None,
             max_calls: calls,
             open: 0,
             wanted: credits,
@@ -115,6 +116,11 @@ impl Requester {
             lacked_credits: false,
             stalled_since: None,
         }
+    }
+
+    /// Sends calls in transmissions of rtrext-02, too.
+    pub(super) fn enable_groups(&mut self) {
+        self.groups = Some(Box::default());
     }
 
     /// Returns whether no call holds memory.
@@ -164,7 +170,8 @@ impl Requester {
     // spec: rtr-4.3-i, rtr-4.3-n
     // spec: rfc8166-3.3.1-e
     pub(super) fn receives(&self) -> u32 {
-        self.credits.receives().saturating_add(self.reserved)
+        let reserved = self.groups.as_ref().map_or(0, |groups| groups.reserved());
+        self.credits.receives().saturating_add(reserved)
     }
 
     /// Returns the slot of a call.
@@ -250,26 +257,25 @@ impl Requester {
         out: &mut OutputQueues,
     ) {
         (self.has_requeued, self.lacked_credits) = (false, false);
-        while let Some(xid) = self.waiting.front()
-            && let Some(request) = self.calls.get_mut(xid)
-        {
+        while let Some(xid) = self.waiting.front() {
+            let groups = link.groups.filter(|_| self.may_group(xid));
+            let Some(request) = self.calls.get_mut(xid) else {
+                return;
+            };
             if only.is_some_and(|kind| kind != request.kind) {
                 return;
             }
             let with_room;
-            let link = match link.groups {
-                // Most connections have none, and this is to cost them nothing.
-                None => link,
-                groups => {
-                    let groups = groups
-                        .filter(|_| !request.groups.given_up && request.kind == RequestKind::Rpc);
-                    with_room = PathLimits {
-                        groups,
-                        available_credits: self.credits.available(),
-                        ..*link
-                    };
-                    &with_room
-                }
+            // Most connections send no groups, and this costs them nothing.
+            let link = if link.groups.is_some() {
+                with_room = PathLimits {
+                    groups,
+                    available_credits: self.credits.available(),
+                    ..*link
+                };
+                &with_room
+            } else {
+                link
             };
             let shorter;
             let link = if let Some(max_segment_len) = request.segment_len {
@@ -304,7 +310,9 @@ impl Requester {
             };
             request.credit = Some(credit);
             self.unsent += messages;
-            self.reserved += reserve;
+            if let Some(groups) = &mut self.groups {
+                groups.reserve(reserve);
+            }
             if request.plan.is_inline() || !request.plan.exposes() {
                 request.advance(RequestEvent::Prepared);
                 self.ready.push(xid);

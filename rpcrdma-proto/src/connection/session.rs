@@ -218,6 +218,7 @@ impl Session {
             config: Box::new(config),
         };
         if session.extension.is_some() {
+            session.requester.enable_groups();
             session.responder.enable_groups(session.config.hash_seed);
         }
         session.request_connection(0);

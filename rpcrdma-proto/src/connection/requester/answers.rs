@@ -104,7 +104,9 @@ impl Requester {
     #[inline]
     fn return_credit(&mut self, credit: Option<Credit>, reserve: u32, grant: Option<u32>) {
         if let Some(credit) = credit {
-            self.reserved -= reserve;
+            if let Some(groups) = &mut self.groups {
+                groups.unreserve(reserve);
+            }
             // The receive queue has room for replies to as many messages as were requested.
             let grant = grant.map(|grant| grant.min(self.wanted));
             if credit.messages() > 1 && grant.is_none() {

@@ -12,9 +12,9 @@ use crate::connection::output::{
     BufferId, CallFailure, CallRegion, ReplyLocation, SendOwner, Transmit,
 };
 use crate::connection::queues::OutputQueues;
+use crate::connection::rtr::calls::GroupCalls;
 use crate::connection::rtr::group_sender::{GroupOutline, GroupSender, MAX_REDUCED};
 use crate::connection::rtr::headers::write as write_header;
-use crate::connection::rtr::request::GroupTrial;
 use crate::connection::states::RequestState;
 use crate::continuation::{GroupError, ReassembledMessage, Reduction};
 use crate::placement::Layout;
@@ -133,6 +133,16 @@ pub(super) enum GroupOutcome {
 }
 
 impl Requester {
+    /// Returns whether a call may be sent in transmissions.
+    pub(super) fn may_group(&self, xid: u32) -> bool {
+        let Some(request) = self.calls.get(xid) else {
+            return false;
+        };
+        let call = (self.calls.index(xid), request.age);
+        let is_given_up = |groups: &GroupCalls| groups.is_given_up(call);
+        request.kind == RequestKind::Rpc && !self.groups.as_deref().is_some_and(is_given_up)
+    }
+
     /// Begins to send a call, if its plan and credits still hold.
     #[cold]
     pub(super) fn transmit_group(
@@ -251,16 +261,18 @@ impl Requester {
         grant: Option<u32>,
         out: &mut OutputQueues,
     ) -> bool {
-        let Some(request) = self.calls.get_mut(xid) else {
+        let slot = self.calls.index(xid);
+        let (Some(request), Some(groups)) = (self.calls.get_mut(xid), &mut self.groups) else {
             return false;
         };
+        let call = (slot, request.age);
         // A request for properties is no transmission of a group: the peer has answered it, too.
         if request.kind == RequestKind::Properties {
             return true;
         }
         // Of one group there may be several reports: those that come when it goes by other means
         // already say nothing new.
-        if request.groups.given_up && !matches!(why, GroupError::HeaderType(_)) {
+        if groups.is_given_up(call) && !matches!(why, GroupError::HeaderType(_)) {
             return true;
         }
         if !matches!(
@@ -269,8 +281,7 @@ impl Requester {
         ) {
             return false;
         }
-        let again = !core::mem::replace(&mut request.groups.given_up, true);
-        let outcome = if again {
+        let outcome = if groups.give_up(call) {
             CallOutcome::Again
         } else {
             CallOutcome::Failed(CallFailure::Group(why))
@@ -289,9 +300,10 @@ impl Requester {
         grant: u32,
         out: &mut OutputQueues,
     ) -> Option<u32> {
-        let request = self.calls.get_mut(xid)?;
-        if request.groups.stale_errors > 0 {
-            request.groups.stale_errors -= 1;
+        let slot = self.calls.index(xid);
+        let (request, groups) = (self.calls.get_mut(xid)?, self.groups.as_mut()?);
+        let call = (slot, request.age);
+        if groups.take_stale(call) {
             return Some(0);
         }
         // One that was not sent yet is not meant: the peer can't know it.
@@ -301,12 +313,10 @@ impl Requester {
         ) && request.credit.is_some();
         let count = request
             .grouped()
-            .filter(|_| went && !request.groups.given_up)?
+            .filter(|_| went && !groups.is_given_up(call))?
             .count;
-        request.groups = GroupTrial {
-            given_up: true,
-            stale_errors: count - 1,
-        };
+        groups.give_up(call);
+        groups.expect_stale(call, count - 1);
         self.on_error_answer(xid, Some(grant), CallOutcome::Again, out);
         Some(count)
     }

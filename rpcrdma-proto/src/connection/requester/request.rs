@@ -3,7 +3,6 @@
 use super::call_chunks::CallChunks;
 use crate::connection::inline_parts::{InlineParts, no_parts, parts, total_len};
 use crate::connection::output::{CallFailure, CallRegion, Exposure, ReplyLocation};
-use crate::connection::rtr::request::GroupTrial;
 use crate::connection::slab::Reset;
 use crate::connection::states::{RequestEvent, RequestState};
 use crate::credit::Credit;
@@ -31,8 +30,6 @@ pub(super) struct Request {
     pub(super) chunks: CallChunks,
     pub(super) plan: TransferPlan,
     pub(super) invalidated: Option<u32>,
-    /// What it has met in transmissions of rtrext-02.
-    pub(super) groups: GroupTrial,
     /// The length of segment to plan with: that of the path, unless memory of the call was exposed
     /// in more segments than that led to expect.
     pub(super) segment_len: Option<u32>,
@@ -95,7 +92,6 @@ impl Reset for Request {
         chunks: CallChunks::EMPTY,
         plan: INLINE_PLAN,
         invalidated: None,
-        groups: GroupTrial::NONE,
         segment_len: None,
         outcome: CallOutcome::None,
     };
@@ -127,7 +123,6 @@ impl Request {
             chunks: its_chunks,
             plan: its_plan,
             invalidated,
-            groups,
             segment_len,
             outcome,
         } = self;
@@ -138,7 +133,7 @@ impl Request {
         its_chunks.begin(call.items, call.results);
         (*its_plan, *credit, *invalidated, *outcome) = (INLINE_PLAN, None, None, CallOutcome::None);
         (*sending, *its_exposed) = (false, false);
-        (*groups, *segment_len) = (GroupTrial::NONE, None);
+        *segment_len = None;
     }
 
     pub(super) fn as_call(&self) -> CallSpec<'_> {
