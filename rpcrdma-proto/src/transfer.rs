@@ -255,7 +255,7 @@ fn padded(bytes: u32) -> u64 {
 /// ```
 ///
 /// # Errors
-/// There is no way.
+/// No transfer method fits.
 #[inline]
 pub fn plan_call(
     call: &CallSpec<'_>,
@@ -322,7 +322,7 @@ fn offer_chunks(
     if !link.chunks {
         return Err(TransferError::ReplyTooLong);
     }
-    // The reply's header returns what was offered: it must fit, too.
+    // The reply's header returns the offered chunks, and must fit, too.
     let fits = |returned: u64| link.base() + returned <= threshold;
     let whole = || match fits(link.reply_chunk(call.max_reply)) {
         true => Ok((false, Some(call.max_reply))),
@@ -354,9 +354,9 @@ fn offer_chunks(
     }
 }
 
-/// Returns the most bytes of a reply that are in its message beside returned Write chunks. They
-/// have to fit with the header, which is longer if memory was exposed as more segments than were
-/// expected.
+/// Returns the maximum number of bytes of a reply that stay inline beside returned Write chunks.
+/// They must fit together with the header, which is longer if the transport exposed more segments
+/// than expected.
 #[cfg(feature = "alloc")]
 pub(crate) fn inline_rest(call: &CallSpec<'_>, plan: &TransferPlan) -> u32 {
     if !plan.write_chunks || plan.reply_chunk.is_some() {

@@ -65,7 +65,8 @@ pub(super) struct PropertyExchange {
     outgoing: VecDeque<QueuedOperation>,
     /// Our properties of rtrext-02, which are fixed; `None` where the extension is off.
     capabilities: Option<Box<RtrCapabilities>>,
-    /// The maximum size in bytes to which a peer's request may raise our receive buffers.
+    /// The maximum size in bytes to which a peer's request may raise the size of our receive
+    /// buffers.
     most: u32,
     can_invalidate: bool,
 }
@@ -111,7 +112,7 @@ impl core::error::Error for RegisterError {}
 
 /// The effect of a received operation.
 pub(super) enum PropertyEvent {
-    /// Nothing that the consumer sees changes.
+    /// The operation changes nothing that the consumer sees.
     Nothing,
     /// The peer has announced properties. If that completes a pending change, this is its outcome.
     Changed(Option<ChangeOutcome>),
@@ -283,8 +284,8 @@ impl PropertyExchange {
         let wish = self.requested.take()?;
         if let BasicProperty::ReceiveBufferSize(size) = wish.value {
             link.requested_size = None;
-            // The answer may have said that the size is smaller now: that of the other draft can't
-            // be read.
+            // The undecodable answer may have announced a smaller size: the peer may use the other
+            // draft.
             let may_be_smaller = !by_error && self.draft == Some(PropertyDraft::Characteristics);
             if may_be_smaller && size < link.peer.values().receive_buffer_size {
                 link.peer.on_changed(wish.value);
@@ -374,7 +375,7 @@ impl PropertyExchange {
         };
         let is_open =
             self.requested.is_some_and(RequestedChange::is_size) || self.pending.has(PROP_RBSIZ);
-        // It may have crossed the request (decision D17).
+        // The update may have crossed the request (decision D17).
         link.requested_size = link.requested_size.filter(|_| is_open);
         Ok(PropertyEvent::Changed(ended))
     }
@@ -411,7 +412,7 @@ impl PropertyExchange {
             posted,
         };
         let answer = PropertyResponse::to_request(request, link.peer.support(), |wanted| {
-            // Buffers that have a structure have its length.
+            // The structure fixes the length of the buffers.
             let decision = match wanted {
                 BasicProperty::ReceiveBufferSize(_) if has_structure => return Decision::Reject,
                 _ => means.decide(wanted, &next),
@@ -511,8 +512,8 @@ impl PropertyExchange {
             requests.credits.on_first_sent();
             return Some(bytes);
         }
-        // The requester of an operation has its credit back with the next reply: what answers it
-        // goes before that.
+        // The next reply returns the credit of an operation, so the answer to the operation
+        // precedes it.
         if let Some(bytes) = self.transmit_answer(buffer, link, serving.credits.current_grant()) {
             return Some(bytes);
         }
@@ -522,7 +523,7 @@ impl PropertyExchange {
             self.answers.pop_front();
             return Some(bytes);
         }
-        // Replies that wait were made for the sizes that hold now: a request may ask for less.
+        // Queued replies are planned for the current sizes, and the request may lower them.
         if !serving.has_replies()
             && let Some(xid) = requests.transmit_properties()
         {
@@ -602,7 +603,7 @@ impl PropertyExchange {
     /// Returns whether a message is queued that needs a credit and has no reply.
     #[inline]
     pub(super) fn has_one_way(&self, link: &ConnectionParams) -> bool {
-        // One branch: each poll asks, and nearly always nothing is queued.
+        // One branch, since each poll asks this, and the queues are nearly always empty.
         (self.outgoing.len() | self.changed.as_slice().len()) != 0 && self.finds_one_way(link)
     }
 
@@ -615,7 +616,7 @@ impl PropertyExchange {
     /// Returns whether no property, answer or operation is queued.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        // One branch: each poll asks.
+        // One branch, since each poll asks this.
         (self.changed.as_slice().len() | self.outgoing.len() | self.answers.len()) == 0
     }
 
@@ -660,7 +661,7 @@ impl ChangeLimits {
         let grown = wanted.min(self.most);
         match self.draft {
             _ if (V2_INLINE_THRESHOLD..=ours).contains(&wanted) => Decision::Accept,
-            // Below what every receiver takes there is nothing to be had.
+            // A size below the default threshold gains nothing.
             PropertyDraft::Properties
                 if wanted < V2_INLINE_THRESHOLD && ours > V2_INLINE_THRESHOLD =>
             {
@@ -668,8 +669,7 @@ impl ChangeLimits {
             }
             // ROPT_UPDPROP announces a larger size once no receives of the old size are posted.
             PropertyDraft::Properties => Decision::Reject,
-            // By ROPT_UPDXCH, which says that it is the answer, if there is something larger to
-            // come.
+            // ROPT_UPDXCH announces the larger size, and says that it completes the request.
             PropertyDraft::Characteristics if grown > ours && grown >= self.posted => {
                 Decision::Defer
             }

@@ -249,8 +249,8 @@ pub enum CallFailure {
     Cancelled,
     /// The deadline passed.
     TimedOut,
-    /// The connection was lost when the peer may have had the call, which was not to be transmitted
-    /// again (`Session::call_once`).
+    /// The connection was lost after the call was transmitted, and the call must not be
+    /// retransmitted (`Session::call_once`).
     Disconnected(CloseReason),
     /// The session ended.
     Closed(CloseReason),

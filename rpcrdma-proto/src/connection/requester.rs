@@ -42,7 +42,7 @@ pub(super) struct Requester {
     calls: Calls<Request>,
     /// The maximum number of segments that the transport may expose for one call.
     max_segments: usize,
-    /// Calls without a credit. Calls that had one before go first: they are older.
+    /// Calls without a credit. Calls that had one before precede the others, since they are older.
     waiting: CallQueue,
     /// Calls that can be transmitted.
     ready: CallQueue,
@@ -96,7 +96,7 @@ impl core::error::Error for SessionCallError {}
 
 impl Requester {
     pub(super) fn new(calls: u16, credits: u32, segments: u16, seed: u32) -> Self {
-        // One more than the consumer's, for the properties.
+        // One more than the consumer's calls, for a property request.
         let places = u32::from(calls) + 1;
         Self {
             calls: Calls::new(places, seed),
@@ -155,7 +155,7 @@ impl Requester {
     /// Returns whether no call waits to be admitted or transmitted.
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
-        // One branch: most polls find nothing.
+        // One branch, since most polls find nothing.
         (self.waiting.entries() | self.ready.entries()) == 0
     }
 
@@ -164,8 +164,8 @@ impl Requester {
         self.calls.len() > self.open.into()
     }
 
-    /// Returns the number of receives for replies: one for each message in flight, as many as ever
-    /// were on this connection.
+    /// Returns the number of receives for replies: the maximum number of messages in flight on this
+    /// connection so far.
     // spec: bd-4.3.1-b, bd-4.3.1-d, bd-4.3.2-c, bd-4.3.2-e
     // spec: rtr-4.3-i, rtr-4.3-n
     // spec: rfc8166-3.3.1-e
@@ -375,7 +375,8 @@ impl Requester {
         };
         let is_whole = request.exposures().count() == request.chunks.segment_counts().len();
         if !are_few || !is_whole || !fits {
-            // With fewer regions or shorter messages as many segments may fit.
+            // Another plan with fewer regions or shorter messages may have room for as many
+            // segments.
             let replan = are_few && is_whole && request.learn_segment_len(link.max_segment_len);
             let outcome = match replan {
                 true => CallOutcome::Again,
@@ -422,10 +423,10 @@ impl Requester {
             if request.kind == RequestKind::Properties
                 || !Self::may_send(&self.credits, self.unsent, 1)
             {
-                // One for the properties has no RPC message, and waits for the replies before it.
+                // A property request has no RPC message, and waits for the replies before it.
                 return None;
             }
-            // What the peer takes may have changed since.
+            // The threshold may have changed since the call was planned.
             let inline = request.inline_len();
             if request.header_len(link).saturating_add(inline) > link.call_threshold {
                 self.end(xid, CallOutcome::Again, out);
@@ -474,8 +475,8 @@ impl Requester {
     }
 }
 
-/// Returns a function that tells whether a call is in this state: if not, its entry in a queue of
-/// those that are is of no use.
+/// Returns a function that tells whether a call is in this state. The entry of any other call in
+/// the queue for this state is stale.
 fn in_state(slots: &Calls<Request>, life: RequestState) -> impl Fn(u32) -> bool + use<'_> {
     move |xid| slots.get(xid).is_some_and(|request| request.state == life)
 }

@@ -101,7 +101,7 @@ pub(super) struct ReplyLimits<'a> {
 
 impl Responder {
     pub(super) fn new(most: u16, reserve: u32, limits: ChunkLimits, hash_seed: u64) -> Self {
-        // As many calls, and replies whose Sends have not given back their memory.
+        // Calls, and as many replies whose Sends are not complete.
         let places = 2 * u32::from(most);
         Self {
             // The keys are never sent on the wire.
@@ -229,7 +229,7 @@ impl Responder {
         Ok(call)
     }
 
-    /// Returns the most of these XIDs that are in one chain, if calls have them.
+    /// Returns the length of the longest chain if calls have these XIDs.
     #[cfg(test)]
     pub(super) fn longest_chain(&mut self, xids: &[u32]) -> usize {
         xids.iter()
@@ -325,7 +325,7 @@ impl Responder {
         }
     }
 
-    /// Ends a call without a reply: its version, XID, and whether it was there.
+    /// Ends a call without a reply. Returns its XID and version; `None` if there is no such call.
     pub(super) fn end(
         &mut self,
         served: ServedCallId,
@@ -339,7 +339,7 @@ impl Responder {
         let call = self.calls.get_mut(served.0).filter(open)?;
         let ended = (call.xid, call.version);
         if call.state == ServedState::Replying {
-            // Only the next of the replies is found to have no way, and never one that goes again.
+            // Only the first reply is checked for a transfer method, and never a retransmission.
             self.replies.pop_front();
             self.replies_queued -= parts;
         }
@@ -350,10 +350,11 @@ impl Responder {
         Some(ended)
     }
 
-    /// Writes the header of the next reply. None goes while as many as may be are with their Sends.
+    /// Writes the header of the next reply; `None` if the maximum number of replies has incomplete
+    /// Sends.
     ///
-    /// A reply in several transmissions goes on with what is left in `sending`, and is kept `until`
-    /// then.
+    /// A reply in several transmissions leaves the rest of them in `sending`, and is retained
+    /// `until` that time.
     #[inline(always)]
     pub(super) fn transmit<'a>(
         &mut self,
@@ -369,7 +370,7 @@ impl Responder {
             group.is_some_and(|group| group.retransmitted),
         );
         let parts = group.map_or(1, |group| group.parts);
-        // A retransmission is counted already: it is the first of all, so that it holds up nothing.
+        // A retransmission is counted already. It is the first reply, so that it blocks no other.
         if with_sends >= usize::from(self.max_calls) && !again {
             return None;
         }
@@ -493,7 +494,7 @@ impl Responder {
     }
 }
 
-/// Holds what a call offers against the rules, and keeps it.
+/// Checks the chunks that a call offers, and stores them.
 fn offered(
     chunks: &Chunks<'_>,
     inline: Option<&Range<u32>>,
@@ -533,7 +534,7 @@ fn offered(
     Ok(())
 }
 
-/// Keeps the segments of a chunk, unless they are too many together with those before.
+/// Stores the segments of a chunk, unless the call exceeds the maximum number of segments.
 fn keep(
     chunk: &WriteChunk<'_>,
     limits: &ChunkLimits,
@@ -548,8 +549,8 @@ fn keep(
     Ok(())
 }
 
-/// Writes the header of a reply, with the chunks that it returns; none if the buffer is too small.
-/// The reply to a call in transmissions returns no chunks.
+/// Writes the header of a reply, with the chunks that it returns; `None` if the buffer is too
+/// small. The reply to a call in transmissions returns no chunks.
 // spec: rfc8166-3.4.6-b, rfc8166-4.3.1-a, rfc8166-4.3.3-c
 fn write(call: &ServedCall, credits: u32, in_group: bool, buffer: &mut [u8]) -> Option<usize> {
     let mut header = OutgoingHeader {

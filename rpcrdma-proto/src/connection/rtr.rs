@@ -1,4 +1,5 @@
-//! The state of rtrext-02 on a connection, which a session has only if the extension is enabled.
+//! The state of rtrext-02. A session, its requester and its responder have one optional part each,
+//! `None` if the extension is disabled.
 
 pub(super) mod calls;
 pub(super) mod extension;

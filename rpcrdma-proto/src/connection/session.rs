@@ -58,7 +58,7 @@ pub struct Session {
     closing: Option<CloseReason>,
     /// Whether the session ends once all calls are complete.
     draining: bool,
-    /// Whether the connection is kept although there is nothing to send.
+    /// Whether the connection is kept while nothing is queued.
     keep_connected: bool,
     /// Whether the peer's consumer accepts backward calls on this connection.
     peer_ready: bool,
@@ -343,8 +343,8 @@ impl Session {
             .map(|()| xid)
     }
 
-    /// Sets whether the connection is kept although there is nothing to send. A client keeps it as
-    /// long as backward calls are possible, since a server cannot connect.
+    /// Sets whether the connection is kept while nothing is queued. A client keeps it as long as
+    /// backward calls are possible, since a server cannot connect.
     // spec: bd-5.4-d, bd-7-c
     pub fn keep_connected(&mut self, keep: bool) {
         self.keep_connected = keep;
@@ -539,7 +539,8 @@ impl Session {
         if !self.params.peer.may_change(value.code()) {
             return Err(PropertyError::Fixed);
         }
-        // A size above the current one binds, too: an update to a larger one may cross the request.
+        // A size above the current one also limits our Sends, since an update to a larger size may
+        // cross the request.
         if let BasicProperty::ReceiveBufferSize(size) = value {
             self.params.requested_size = Some(size);
         }

@@ -17,7 +17,7 @@ pub(super) trait Reset {
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,
-    /// The slots that are free again.
+    /// The freed slots.
     free: Vec<u32>,
     capacity: u32,
     seed: u32,
@@ -102,7 +102,7 @@ impl<T: Reset> Slab<T> {
         Some((slot.key, &mut slot.value))
     }
 
-    /// Returns the slot of a key, whoever occupies it.
+    /// Returns the slot of a key, whether the key is in use or not.
     #[inline]
     pub(super) fn index(&self, key: u32) -> usize {
         (key & self.mask) as usize

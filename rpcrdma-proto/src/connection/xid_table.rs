@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_found_until_it_is_removed() {
-        // More than one chain can have, so that some are long.
+        // There are more XIDs than chains, so that some chains are long.
         let mut named = XidTable::new(7);
         let xid = |at: usize| (at as u32).wrapping_mul(0x9e37_79b9);
         for at in 0..300 {

@@ -84,7 +84,7 @@ impl PropertyDraft {
         }
     }
 
-    /// Decodes a property operation; returns `None` if the operation is another one.
+    /// Decodes a property operation; returns `None` for any other operation.
     ///
     /// # Errors
     /// It is malformed. Its values are not decoded here.
@@ -135,8 +135,8 @@ impl PropertyDraft {
         }
     }
 
-    /// Writes an update of all changes, or of the first in the draft whose updates have one value.
-    /// Returns its size in bytes and the number of changes in it.
+    /// Writes an update of all changes; in xcharext-02, whose updates have one value, of the first
+    /// change. Returns its size in bytes and the number of changes in it.
     // spec: xc3-4-h, xc3-4.4-b, xc3-3-n, xc2-3-j, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
     pub(super) fn write_update(
         self,
@@ -147,8 +147,7 @@ impl PropertyDraft {
         ours: &PropertyValues,
     ) -> Option<(usize, usize)> {
         let head = (xid, credits, MsgType::Call, ROPT_UPDPROP);
-        // What holds now: since it changed, the peer may have asked for another value and been told
-        // of it.
+        // The current value, since a request of the peer may have changed the property once more.
         let values: ArrayVec<_, 3> = changed
             .iter()
             .take(3)
@@ -241,7 +240,7 @@ impl PropertyExchange {
                 which: one.code,
                 data: &one.ours,
             }));
-            // The size stands at the beginning of the set.
+            // The size is the first element of the set.
             let size = u32::from(self.has_structure());
             let nochg = staying.fold(size, |subset, position| subset | 1 << position);
             let nochg: &[u32] = if nochg == 0 { &[] } else { &[nochg] };
@@ -257,7 +256,7 @@ impl PropertyExchange {
         })
     }
 
-    /// Passes our properties of rtrext-02 to `f`: none where the extension is off.
+    /// Passes our properties of rtrext-02 to `f`; an empty slice if the extension is disabled.
     fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
         match &self.capabilities {
             Some(abilities) => abilities.with_xdr(f),

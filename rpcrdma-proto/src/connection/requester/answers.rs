@@ -24,7 +24,7 @@ pub(in crate::connection) struct CallReply<'a> {
     pub(in crate::connection) invalidated: Option<u32>,
 }
 
-/// Tells what a reply has brought about.
+/// The effect of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::connection) enum ReplyOutcome {
     /// An event refers to the buffer of the reply.

@@ -1,4 +1,4 @@
-//! Calls in transmissions of rtrext-02: their headers, and what their replies may be.
+//! Calls in transmissions of rtrext-02: their headers, and the check of their replies.
 
 use alloc::boxed::Box;
 
@@ -26,10 +26,10 @@ use crate::v2::rtr::{
 };
 use crate::v2::{self, MsgType};
 
-/// Results shorter than this stay in the message, whatever is directed.
+/// The minimum length in bytes of a result that is reduced. Shorter results stay in the message.
 const MIN_REDUCED_LEN: u32 = crate::transfer::MIN_PLACED_RESULT;
 
-/// How a call is laid into the transmissions that carry it.
+/// The layout of a call in its transmissions.
 struct GroupLayout {
     header: u32,
     reduced: ArrayVec<DataItem, MAX_REDUCED>,
@@ -154,7 +154,7 @@ impl Requester {
     ) -> GroupOutcome {
         let messages = self.calls.get(xid).map_or(1, Request::messages);
         if !Self::may_send(&self.credits, self.unsent, messages) {
-            // Where nothing is in flight, nothing will bring the credits back that it was given.
+            // If nothing is in flight, no reply will return the credits that it lacks.
             let waits = self.credits.messages() != self.unsent;
             return if waits {
                 GroupOutcome::LacksCredits
@@ -270,8 +270,8 @@ impl Requester {
         if request.kind == RequestKind::Properties {
             return true;
         }
-        // Of one group there may be several reports: those that come when it goes by other means
-        // already say nothing new.
+        // The peer may report one group several times. Reports that arrive after the retransmission
+        // are stale.
         if groups.is_given_up(call) && !matches!(why, GroupError::HeaderType(_)) {
             return true;
         }
@@ -306,7 +306,7 @@ impl Requester {
         if groups.take_stale(call) {
             return Some(0);
         }
-        // One that was not sent yet is not meant: the peer can't know it.
+        // The error does not concern a call that is not sent yet.
         let went = matches!(
             request.state,
             RequestState::Sent | RequestState::Settling | RequestState::Orphaned
@@ -347,7 +347,7 @@ impl Requester {
     }
 }
 
-/// What a call directs about its results.
+/// The directions of a call about its results.
 #[derive(Default)]
 struct DirectionSets<'a> {
     of: ArrayVec<Span, MAX_RESULTS>,
@@ -375,8 +375,8 @@ impl DirectionSets<'_> {
     }
 }
 
-/// Writes the header of a call; none if the buffer is too small, or it has more parts than there is
-/// room for.
+/// Writes the header of a call; `None` if the buffer is too small, or if there are too many items
+/// or directions.
 // spec: rtr-3.3-c, rtr-4.2-b, rtr-4.3-i, rtr-5.2-e, rtr-7.1-g, rtr-7.1-h, rtr-7.4-a, rtr-7.4-q
 // spec: rtr-7.4-z, rtr-9.2-a
 // spec: rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
@@ -482,9 +482,9 @@ fn write(request: &Request, sending: &GroupSender, buffer: &mut [u8]) -> Option<
     )
 }
 
-/// Holds what a reply says of each result against what was directed (rtrext-02, table 2), and takes
-/// over the lengths of those that were written. All memory that was exposed is fenced, whatever
-/// became of it.
+/// Checks each result of a reply against its direction (rtrext-02, table 2), and records the
+/// lengths of results that were written to exposed memory. All exposed memory is fenced in any
+/// case.
 // spec: rtr-7.4-h, rtr-7.4-j, rtr-7.4-k, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p
 fn returned(
     request: &Request,

@@ -30,8 +30,8 @@ pub(super) struct Request {
     pub(super) chunks: CallChunks,
     pub(super) plan: TransferPlan,
     pub(super) invalidated: Option<u32>,
-    /// The length of segment to plan with: that of the path, unless memory of the call was exposed
-    /// in more segments than that led to expect.
+    /// The segment length to plan with, if the transport exposed more segments than the length of
+    /// the path led to expect.
     pub(super) segment_len: Option<u32>,
     pub(super) outcome: CallOutcome,
 }
@@ -39,11 +39,12 @@ pub(super) struct Request {
 /// Whether the peer may have a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Transmission {
-    /// It has not.
+    /// The peer does not have it.
     None,
-    /// From the current connection. If the peer refuses it, it has not.
+    /// It was transmitted on the current connection. If the peer refuses it, the peer does not have
+    /// it.
     Current,
-    /// From an earlier connection.
+    /// It was transmitted on an earlier connection.
     Earlier,
 }
 
@@ -170,7 +171,7 @@ impl Request {
         self.resend || self.transmission == Transmission::None
     }
 
-    /// Applies an event to the state. One that cannot happen in this state changes nothing.
+    /// Applies an event to the state. An event that cannot happen in this state changes nothing.
     pub(super) fn advance(&mut self, event: RequestEvent) {
         self.state = self.state.next(event).unwrap_or(self.state);
     }
@@ -229,7 +230,7 @@ impl Request {
         segments: &'a [S],
     ) -> impl Iterator<Item = (CallRegion, &'a [S])> + use<'a, S> {
         let mut rest = segments;
-        // Counted first: most calls have nothing exposed.
+        // The counts come first, since most calls have nothing exposed.
         self.chunks
             .segment_counts()
             .iter()
@@ -259,8 +260,8 @@ impl Request {
         call <= link.call_threshold && reply <= link.reply_threshold
     }
 
-    /// Learns the length of segment with which a plan expects as many segments as were exposed for
-    /// each region. Returns whether another plan may follow: one call learns once.
+    /// Learns a segment length with which a plan expects as many segments as the transport exposed
+    /// for each region. Returns whether the call may be planned again: a call learns once.
     #[cold]
     pub(super) fn learn_segment_len(&mut self, planned: u32) -> bool {
         let counts = self

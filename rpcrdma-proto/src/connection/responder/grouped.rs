@@ -1,4 +1,4 @@
-//! Calls that came in transmissions of rtrext-02, and their replies.
+//! Calls that arrived in transmissions of rtrext-02, and their replies.
 
 use alloc::boxed::Box;
 
@@ -26,7 +26,7 @@ use crate::v2::MsgType;
 use crate::v2::rtr::{Loc, LocTbsn, Mitem, ROPT_XMTRESP, Resp};
 use crate::version::Version;
 
-/// Bytes of a reply's header without chunks.
+/// The length in bytes of a reply's header without chunks.
 const BASE_HEADER: u32 = Version::Two.header_len();
 
 /// Describes why a complete call in transmissions is not served.
@@ -70,7 +70,7 @@ impl Responder {
     /// of the group are moved into the call.
     ///
     /// # Errors
-    /// It is not served; its message is given back.
+    /// The call is not served; the message is returned.
     pub(in crate::connection) fn reassembled(
         &mut self,
         group: &mut IncomingGroup,
@@ -131,7 +131,7 @@ impl Responder {
         let results = &call.reply.results;
         let plain = BASE_HEADER.saturating_add(length) <= limits.threshold;
         grouped.reply = match limits.groups {
-            // The peer has announced meanwhile that it accepts none.
+            // The peer has announced in the meantime that it accepts no groups.
             None if plain => None,
             None => return Some(Err(TransferError::ReplyTooLong)),
             Some(_) if directions.is_empty() && plain => None,
@@ -161,8 +161,8 @@ impl Responder {
         Some(Ok(()))
     }
 
-    /// Writes the header of the first transmission of a reply; none if the requester's buffers are
-    /// others by now.
+    /// Writes the header of the first transmission of a reply; `None` if the structure of the
+    /// requester's buffers has changed.
     // spec: rtr-4.2-a, rtr-9.1-f
     fn begin_group(
         &self,
@@ -207,14 +207,14 @@ impl Responder {
         else {
             return false;
         };
-        // Of one group there may be several reports: before the reply goes again they say nothing
-        // new.
+        // The peer may report one group several times. Reports that arrive before the
+        // retransmission are stale.
         let waits = call.state == ServedState::Replying || group.reply.is_some();
         if group.retransmitted && waits {
             return true;
         }
         let fits = BASE_HEADER.saturating_add(call.reply.length) <= threshold;
-        // Once is enough: it could be reported for ever.
+        // One retransmission only, since the peer could report each.
         if !fits || group.reply.is_none() || group.retransmitted {
             return false;
         }
@@ -319,8 +319,7 @@ impl Responder {
         Some(*until)
     }
 
-    /// Releases a reply whose last transmission was not sent before the connection was lost: nobody
-    /// has it.
+    /// Releases a reply whose last transmission was not sent before the connection was lost.
     pub(in crate::connection) fn on_group_unfinished(
         &mut self,
         call: ServedCallId,
@@ -370,7 +369,7 @@ impl Responder {
         None
     }
 
-    /// Writes the header of a reply that goes in transmissions.
+    /// Writes the header of a reply in transmissions.
     #[cold]
     pub(super) fn transmit_group(
         &mut self,
@@ -495,7 +494,7 @@ impl ServedCall {
         let counts = directions
             .iter()
             .map(|direction| direction.segments as usize);
-        // Both have room for as many.
+        // Both vectors have the same capacity.
         lists.writes.extend(counts);
         lists.directions.extend_from_slice(directions);
         lists.segments.append(&mut group.directions.segments);

@@ -1,5 +1,4 @@
-//! Messages in transmissions of rtrext-02: as they come, as they are sent, and what is reported of
-//! them.
+//! Messages in transmissions of rtrext-02: receiving, sending and error reports.
 
 use alloc::boxed::Box;
 
@@ -28,7 +27,7 @@ use crate::v2::rtr::{
 use crate::version::Version;
 use crate::xdr::Decode;
 
-/// A transmission, decoded.
+/// A decoded transmission.
 enum GroupMessage<'a> {
     Request(Req<'a>),
     Reply(Resp<'a>),
@@ -36,7 +35,7 @@ enum GroupMessage<'a> {
     ErrorReport(OptreptErr),
 }
 
-/// The direction that an operation has, whatever its message says; none if it may be either.
+/// Returns the direction that an operation must have; `None` if both are allowed.
 const fn direction_of(code: u32) -> Option<MsgType> {
     match code {
         ROPT_XMTREQ => Some(MsgType::Call),
@@ -56,7 +55,7 @@ impl Session {
             ROPT_XMTREQ => OperationSet::REQUESTS,
             ROPT_XMTRESP => OperationSet::RESPONSES,
             ROPT_XMTCONT => OperationSet::CONTINUATIONS,
-            // Who sends groups must take reports of them.
+            // An end that sends groups must accept reports.
             ROPT_REPTERR => OperationSet::NONE,
             _ => return false,
         };
@@ -123,7 +122,7 @@ impl Session {
         request.count > 1 && !self.takes_group(ROPT_XMTCONT)
     }
 
-    /// Counts a transmission of a request, which takes a credit.
+    /// Counts a transmission of a request. Each takes a credit.
     fn consume_credit(&mut self) -> Result<(), crate::credit::CreditOverrun> {
         self.responder.credits.on_call()
     }
@@ -144,7 +143,7 @@ impl Session {
             ..
         } = &mut **extension;
         let held = arriving.held();
-        // What a reply has was asked for.
+        // Our own directions limit a reply.
         let (limits, most) = match fragment.direction {
             MsgType::Call => (&self.config.limits, settings.request_limit),
             MsgType::Reply => (
@@ -174,8 +173,8 @@ impl Session {
                 return held;
             }
             Ok(None) if extension.waiting_for().is_some() => return BufferDisposition::Kept,
-            // The transmission is skipped, and its memory is free: the peer has a report of its
-            // group.
+            // The transmission is skipped and its buffer is free. The group was reported to the
+            // peer.
             Ok(None) => {
                 self.on_fragment_rejected(fragment, 0);
             }
@@ -222,7 +221,7 @@ impl Session {
             self.output.push_action(Action::Free { message });
         }
         if invalidated {
-            // Of which call it was is not known any more.
+            // The call of the invalidated key is no longer known.
             self.close(CloseReason::Invalidated);
         }
     }
@@ -241,7 +240,7 @@ impl Session {
                     .filter(|lead| *lead != TransmissionId { number: 0, ..bad } || bad.number != 0);
                 self.report(GroupErrorReport { bad, lead, why });
             }
-            // There is no report for what makes no sense by itself (decision D22).
+            // No report describes a transmission that is invalid by itself (decision D22).
             FragmentError::Chunk(fault) if bad.direction == MsgType::Reply => {
                 self.counters.dropped += 1;
                 self.requester.undecodable(bad.xid, fault, &mut self.output);
@@ -279,7 +278,7 @@ impl Session {
         };
         if let Some(extension) = &mut self.extension {
             if let Some(message) = unused {
-                // Its buffers are still to be given back.
+                // The buffers of the message are not reposted yet.
                 extension
                     .reassembly
                     .recycle(core::mem::replace(&mut group.message, message));
@@ -416,7 +415,7 @@ impl Session {
     // spec: rtr-5.4-c, rtr-9.5-b
     fn undecodable(&mut self, optional: &OptionalMessage<'_>, reason: RefusalReason) {
         let (xid, direction) = (optional.xid, optional.direction);
-        // One XID may be that of a call in each direction.
+        // Calls of both directions may have the same XID.
         let lead = self
             .abandon_group()
             .filter(|lead| (lead.xid, lead.direction) != (xid, direction));
@@ -457,7 +456,7 @@ impl Session {
         let threshold = self.params.send_limit(Version::Two);
         for part in [
             Some(report.bad),
-            // One XID may be that of a call in each direction.
+            // Calls of both directions may have the same XID.
             report.lead.filter(|lead| {
                 (lead.xid, lead.direction) != (report.bad.xid, report.bad.direction)
             }),
@@ -473,7 +472,7 @@ impl Session {
                 MsgType::Reply => {
                     let again = self.responder.on_error_report(part.xid, threshold);
                     if !again && !self.responder.is_open(part.xid) {
-                        // It can't be sent again: the call is to end all the same (decision D23).
+                        // The reply cannot be retransmitted, and the call must end (decision D23).
                         self.refuse_call(part.xid, Version::Two, RefusalReason::BrokenReply);
                     }
                     again
@@ -577,7 +576,7 @@ impl Session {
         else {
             return false;
         };
-        // Of a later transmission the error says nothing new.
+        // An error about a later transmission refutes nothing further.
         let refuted = if count == 1 {
             OperationSet::REQUESTS
         } else {
