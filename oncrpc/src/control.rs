@@ -1,4 +1,4 @@
-//! Who may connect to a server, and what the server counts.
+//! The control of a server: admission of peers, limits and counters.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct ConnectRequest<'a> {
     pub address: SocketAddr,
     /// The name of the transport, as in [`Peer`](crate::Peer).
     pub transport: &'static str,
-    /// What the peer has sent with its request. Over TCP there is nothing.
+    /// The private data of the request; empty over TCP.
     pub private_data: &'a [u8],
 }
 
@@ -37,14 +37,14 @@ impl<'a> ConnectRequest<'a> {
     }
 }
 
-/// Why a peer may not connect. Over TCP, its connection is closed, and the reason is in the
-/// server's log alone.
+/// Describes why a peer may not connect. Over TCP the server only closes the connection and logs
+/// the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RejectReason {
     /// A limit of the server is reached.
     Limit(Limit),
-    /// The server's hook says so.
+    /// The hook of the server rejects the peer.
     Hook(Cow<'static, str>),
 }
 
@@ -71,10 +71,10 @@ impl fmt::Display for RejectReason {
 
 impl std::error::Error for RejectReason {}
 
-/// The control of a server: its limits, who may connect, and what it counts.
+/// The control of a server: its limits, the admission of peers, and the counters.
 ///
-/// Clones are handles to the same control. Servers over several transports that are given the same
-/// control have the limits together.
+/// Clones are handles to the same control. Servers over several transports with the same control
+/// share the limits.
 ///
 /// ```
 /// use oncrpc::{Router, ServerControl, ServerLimits, tcp};
@@ -109,16 +109,16 @@ struct Inner {
 
 #[derive(Default)]
 struct Table {
-    /// The budgets of the peers that have connections or calls in flight; and of others, which
-    /// are removed when they may be the most.
+    /// The budgets of peers. Budgets of peers without connections and calls are removed when they
+    /// may be the majority.
     peers: HashMap<IpAddr, Arc<Budget>>,
     connections: Vec<Weak<Shared>>,
-    /// The sizes at which what has ended is removed.
+    /// The sizes at which entries of ended connections are removed.
     sweep_at: [usize; 2],
     last_warning: Option<Instant>,
 }
 
-/// The least time between two warnings that peers are rejected.
+/// The minimum time between two warnings about rejected peers.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ServerControl {
@@ -128,8 +128,8 @@ impl ServerControl {
         Self::create(limits, None)
     }
 
-    /// Creates a control with a function that decides which peers may connect. It is asked when
-    /// the limits allow a connection. It runs where connections are accepted, and should not block.
+    /// Creates a control with a function that decides which peers may connect. It is called if the
+    /// limits allow the connection. It runs in the accept loop, and should not block.
     #[must_use]
     pub fn with_hook(
         limits: ServerLimits,
@@ -148,12 +148,11 @@ impl ServerControl {
         }))
     }
 
-    /// Lets a peer connect. A transport calls it, and keeps what it returns while the connection
-    /// is open.
+    /// Admits a connection. A transport calls this, and keeps the permit while the connection is
+    /// open.
     ///
     /// # Errors
-    /// Returns the limit that is reached, or why the hook rejects the peer. It was counted and
-    /// logged then.
+    /// A limit is reached, or the hook rejects the peer. The rejection is counted and logged.
     pub fn admit(&self, request: &ConnectRequest<'_>) -> Result<ConnectionPermit, RejectReason> {
         let admitted = self.try_admit(request);
         match &admitted {
@@ -207,11 +206,11 @@ impl ServerControl {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Every change is complete before the lock is released, or a panic passes.
+        // Every change is complete before anything can panic under the lock.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs why a peer is rejected: at `warn` once in a while, else at `debug`.
+    /// Logs why a peer is rejected, at `warn` with a limited rate, otherwise at `debug`.
     fn log(&self, request: &ConnectRequest<'_>, reason: &RejectReason) {
         let ConnectRequest {
             address, transport, ..
@@ -226,7 +225,7 @@ impl ServerControl {
         }
     }
 
-    /// Returns what the server has counted until now.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         let counters = &self.0.counters;
@@ -277,29 +276,29 @@ impl fmt::Debug for ServerControl {
     }
 }
 
-/// What a server has counted.
+/// The counters of a server.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ServerStats {
-    /// Connections that are open.
+    /// The number of open connections.
     pub connections: usize,
-    /// Connections that were accepted.
+    /// The number of accepted connections.
     pub accepted: u64,
-    /// Connections that were rejected, by the hook and by limits.
+    /// The number of connections that the hook or a limit rejected.
     pub rejected: u64,
-    /// Calls that were read.
+    /// The number of received calls.
     pub calls: u64,
-    /// Calls in flight: those whose handlers wait.
+    /// The number of calls in flight, whose handlers wait.
     pub calls_in_flight: usize,
-    /// Bytes in flight, as [`ServerLimits::max_bytes`] counts them: calls that arrive, calls in
-    /// flight, and replies that are to be sent.
+    /// The number of bytes in flight, as [`ServerLimits::max_bytes`] counts them: arriving calls,
+    /// calls in flight, and unsent replies.
     pub bytes: usize,
     reached: [u64; Limit::ALL.len()],
 }
 
 impl ServerStats {
-    /// Returns how often a limit was reached: by a connection that was rejected or closed, by a
-    /// handler, or by a connection that had to wait.
+    /// Returns how often a limit was reached: a connection was rejected, closed or delayed, or a
+    /// handler timed out.
     #[must_use]
     pub fn reached(&self, limit: Limit) -> u64 {
         self.reached[limit as usize]

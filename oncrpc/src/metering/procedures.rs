@@ -1,5 +1,5 @@
-//! Handles of the metrics of each procedure: looked up without a lock, and bounded, as the peer may
-//! send any number.
+//! Handles of the metrics of each procedure. They are looked up without a lock, and bounded, since
+//! a peer may send any procedure number.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::names::{CALLS, RECEIVED, SECONDS, SENT};
 use super::{CallOutcome, End};
 use crate::procedure::ProcedureId;
 
-/// The most procedures that have metrics of their own, at each end: a power of two.
+/// The maximum number of procedures with their own metrics at each end: a power of two.
 const SLOTS: usize = 512;
-/// The most slots that are looked at.
+/// The maximum number of slots in one lookup.
 const PROBES: usize = 16;
 /// The label of all other procedures.
 const OTHER: &str = "other";
@@ -23,7 +23,7 @@ pub(super) struct Metered {
     key: Key,
     labels: [Label; 3],
     calls: &'static str,
-    /// By the outcome.
+    /// Calls by outcome.
     outcomes: [OnceLock<Counter>; CallOutcome::Failed as usize + 1],
     seconds: Histogram,
 }
@@ -58,8 +58,8 @@ const fn table(end: End) -> &'static Table {
     }
 }
 
-/// Returns the metrics of a procedure. Those without a name are not known to this process: a peer
-/// may have made them up.
+/// Returns the metrics of a procedure. A procedure without a name is unknown to this process: a
+/// peer may have invented it.
 #[inline]
 pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static Metered {
     let slots = &table(end).slots;
@@ -72,7 +72,7 @@ pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static Metered {
     }
 }
 
-/// Finds the metrics of a procedure that are not in its first slot, or makes them.
+/// Finds the metrics of a procedure that are not in its first slot, or creates them.
 #[cold]
 fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static Metered {
     let table = table(end);
