@@ -49,8 +49,8 @@ pub struct Pool<D: Device> {
     shared: Arc<Shared>,
 }
 
-/// What the clones of a pool share. Its slots do not refer to it, so that it ends with the last
-/// clone.
+/// The state that the clones of a pool share. Its slots do not refer to it, so that it ends with
+/// the last clone.
 #[derive(Debug)]
 struct Shared {
     budget: Budget,
@@ -204,7 +204,7 @@ impl SlotRef {
         if is_unique {
             return Some(slot);
         }
-        // Of several threads that drop their references at once one gets the slot.
+        // If several threads drop their references at once, one of them gets the slot.
         Arc::into_inner(slot).map(Arc::new)
     }
 
@@ -302,7 +302,7 @@ impl Member for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.budget.remove_ended();
-        // A slot that comes back later is dropped by who returns it.
+        // A slot that returns later is dropped by the thread that returns it.
         drop(self.returns.close());
     }
 }
@@ -386,8 +386,8 @@ impl<D: Device> Pool<D> {
         state.taken += taken;
     }
 
-    /// Takes back the buffers that were dropped, and frees what is idle beyond the limits. A driver
-    /// does so before it sleeps.
+    /// Takes back dropped buffers, and frees idle memory beyond the limits. A driver calls this
+    /// before it sleeps.
     #[inline]
     pub fn collect(&self) {
         if self.shared.returns.has_some() {

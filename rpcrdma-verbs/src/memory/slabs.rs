@@ -115,22 +115,22 @@ impl<T> Slabs<T> {
         }
     }
 
-    /// Returns how many bytes are in blocks that are free or used in part.
+    /// Returns the number of bytes in free and partly used blocks.
     pub(super) fn idle(&self) -> usize {
         self.idle
     }
 
-    /// Returns how many bytes are in slots that are taken.
+    /// Returns the number of bytes in used slots.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Returns how many bytes are in blocks that are free.
+    /// Returns the number of bytes in free blocks.
     pub(super) fn free(&self) -> usize {
         self.free
     }
 
-    /// Adds a block of so many bytes, all of whose places are free; `place` makes each by its
+    /// Adds a block of this size in bytes with free slots. `place` creates each slot from its
     /// number and the block's.
     pub(super) fn add(
         &mut self,

@@ -1,4 +1,4 @@
-//! What the providers in software share: keys and their memory, and the queues.
+//! The parts that software providers share: keys and their memory, and queues.
 
 pub(super) mod completions;
 pub(super) mod domain;

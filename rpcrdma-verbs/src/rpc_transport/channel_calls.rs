@@ -1,4 +1,4 @@
-//! The calls of a channel over one connection: those that wait for a place, and those in flight.
+//! The calls of a channel over one connection: queued and in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::provider::Device;
 /// All calls of a channel.
 #[derive(Debug, Default)]
 pub(super) struct ChannelCalls {
-    /// Calls that wait for a place, in order.
+    /// The queued calls, in order.
     waiting: BTreeMap<CallId, Waiting>,
-    /// The deadlines of the calls that wait.
+    /// The deadlines of the queued calls.
     deadlines: BTreeSet<(u64, CallId)>,
     in_flight: NumberMap<u32, Submission>,
     xids: NumberMap<CallId, u32>,
     /// The memory of the last call's header and items.
     header: Vec<u8>,
     items: Vec<OutgoingItem>,
-    /// Whether the first call that waits does so for memory.
+    /// Whether the first queued call waits for memory.
     lacks_memory: bool,
 }
 
-/// Returns what is known of a call that has begun, and whose deadline has passed.
+/// Returns the progress of a call whose deadline has passed.
 pub(super) fn progress(is_sent: bool) -> Progress {
     if is_sent {
         Progress::NoReply
@@ -48,12 +48,12 @@ struct Waiting {
     deadline: Option<u64>,
 }
 
-/// How calls begin.
+/// The limits of calls that begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BeginOptions {
-    /// The most calls in flight.
+    /// The maximum number of calls in flight.
     pub(super) max_calls: usize,
-    /// The most bytes of a reply without a bound.
+    /// The maximum size in bytes of a reply without a bound.
     pub(super) max_unbounded_reply: u32,
     /// Whether the peer may have a call that has begun.
     pub(super) sends: bool,
@@ -63,7 +63,7 @@ pub(super) struct BeginOptions {
 enum Begun {
     /// It is in flight, or has failed.
     Done,
-    /// It waits for a place or for memory.
+    /// It waits for a lower number of calls in flight, or for memory.
     Waits(Submission),
 }
 
@@ -73,12 +73,12 @@ impl ChannelCalls {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Returns how many calls wait for a place.
+    /// Returns the number of queued calls.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns why calls wait for a place.
+    /// Returns the reason why calls are queued.
     pub(super) fn why_waiting(&self) -> Progress {
         if self.lacks_memory {
             Progress::NoMemory
@@ -87,13 +87,13 @@ impl ChannelCalls {
         }
     }
 
-    /// Returns the first deadline of a call that waits.
+    /// Returns the earliest deadline of a queued call.
     #[cfg(feature = "tokio")]
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(due, _)| *due)
     }
 
-    /// Takes a call, which begins at once if it has a place.
+    /// Takes a call, which begins at once if it may be in flight.
     pub(super) fn submit<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -132,7 +132,7 @@ impl ChannelCalls {
         Some(waiting)
     }
 
-    /// Gives up a call.
+    /// Cancels a call.
     pub(super) fn cancel<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -148,7 +148,7 @@ impl ChannelCalls {
         }
     }
 
-    /// Begins the calls that have a place.
+    /// Begins as many queued calls as may be in flight.
     pub(super) fn begin_calls<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -172,7 +172,7 @@ impl ChannelCalls {
         }
     }
 
-    /// Fails the calls whose deadlines have passed while they waited.
+    /// Fails the queued calls whose deadlines have passed.
     pub(super) fn expire_waiting(&mut self, now: u64, progress: &Progress) {
         while let Some((due, id)) = self.deadlines.first().copied() {
             if due > now {
@@ -204,7 +204,7 @@ impl ChannelCalls {
         }
         let results = match buffers(driver, submission.request(), &mut self.items) {
             Ok(results) => results,
-            // The calls in flight give memory back.
+            // The calls in flight will return memory.
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
                 self.items.clear();
                 self.lacks_memory = true;
@@ -262,7 +262,7 @@ impl ChannelCalls {
         self.in_flight.contains_key(&xid)
     }
 
-    /// Notes that the peer may have the calls in flight.
+    /// Records that the peer may have the calls in flight.
     #[cfg(feature = "tokio")]
     pub(super) fn set_sent(&mut self) {
         let calls = self.in_flight.values_mut();
@@ -289,7 +289,7 @@ impl ChannelCalls {
         }
     }
 
-    /// Ends a call that has failed. `progress` is what is known of it if its time is over.
+    /// Ends a failed call. `progress` is its progress if its deadline has passed.
     pub(super) fn fail<D: Device>(
         &mut self,
         (driver, connection): Connection<'_, D>,
@@ -361,7 +361,7 @@ impl ChannelCalls {
     }
 }
 
-/// Makes a list of the items of a call, and takes buffers for those of its reply.
+/// Lists the items of a call, and takes buffers for the items of its reply.
 fn buffers<D: Device>(
     driver: &Driver<D>,
     request: &Request,
@@ -397,7 +397,7 @@ fn received<D: Device>(
     ))
 }
 
-/// Returns the bytes of a message, and takes its buffer back if it is not shared.
+/// Returns the bytes of a message, and recycles its buffer if it is not shared.
 fn stream<D: Device>(
     (driver, id): Connection<'_, D>,
     payload: Payload,

@@ -42,7 +42,7 @@ struct Entry {
 /// The number of polls after which the descriptors are checked although no thread is about to wait,
 /// because a check is a system call.
 const SELDOM: u32 = 32;
-/// How many ports are tried where any will do.
+/// The number of attempts to draw a free port.
 const PORT_DRAWS: u32 = 16;
 
 /// Reasons of InfiniBand for a rejection: by the consumer, and no listener.
