@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_sees_the_peer_and_its_reason_is_told() {
+    fn hook_sees_the_peer_and_its_reason_is_returned() {
         let control = ServerControl::with_hook(ServerLimits::new(), |request| {
             match (request.address.port(), request.private_data) {
                 (700, []) => Ok(()),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_takes_no_memory() {
+    fn ended_connections_take_no_memory() {
         let control = ServerControl::default();
         for number in 0..10_000u16 {
             let [high, low] = number.to_be_bytes();
@@ -379,7 +379,7 @@ mod tests {
 
     /// The limits count calls beyond the first of a connection, and are shared by connections.
     #[test]
-    fn calls_wait_for_room_of_the_peer_and_of_all() {
+    fn calls_wait_for_the_budgets_of_peer_and_server() {
         let limits = ServerLimits::new().max_calls(3).max_calls_per_peer(2);
         let control = ServerControl::new(limits);
         let [one, two, other] =
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_wait_for_room_and_a_wait_that_is_given_up_takes_none() {
+    fn bytes_wait_for_the_budget_and_a_cancelled_wait_takes_none() {
         const MIB: usize = 1 << 20;
         let limits = ServerLimits::new();
         let limits = limits.max_bytes(5 * MIB).max_bytes_per_peer(4 * MIB);

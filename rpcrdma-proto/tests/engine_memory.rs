@@ -288,7 +288,7 @@ fn reconnecting_allocates_nothing() {
 
 /// Calls that end before they are sent, while nothing can be sent.
 #[test]
-fn calls_that_are_never_sent_allocate_nothing() {
+fn unsent_calls_allocate_nothing() {
     versions(|client, _| {
         let mut never_sent = |count: usize| {
             for _ in 0..count {
@@ -307,7 +307,7 @@ fn calls_that_are_never_sent_allocate_nothing() {
 /// A peer that sends nothing right, to an end which can't send its errors, and which then declines
 /// all calls.
 #[test]
-fn errors_that_wait_allocate_nothing() {
+fn queued_errors_allocate_nothing() {
     versions(|client, server| {
         let version = server.session.version().unwrap().number();
         let wrong = pair::words(&[7, version, 1, 99]);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_may_end_between_records_alone() {
+    fn stream_may_end_only_between_records() {
         assert!(read_all(&[], 9).unwrap().is_empty());
         for bytes in [&[0x80, 0, 0][..], &[0x80, 0, 0, 2, 1], &[0, 0, 0, 1, 1]] {
             let error = read_all(bytes, 9).unwrap_err();

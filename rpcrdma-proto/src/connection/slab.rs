@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_of_one_tenant() {
+    fn keys_belong_to_one_value() {
         let mut slots = Slab::new(3, 7);
         let insert = |slots: &mut Slab<u32>| {
             let (key, value) = slots.insert(|_| false).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_not_found() {
+    fn free_slots_are_not_found() {
         let mut slots = Slab::<u32>::new(3, 7);
         let keys = [0; 3].map(|_| slots.insert(|_| false).unwrap().0);
         assert!(slots.remove(keys[0]) && slots.remove(keys[2]));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_taken_are_passed_over() {
+    fn taken_keys_are_skipped() {
         let mut slots = Slab::<u32>::new(1, 0);
         let (first, _) = slots.insert(|_| false).unwrap();
         slots.remove(first);

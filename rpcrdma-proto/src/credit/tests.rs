@@ -6,7 +6,7 @@ use std::vec::Vec;
 // spec: v2-5-b
 // spec: rfc8166-3.3.3-a
 #[test]
-fn one_message_until_the_first_reply() {
+fn one_message_in_flight_until_the_first_reply() {
     let mut credits = RequesterCredits::new(128);
     let first = credits.take_call().unwrap();
     assert!(credits.take_call().is_none() && !credits.take_one_way());
@@ -91,7 +91,7 @@ fn a_grant_below_the_one_way_messages_stops_no_call() {
 
 // spec: rfc8166-3.3.1-b, rfc8166-3.3.1-c
 #[test]
-fn grants_are_what_is_asked_for_up_to_a_limit() {
+fn grant_is_the_request_up_to_a_limit() {
     let mut credits = ResponderCredits::new(16, 3);
     assert_eq!(
         credits.receives(),
@@ -116,7 +116,7 @@ fn grants_are_what_is_asked_for_up_to_a_limit() {
 }
 
 #[test]
-fn overruns_are_told() {
+fn credit_overruns_are_reported() {
     let mut credits = ResponderCredits::new(2, 0);
     assert_eq!(credits.on_call(), Ok(()));
     assert_eq!(
@@ -159,7 +159,7 @@ proptest! {
     /// The rule of all credits: whatever is sent finds a receive, in every order of events, and
     /// nobody is stuck.
     #[test]
-    fn whatever_is_sent_finds_a_receive(events in proptest::collection::vec(events(), 0..200)) {
+    fn every_message_finds_a_receive(events in proptest::collection::vec(events(), 0..200)) {
         // One receive beyond the grants, as decision D9 has it: for a one-way message where one
         // message is granted.
         let (mut requester, mut responder) = (RequesterCredits::new(10), ResponderCredits::new(6, 1));

@@ -237,7 +237,7 @@ mod tests {
     /// A result takes the next direction of its own operation only.
     // spec: rtr-3.4-b, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
     #[test]
-    fn a_result_takes_the_next_direction_for_what_it_answers() {
+    fn result_takes_the_next_direction_of_its_span() {
         let all = [FIRST, SECOND, SECOND, LATER];
         type Case<'a> = (&'a [Option<u32>], &'a [Option<usize>]);
         let cases: [Case<'_>; 8] = [
@@ -267,7 +267,7 @@ mod tests {
     /// Directions for the whole call concern every result, even one that answers its end: a
     /// procedure without arguments.
     #[test]
-    fn a_direction_for_the_whole_call_is_for_whatever_comes() {
+    fn whole_call_direction_matches_any_result() {
         let first = Span { begin: 0, end: 120 };
         for of in [Span::CALL, first] {
             assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
     /// With one span, a result of an unknown operation may belong to an operation without
     /// directions.
     #[test]
-    fn the_only_range_is_not_for_what_is_not_told() {
+    fn single_span_does_not_match_results_of_unknown_operations() {
         let part = Span {
             begin: 40,
             end: 119,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_direction_is_before_the_first_or_after_the_last() {
+    fn directions_outside_the_list_match_nothing() {
         for at in 0..MAX_RESULTS {
             assert_eq!(
                 (

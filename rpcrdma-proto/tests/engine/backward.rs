@@ -166,7 +166,7 @@ fn xids_are_unique_among_open_calls() {
 /// Credits are counted for each direction by itself: what one has used up is there in the other.
 // spec: bd-4.1-a, bd-4.1-b, bd-4.1-c, bd-4.1-d, bd-4-c, bd-5.1-c, bd-5.2-c, v2-4.2.2-g
 #[test]
-fn credits_are_apart() {
+fn credits_of_both_directions_are_separate() {
     let client = Config {
         credits: 4,
         max_calls: 16,
@@ -238,7 +238,7 @@ fn credits_are_apart() {
 // spec: bd-4-a, bd-4.3-a, bd-4.3.1-a, bd-4.3.1-b, bd-4.3.1-c, bd-4.3.1-d, bd-6-b
 // spec: bd-4.3.2-a, bd-4.3.2-b, bd-4.3.2-c, bd-4.3.2-d, bd-4.3.2-e, rfc8166-3.3.1-d
 #[test]
-fn receives_are_posted_for_all_that_may_come() {
+fn receives_are_posted_for_every_possible_message() {
     let client = Config {
         credits: 5,
         max_served: 3,
@@ -328,7 +328,7 @@ fn a_client_without_support_is_not_called() {
 // spec: xc3-3.3-c, xc3-3.3-e, xc3-3.3-f, bd-5.3-c, bd-5.3-d, bd-5.3-e
 // spec: xc2-3.3-c, xc2-3.3-e, xc2-3.3-f
 #[test]
-fn inline_support_takes_no_chunks() {
+fn inline_support_refuses_chunks() {
     for draft in DRAFTS {
         let (client, server) = (supporting(draft, Bkreqsup::Inline), server_of(draft));
         let version_one = |config| Config {
@@ -360,7 +360,7 @@ fn inline_support_takes_no_chunks() {
 // spec: xc3-3.3-d, xc3-3.3-e, xc3-3.3-f, bd-5.3-a, bd-5.3-b
 // spec: xc2-3.3-d, xc2-3.3-e, xc2-3.3-f
 #[test]
-fn general_support_takes_chunks() {
+fn general_support_accepts_chunks() {
     for draft in DRAFTS {
         let (mut client, mut server) = ready(supporting(draft, Bkreqsup::Genl), server_of(draft));
         let data = DataItem {
@@ -439,7 +439,7 @@ fn support_may_be_withdrawn() {
 /// connection is lost.
 // spec: bd-6-e, bd-5.4-a, bd-5.4-c, bd-6-c
 #[test]
-fn readiness_is_of_one_connection() {
+fn readiness_ends_with_the_connection() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     let xid = server.session.call(&NULL, None).unwrap();
     assert_eq!(exchange(&mut client, &mut server), 0);
@@ -464,7 +464,7 @@ fn readiness_is_of_one_connection() {
 /// Readiness that is said in a call which has ended is none.
 // spec: bd-6-e
 #[test]
-fn readiness_is_said_in_a_call_that_is_served() {
+fn readiness_needs_an_open_call() {
     let (mut client, mut server) = settled(Config::client(), Config::server());
     client.session.call(&NULL, None).unwrap();
     exchange(&mut client, &mut server);
@@ -508,7 +508,7 @@ fn a_client_keeps_a_connection_for_backward_calls() {
 /// are told to.
 // spec: bd-5.1-b, bd-5.2-b
 #[test]
-fn backward_calls_are_of_the_version_of_the_connection() {
+fn backward_calls_use_the_version_of_the_connection() {
     for (highest, backward_one, goes) in [
         (Version::Two, false, true),
         (Version::One, true, true),
@@ -550,7 +550,7 @@ fn long_reply(call: &Packet, xid: u32, credits: u32) -> Vec<u8> {
 /// replies alone.
 // spec: bd-4.1-e, bd-4.1-f
 #[test]
-fn a_long_reply_grants_where_the_context_decides_its_direction() {
+fn long_reply_grants_if_the_context_gives_its_direction() {
     let (mut client, _) = settled(one(Config::client()), one(Config::server()));
     assert_eq!(client.session.available_credits(), 1);
     let xid = client.session.call(&LONG_REPLY, None).unwrap();
@@ -597,7 +597,7 @@ fn credits_without_a_direction_are_ignored() {
 /// which is no error.
 // spec: v2-4.2.2-c, v2-5-b
 #[test]
-fn an_error_grants_where_it_answers_a_call_and_a_reply_has_granted_before() {
+fn error_repeats_the_grant_of_the_last_reply() {
     for highest in [Version::One, Version::Two] {
         let config = Config {
             max_version: highest,
@@ -640,7 +640,7 @@ fn an_error_grants_where_it_answers_a_call_and_a_reply_has_granted_before() {
 /// for a grant.
 // spec: v2-4.2.2-g
 #[test]
-fn errors_and_answers_to_operations_grant_what_replies_do() {
+fn errors_and_answers_repeat_the_grant_of_replies() {
     const CODE: u32 = 4_294_967_041;
     let (mut client, mut server) = pair(Config::client(), Config::server());
     for end in [&mut client, &mut server] {

@@ -33,7 +33,7 @@ fn fences(end: &End) -> usize {
 /// The largest item goes apart, and of two no more than the peer puts together: Linux before 6.12
 /// takes one.
 #[test]
-fn no_more_read_chunks_than_the_peer_puts_together() {
+fn read_chunks_are_limited_to_those_that_the_peer_reassembles() {
     let items = [
         DataItem {
             position: 100,
@@ -84,7 +84,7 @@ fn no_more_read_chunks_than_the_peer_puts_together() {
 // spec: v2-2.2-a, v2-2.1-d, v2-2.1-e
 // spec: rfc8166-3.4.6-a
 #[test]
-fn memory_is_exposed_for_what_does_not_fit() {
+fn memory_is_exposed_only_for_large_messages() {
     let (mut client, _) = warm();
     client.holds.exposing = true;
     let mut exposed = |call: &CallSpec<'_>| {
@@ -160,7 +160,7 @@ fn a_call_whose_memory_is_not_exposed_fails() {
 // spec: xc3-3.2-a, xc3-3.2-b, xc3-3.2-c
 // spec: xc2-3.2-a, xc2-3.2-b, xc2-3.2-c
 #[test]
-fn one_key_is_invalidated_where_both_ends_have_agreed() {
+fn one_key_is_invalidated_if_both_ends_agree() {
     let both = CallSpec {
         max_reply: 140_000,
         results: &[
@@ -277,7 +277,7 @@ fn invalidation_follows_the_property() {
 /// released.
 // spec: v2-2.2-b
 #[test]
-fn a_call_ends_when_its_memory_is_its_own() {
+fn call_ends_when_its_memory_is_released() {
     let (mut client, mut server) = warm();
     client.holds = Holds {
         fencing: true,
@@ -429,7 +429,7 @@ fn a_cancelled_call_does_not_outlive_its_connection() {
 /// A late reply is no second end, and a reply to what was never sent is none at all.
 // spec: bd-2-e
 #[test]
-fn a_reply_to_a_call_that_was_not_sent_is_none() {
+fn reply_to_an_unsent_call_is_unexpected() {
     let (mut client, mut server) = warm();
     client.holds.exposing = true;
     let xid = client.session.call(&LONG_REPLY, None).unwrap();
@@ -495,7 +495,7 @@ fn a_deadline_ends_a_call() {
 
 /// A reply that has no way ends its call by an error, at both ends.
 #[test]
-fn a_reply_that_has_no_way_is_an_error() {
+fn reply_without_a_transfer_method_is_an_error() {
     let (mut client, mut server) = warm();
     let calls = [NULL, RESULT].map(|call| client.session.call(&call, None).unwrap());
     exchange(&mut client, &mut server);
@@ -556,7 +556,7 @@ fn a_call_is_answered_once() {
 /// The responder's Sends may stay with their transport: the next calls that it granted have room
 /// all the same.
 #[test]
-fn replies_that_are_not_released_take_no_room_of_calls() {
+fn unreleased_replies_do_not_limit_calls() {
     let (mut client, mut server) = settled(
         Config::client(),
         Config {

@@ -176,7 +176,7 @@ fn a_larger_size_is_pending_until_it_holds() {
 // spec: xc2-3.1-j, xc2-4.3-j, xc2-4.3-k, xc2-4.4-d, xc2-4.4-h, xc2-4.4-k, xc2-4.4-l, xc2-4.4-m
 // spec: xc2-4.4-n, xc2-4.4-o, xc2-4.4-p
 #[test]
-fn a_smaller_size_binds_while_it_is_pending() {
+fn pending_smaller_size_limits_sends() {
     for (last, held) in [(16_384, None), (12_288, Some(12_288)), (8192, Some(8192))] {
         let (mut client, _) = joined(16_384);
         client.session.request_property(size(8192)).unwrap();
@@ -265,7 +265,7 @@ fn unsolicited_updates_clear_nothing() {
 /// A size that is given up, or of which the peer wants the contrary, is no longer pending.
 // spec: xc2-3.1-h, xc2-4.3-k, xc2-4.4-d, xc2-4.4-h, xc2-4.4-l
 #[test]
-fn what_will_not_come_is_cleared() {
+fn impossible_growth_is_cleared() {
     let (mut client, mut server) = joined(8192);
     client.session.request_property(size(16_384)).unwrap();
     exchange(&mut client, &mut server);
@@ -320,7 +320,7 @@ fn nothing_is_pending_on_another_connection() {
 /// asked for.
 // spec: xc2-3-e, xc2-4.1-d
 #[test]
-fn what_stays_is_told_at_the_beginning() {
+fn fixed_properties_are_announced_at_the_start() {
     let (mut client, _) = pair(client(), server());
     let ask = client.send().unwrap();
     client.receive(&operation(
@@ -356,7 +356,7 @@ fn what_stays_is_told_at_the_beginning() {
 // spec: xc2-4.3-e, xc2-4.3-f, xc2-4.3-g
 // spec: xc2-4.3-h, xc2-4.3-l
 #[test]
-fn every_change_is_answered_by_itself() {
+fn each_change_is_answered_separately() {
     let (mut client, mut server) = settled(
         Config {
             receive_size: 16_384,
@@ -420,7 +420,7 @@ fn a_size_below_the_least_is_rejected() {
 /// An error rejects. After an answer that can't be read the smaller size may hold, and is taken to.
 // spec: xc2-3-i, xc2-3.1-j
 #[test]
-fn a_request_without_a_good_answer_is_rejected() {
+fn request_with_an_invalid_answer_counts_as_rejected() {
     for (answer, sends) in [("error", 10_032), ("malformed", 56)] {
         let (mut client, _) = joined(16_384);
         client.session.request_property(size(8192)).unwrap();
@@ -488,7 +488,7 @@ fn empty_values_are_errors() {
 /// Who speaks neither says so, and its calls go on.
 // spec: xc2-4-e, xc2-4-f, xc2-4.1-c, xc2-3-i
 #[test]
-fn what_is_not_spoken_is_refused() {
+fn unsupported_operations_are_refused() {
     let none = Config {
         properties: Properties::None,
         ..sized(16_384, Config::server())
@@ -514,7 +514,7 @@ fn what_is_not_spoken_is_refused() {
 /// Of two drafts each end knows what the other was at the beginning, and no update of it; and never
 /// takes its receives for larger than they are (decision D5).
 #[test]
-fn two_drafts_share_a_beginning() {
+fn both_drafts_share_the_announcement() {
     for [ours, theirs] in [DRAFTS, [DRAFTS[1], DRAFTS[0]]] {
         let client = Config {
             properties: ours,
@@ -561,7 +561,7 @@ fn two_drafts_share_a_beginning() {
 /// The properties of rtrext-02 travel by either draft, with the same codes.
 // spec: xc2-6.1-a, xc2-6.1-c
 #[test]
-fn abilities_are_told_in_either_draft() {
+fn capabilities_are_announced_in_both_drafts() {
     let (mut client, _) = pair(
         Config {
             rtr: Some(RtrExtConfig::ALL),

@@ -116,7 +116,7 @@ fn a_long_call_is_a_read_chunk_at_position_zero() {
 /// for the largest reply that may not fit.
 // spec: rfc8166-3.4.6-a, rfc8166-3.4.6.2-a, rfc8166-4.3.3-a
 #[test]
-fn offers_are_as_long_as_results_may_be() {
+fn offered_chunks_have_the_maximum_length_of_results() {
     let (mut client, _) = ends();
     // What the reply has besides its result fits, or does not.
     for (max_reply, reply) in [(10_100, None), (20_000, Some(20_000 - 10_004))] {

@@ -192,7 +192,7 @@ fn a_connection_begins_with_the_properties() {
 // spec: xc3-3.1-d, xc3-3.1-e, xc3-3.1-f
 // spec: xc2-3.1-a, xc2-3.1-b, xc2-3.1-c, xc2-3.1-d, xc2-3.1-e, xc2-3.1-f
 #[test]
-fn what_was_told_sets_the_thresholds() {
+fn announced_sizes_set_the_thresholds() {
     for draft in DRAFTS {
         let (client, server) = (
             sized(8192, client_of(draft)),
@@ -224,7 +224,7 @@ fn what_was_told_sets_the_thresholds() {
 /// What this end sends at most is not what the other takes at most: the less of both counts.
 // spec: v2-2.1-b
 #[test]
-fn no_end_sends_more_than_it_can() {
+fn no_end_sends_more_than_its_own_maximum() {
     let client = Config {
         send_size: 8192,
         ..Config::client()
@@ -262,7 +262,7 @@ fn both_directions_share_the_receives() {
 // spec: v2-2.1-c, v2-2.3-a, v2-2.3-c, xc3-4.1-c
 // spec: xc2-4.1-c
 #[test]
-fn who_tells_nothing_has_the_default() {
+fn silent_peer_has_the_default_size() {
     for draft in DRAFTS {
         let server = Config {
             properties: Properties::None,
@@ -289,7 +289,7 @@ fn who_tells_nothing_has_the_default() {
 // spec: xc3-3.1-b, xc3-3.1-g, xc3-4.4-b, xc3-3-n, xc3-2.3-d, xc3-4-h, v2-5.2-g
 // spec: xc2-3.1-b, xc2-3.1-g, xc2-4.4-c, xc2-3-j
 #[test]
-fn larger_receives_are_told_when_the_smaller_ones_are_gone() {
+fn larger_size_is_announced_after_the_smaller_receives() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(client_of(draft), growing(server_of(draft)));
         works(&mut client, &mut server);
@@ -342,7 +342,7 @@ fn larger_receives_are_told_when_the_smaller_ones_are_gone() {
 // spec: xc3-3.1-i
 // spec: xc2-3.1-i
 #[test]
-fn what_can_not_be_set() {
+fn properties_that_cannot_be_set() {
     for draft in DRAFTS {
         let (mut client, mut server) = settled(sized(8192, client_of(draft)), server_of(draft));
         assert_eq!(
@@ -389,7 +389,7 @@ fn what_can_not_be_set() {
 /// Where one message alone is granted, a change is told all the same, and nobody talks without end.
 // spec: v2-4.2.2-g
 #[test]
-fn a_change_is_told_within_the_least_grant() {
+fn change_is_announced_with_a_grant_of_one() {
     for draft in DRAFTS {
         for serve in [1, 2] {
             let (mut client, mut server) = settled(

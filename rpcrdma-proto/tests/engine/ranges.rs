@@ -108,7 +108,7 @@ fn each_operation_has_its_own_directions() {
 /// Those before the last one of an operation that is worth it are directed to stay in the message,
 /// and those of operations without such a one are not directed.
 #[test]
-fn operations_whose_results_are_short_are_not_directed() {
+fn operations_with_short_results_have_no_directions() {
     let (mut client, _) = ends(ResultPlacement::Explicit);
     let results = [
         ResultSpec {
@@ -152,7 +152,7 @@ fn operations_whose_results_are_short_are_not_directed() {
 /// What becomes of the results, where some operations have fewer than were expected, or more.
 // spec: rtr-3.4-b, rtr-6.2-w, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
 #[test]
-fn a_result_goes_to_a_direction_of_its_operation_and_to_no_other() {
+fn result_takes_only_directions_of_its_operation() {
     /// Positions of the call with the bytes of a result, and which result has each of the four
     /// directions.
     type Case = (&'static [(Option<u32>, u32)], [Option<usize>; 4]);

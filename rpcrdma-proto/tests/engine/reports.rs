@@ -22,7 +22,7 @@ fn ends() -> (End, End) {
 /// A number that has 1 in its low byte is not the number one.
 // spec: rtr-9.4-b, rtr-9.5-i
 #[test]
-fn the_number_of_a_transmission_is_of_32_bits() {
+fn transmission_number_has_32_bits() {
     for number in [257, 0x0001_0001, 0x0100_0001] {
         let (mut client, mut server) = ends();
         let (_, mut packets) = transmissions(&mut client, &LONG);
@@ -80,7 +80,7 @@ fn the_first_of_several_transmissions_may_invalidate() {
 /// What a group invalidates that is given up belongs to nobody who could be told: the connection
 /// ends.
 #[test]
-fn a_group_that_is_given_up_and_has_invalidated_ends_the_connection() {
+fn abandoned_group_that_invalidated_closes_the_connection() {
     let (mut client, mut server) = ends();
     let (served, _, _) = sent(&mut client, &mut server, &LONG_REPLY);
     server.session.reply(served, 16_384, &[]).unwrap();
@@ -123,7 +123,7 @@ fn replied(holds: bool) -> (End, End, u32, Vec<SendOwner>) {
 /// its call.
 // spec: rtr-5.4-m
 #[test]
-fn a_reply_goes_again_once() {
+fn reply_is_retransmitted_once() {
     for holds in [false, true] {
         let (mut client, mut server, xid, owners) = replied(holds);
         // Two reports about one group, before the reply could go again.
@@ -163,7 +163,7 @@ fn a_reply_goes_again_once() {
 /// the call goes again by other means; the others say nothing of that.
 // spec: rtr-5.1-b
 #[test]
-fn the_errors_of_one_group_are_one_error() {
+fn errors_of_one_group_count_once() {
     let (mut client, mut server) = ends();
     let (xid, packets) = transmissions(&mut client, &LONG);
     let unknown = words(&[xid, 2, 32, 4, 3]);
@@ -196,7 +196,7 @@ fn the_errors_of_one_group_are_one_error() {
 /// the call goes again.
 // spec: rtr-5.4-i, rtr-5.4-j
 #[test]
-fn a_report_of_two_messages_with_one_xid_is_about_both() {
+fn report_of_two_messages_with_one_xid_concerns_both() {
     let (mut client, mut server) = ends();
     let (xid, _) = transmissions(&mut client, &LONG);
     // The bad transmission, a reply; the first one of the group, a call; BADOMT with both codes.
@@ -233,7 +233,7 @@ fn an_undecodable_reply_breaks_a_call_with_its_xid() {
 /// peer reports the broken call, and answers the request. The request does not go again.
 // spec: rtr-5.4-i
 #[test]
-fn a_request_for_a_property_that_breaks_a_group_goes_once() {
+fn property_request_that_breaks_a_group_is_sent_once() {
     let (mut client, mut server) = ends();
     let (_, packets) = transmissions(&mut client, &LONG);
     client
@@ -269,7 +269,7 @@ fn a_request_for_a_property_that_breaks_a_group_goes_once() {
 /// and an error answers the call.
 // spec: rtr-9.5-c
 #[test]
-fn a_group_whose_message_makes_no_sense_is_not_reported() {
+fn invalid_message_of_a_group_is_not_reported() {
     let (mut client, mut server) = ends();
     let (xid, packets) = transmissions(&mut client, &LONG);
     for packet in &packets {

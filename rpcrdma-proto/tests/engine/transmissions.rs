@@ -69,7 +69,7 @@ pub(crate) fn operation(
 // spec: rtr-9.1-d, rtr-9.1-e
 // spec: rtr-9.1-i, rtr-9.1-j, rtr-9.2-a, rtr-9.2-b, rtr-9.2-c, rtr-9.2-f, rtr-9.2-g
 #[test]
-fn a_call_says_where_its_items_are_and_where_its_results_belong() {
+fn call_describes_its_items_and_directions() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::BySize(32_768),
         ..GROUPS
@@ -143,7 +143,7 @@ fn a_call_says_where_its_items_are_and_where_its_results_belong() {
 // spec: rtr-7.4-k, rtr-7.4-x
 // spec: rtr-9.1-a, rtr-9.1-b, rtr-9.1-c, rtr-9.1-f, rtr-9.3-a, rtr-9.3-b, rtr-9.3-c, rtr-9.3-d
 #[test]
-fn a_reply_says_what_became_of_each_direction() {
+fn reply_describes_each_direction() {
     let rtr = RtrExtConfig {
         placement: ResultPlacement::BySize(32_768),
         ..GROUPS
@@ -343,7 +343,7 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
 /// Whatever else is to be sent waits: errors, reports, replies and calls.
 // spec: rtr-4.2-d
 #[test]
-fn nothing_goes_between_the_transmissions_of_a_message() {
+fn group_is_never_interrupted() {
     let client = Config {
         backward_support: Bkreqsup::Inline,
         ..plain(RtrExtConfig::ALL, Config::client())
@@ -377,7 +377,7 @@ fn nothing_goes_between_the_transmissions_of_a_message() {
 /// with the item.
 // spec: rtr-7.1-j, rtr-7.3-e
 #[test]
-fn data_begin_at_their_offset_and_go_on_in_the_next_target() {
+fn data_continue_in_the_next_target() {
     let (mut client, mut server) = warm(
         placing(RtrExtConfig::ALL, Config::client()),
         placing(RtrExtConfig::ALL, Config::server()),

@@ -360,7 +360,7 @@ fn table() -> String {
 /// Messages of the cases in any order, and with any word changed: nothing is left of them but a
 /// close.
 #[test]
-fn whatever_comes_nothing_is_lost() {
+fn any_transmissions_lose_no_buffer_or_credit() {
     let mut random = Random(1);
     for role in [Role::Server, Role::Client] {
         let untouched = Joined::speaking(role, OperationSet::NONE).recovers("nothing");

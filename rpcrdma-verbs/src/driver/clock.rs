@@ -43,7 +43,7 @@ mod tests {
     use super::{Clock, MAX_COARSE_LAG};
 
     #[test]
-    fn lately_is_not_later_and_hardly_earlier() {
+    fn coarse_time_is_never_late_and_hardly_early() {
         let clock = Clock::new();
         for _ in 0..1000 {
             let before = clock.now();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_by_the_time_without_work() {
+    fn spin_adapts_to_idle_time() {
         let mut spin = spin();
         for _ in 0..32 {
             spin.adapt(Duration::from_millis(100));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_its_time() {
+    fn spin_ends_after_its_time() {
         let mut spin = spin();
         let began = Instant::now();
         while spin.goes_on() {}
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_off() {
+    fn spin_can_be_disabled() {
         assert!(!Spin::new(Duration::ZERO).goes_on());
     }
 }

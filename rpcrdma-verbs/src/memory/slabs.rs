@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_one_range_of_free_places() {
+    fn list_has_one_range_of_free_slots() {
         for count in 1..=70 {
             for free in 0..=count {
                 let range = Occupancy::of(free, count).range(count);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_is_used_first_and_the_oldest_goes_first() {
+    fn fullest_block_is_used_first_and_oldest_freed_first() {
         let mut slabs = Slabs::new(1);
         for _ in 0..3 {
             slabs.add(0, 8, 8, |at, number| (number, at));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_idle_is_counted_as_it_changes() {
+    fn idle_bytes_are_counted() {
         let (mut slabs, mut held, mut state) = (Slabs::new(3), Vec::new(), 1u64);
         for _ in 0..20_000 {
             state = state
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_has_been_free_for_longest_goes_first() {
+    fn longest_free_block_is_released_first() {
         let mut slabs = Slabs::new(2);
         for class in [0, 1, 0, 1] {
             slabs.add(class, 10 + class, 1, |_, number| (number, class));

@@ -5,7 +5,7 @@ use crate::v2::properties::Bkreqsup;
 /// have 10,000, and backward calls go inline.
 // spec: xc3-3.1-h, xc3-3.1-i, xc2-3.1-h, xc2-3.1-i, xc2-4.3-i
 #[test]
-fn what_becomes_of_a_change() {
+fn decisions_about_requested_changes() {
     let ours = PropertyValues {
         receive_buffer_size: 8192,
         remote_invalidation: false,
@@ -86,7 +86,7 @@ fn what_becomes_of_a_change() {
 /// A larger size is pending if what will come of it is something.
 // spec: xc2-4.3-i, xc2-4.3-j
 #[test]
-fn what_will_not_come_is_not_pending() {
+fn growth_is_pending_only_if_it_will_happen() {
     let ours = PropertyValues {
         receive_buffer_size: 8192,
         ..PropertyValues::DEFAULT
@@ -120,7 +120,7 @@ fn what_will_not_come_is_not_pending() {
 
 /// The last value of a property is told, once.
 #[test]
-fn changes_of_one_property_are_one() {
+fn only_the_last_change_of_a_property_is_announced() {
     let mut exchange = PropertyExchange::new(&Config::client());
     for size in [8192, 16_384] {
         exchange.update(BasicProperty::ReceiveBufferSize(size));

@@ -117,7 +117,7 @@ mod tests {
     use crate::transfer::DataItem;
 
     #[test]
-    fn nothing_is_left_of_an_earlier_call() {
+    fn lists_of_an_earlier_call_are_cleared() {
         let (item, segment) = (
             DataItem {
                 position: 4,

@@ -238,7 +238,7 @@ mod tests {
 
     /// XIDs of calls that are open for long are passed over, when their turn comes again.
     #[test]
-    fn open_xids_are_passed_over() {
+    fn open_xids_are_skipped() {
         let mut calls = Calls::new(40, 7);
         let long: Vec<u32> = (0..39).map(|_| insert(&mut calls)).collect();
         for _ in 0..2_000 {

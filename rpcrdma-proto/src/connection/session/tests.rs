@@ -15,7 +15,7 @@ use std::vec::Vec;
 /// The first XID of a session tells where its XIDs begin, and nothing of what the peer's are hashed
 /// with: with XIDs that it chooses by that a peer makes no chain long.
 #[test]
-fn a_peer_can_not_tell_how_its_xids_are_hashed() {
+fn peer_cannot_derive_the_hash_of_xids() {
     let config = Config {
         max_version: Version::One,
         max_served: 4_096,
@@ -162,7 +162,7 @@ fn a_refusal_of_a_backward_call_has_its_reason() {
 /// enough.
 // spec: rfc8166-3.3.3-b
 #[test]
-fn receives_have_the_least_size() {
+fn receive_size_has_a_minimum() {
     for (max_version, least) in [(Version::One, 1024), (Version::Two, 4096)] {
         for config in [Config::client(), Config::server()] {
             let config = |receive_size| Config {
@@ -183,7 +183,7 @@ fn receives_have_the_least_size() {
 /// Who calls has one credit at least, and no more than calls; who never calls needs none. A client
 /// calls, and a server serves.
 #[test]
-fn credits_are_those_of_calls() {
+fn settings_of_credits_are_checked() {
     let server = |max_calls, credits, max_served| {
         let config = Config {
             max_calls,
@@ -213,7 +213,7 @@ fn credits_are_those_of_calls() {
 
 /// Each limit of a call's segments is checked by itself.
 #[test]
-fn a_call_has_some_segments_and_no_more_than_a_header_holds() {
+fn limits_of_segments_are_checked() {
     let most = u16::try_from(MAX_CALL_SEGMENTS).unwrap();
     for (max_segments, max_segment_len, found) in [
         (1, 1, Ok(())),
@@ -234,7 +234,7 @@ fn a_call_has_some_segments_and_no_more_than_a_header_holds() {
 
 /// What both ends must have agreed on is off by default.
 #[test]
-fn what_the_peer_must_know_of_is_off_by_default() {
+fn settings_that_both_ends_need_are_off_by_default() {
     for config in [Config::client(), Config::server()] {
         assert!(!config.backward_v1 && !config.send_with_invalidate && !config.remote_invalidation);
     }
@@ -242,7 +242,7 @@ fn what_the_peer_must_know_of_is_off_by_default() {
 
 /// Each limit of transmissions is one at least, and 64 at most.
 #[test]
-fn a_group_has_some_transmissions() {
+fn limits_of_transmissions_are_checked() {
     for (limit, found) in [
         (0, Err(ConfigError::Transmissions)),
         (1, Ok(())),
@@ -263,7 +263,7 @@ fn a_group_has_some_transmissions() {
 
 /// Headers go to the first segment of a receive buffer, which is as long as the structure says.
 #[test]
-fn a_receive_buffer_begins_with_room_for_a_header() {
+fn buffer_structure_must_have_room_for_a_header() {
     let structure = |segments: &[(u32, bool)]| {
         let segments: Vec<_> = segments
             .iter()

@@ -99,7 +99,7 @@ fn the_lists_have_no_gaps() {
 
 /// What has ended stays so, and every state leads to its end.
 #[test]
-fn every_life_can_end_and_no_end_goes_on() {
+fn every_state_reaches_a_final_state() {
     assert!(
         RequestEvent::ALL
             .iter()

@@ -76,7 +76,7 @@ fn grouped_(call: &CallSpec<'_>, groups: &GroupLimits, room: u32) -> Option<Grou
 /// A call knows how many credits it takes, and does without those that are not there.
 // spec: rtr-4.3-a, rtr-4.3-b, rtr-4.3-c, rtr-4.3-d, rtr-5.2-c, rtr-5.3-l, rtr-5.3-m
 #[test]
-fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
+fn call_without_credits_for_a_group_is_read() {
     let items = [DataItem {
         position: 120,
         length: 200_000,
@@ -125,7 +125,7 @@ fn a_call_takes_as_many_transmissions_as_there_are_credits_or_is_read() {
 /// results.
 // spec: rtr-3.3-d
 #[test]
-fn what_may_not_be_moved_apart_is_not_placed() {
+fn irreducible_calls_place_nothing() {
     let items = [DataItem {
         position: 120,
         length: 65_536,
@@ -152,7 +152,7 @@ fn what_may_not_be_moved_apart_is_not_placed() {
 /// Where both ways are there, the one of fewer round trips goes, and of those with as many the one
 /// that exposes less.
 #[test]
-fn the_cheaper_way_goes() {
+fn cheaper_transfer_method_is_chosen() {
     let cheaper = GroupLimits {
         preference: MethodPreference::Cheaper,
         ..groups()
@@ -197,7 +197,7 @@ fn the_cheaper_way_goes() {
 /// in transmissions.
 // spec: rtr-5.3-g, rtr-5.3-i, rtr-5.3-j
 #[test]
-fn results_are_directed_to_what_there_is() {
+fn directions_follow_the_limits_of_the_path() {
     let plain = BufferStructure::plain(4096);
     let read = CallSpec {
         max_reply: 65_700,
@@ -286,7 +286,7 @@ fn receives_are_reserved_for_the_largest_reply() {
 /// it, or it is written.
 // spec: rtr-4.3-e, rtr-6.2-t, rtr-6.2-u
 #[test]
-fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
+fn receives_are_reserved_for_results_placed_by_size() {
     let large = [ResultSpec::whole_call(30_000); 3];
     let read = CallSpec {
         max_reply: 90_100,
@@ -330,7 +330,7 @@ fn receives_are_reserved_for_results_that_their_size_lets_be_placed() {
 /// may take more transmissions than if all are placed, or all are short.
 // spec: rtr-4.3-e
 #[test]
-fn receives_are_reserved_for_short_results_beside_those_that_are_placed() {
+fn receives_are_reserved_for_short_results_beside_placed_ones() {
     let head = BufferSegment {
         length: 1024,
         align: 8,
@@ -408,7 +408,7 @@ fn receives_are_reserved_for_short_results_beside_those_that_are_placed() {
 // spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i
 // spec: rtr-7.4-u
 #[test]
-fn a_result_goes_as_it_was_directed() {
+fn result_follows_its_direction() {
     const MEMORY: Option<u32> = Some(50_000);
     let direction = |memory, send, by_size| ResultDirection {
         of: Span::CALL,
@@ -486,7 +486,7 @@ fn a_result_goes_as_it_was_directed() {
 /// What may be either is placed if it fits the transmissions that there may be, and else written.
 // spec: rtr-6.2-t, rtr-7.4-v
 #[test]
-fn a_choice_depends_on_the_transmissions_that_there_may_be() {
+fn choice_depends_on_the_limit_of_transmissions() {
     let results = [DataItem {
         position: 100,
         length: 100_000,

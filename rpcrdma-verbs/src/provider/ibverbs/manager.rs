@@ -474,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rejection_is_somebodys() {
+    fn rejection_is_recognized_by_its_status() {
         assert!(
             is_rejection(CONSUMER, &[0; 148])
                 && is_rejection(-Errno::CONNRESET.raw_os_error(), &[])
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_made_says_why() {
+    fn failed_creation_has_its_reason() {
         let address = "10.0.0.1:20049".parse().unwrap();
         assert_eq!(
             unmade(NO_SERVICE, address).to_string(),

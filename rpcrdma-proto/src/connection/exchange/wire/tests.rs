@@ -35,7 +35,7 @@ fn told(draft: PropertyDraft, info: &[u32]) -> Option<(usize, bool)> {
 /// What begins and what asks is read as the same by both.
 // spec: xc2-4-a, xc2-4-b, xc2-4.1-a, xc2-4.1-e, xc2-4.2-c
 #[test]
-fn two_operations_are_the_same() {
+fn start_and_request_have_one_encoding_in_both_drafts() {
     let begins = words(&[2, 1, 4, 8192, 3, 4, 2, 1, 0b10]);
     let asks = words(&[1, 1, 4, 8192]);
     for draft in BOTH {
@@ -75,7 +75,7 @@ fn two_operations_are_the_same() {
 
 // spec: xc2-4-c, xc2-4.3-a, xc2-4.3-b, xc2-4.3-c, xc2-4.3-e, xc2-4.3-i, xc2-4.3-l
 #[test]
-fn answers_have_the_form_of_their_draft() {
+fn answers_use_the_encoding_of_their_draft() {
     let want = [SIZE, INVALIDATION, 3].map(|which| Propval {
         which,
         data: &[0, 0, 0, 1],
@@ -122,7 +122,7 @@ fn answers_have_the_form_of_their_draft() {
 
 // spec: xc2-4-d, xc2-4.4-a, xc2-4.4-c, xc2-4.4-e, xc2-4.4-f, xc2-4.4-g
 #[test]
-fn updates_have_the_form_of_their_draft() {
+fn updates_use_the_encoding_of_their_draft() {
     let change = |value, clears| LocalChange { value, clears };
     let changed = [
         change(BasicProperty::ReceiveBufferSize(8192), true),
@@ -221,7 +221,7 @@ proptest! {
 
     /// Whatever bytes come, nothing panics.
     #[test]
-    fn any_bytes_are_read_or_refused(code in 0u32..6, info: Vec<u8>) {
+    fn any_bytes_are_decoded_or_refused(code in 0u32..6, info: Vec<u8>) {
         for draft in BOTH {
             let _ = draft.read(code, &info);
         }
