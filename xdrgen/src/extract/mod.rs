@@ -1,8 +1,8 @@
 //! Extracts the XDR from a document and applies errata to it.
 //!
 //! `txt.rs` reads drafts and RFCs as published, `x.rs` reads plain XDR. The file extension (`.x`,
-//! `.txt`) selects the format; without one of these the content does. The result is lines of XDR
-//! with their positions in the document.
+//! `.txt`) selects the format; without one of these the content does. The results are texts in the
+//! [`SourceMap`], whose lines know their positions in the document. Nothing here parses XDR.
 
 mod line;
 mod patch;
