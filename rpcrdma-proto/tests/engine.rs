@@ -1,5 +1,5 @@
-//! Two sessions, joined (`pair`): what a caller sees of the engine. The simulator (`simulation.rs`)
-//! has what goes wrong.
+//! Two connected sessions (`pair`): the engine from the view of its user. The simulator
+//! (`simulation.rs`) injects faults.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What the simulator (`simulation.rs`) has found, each as small as it gets.
+//! Defects that the simulator (`simulation.rs`) has found, each reduced to a small test.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -40,8 +40,8 @@ const CHUNKED: CallSpec<'_> = CallSpec {
     ..NULL
 };
 
-// A call with memory that is exposed was not sent, as the peer took none any more; its fence was
-// not asked for until something else came about, which might have been never.
+// A call with exposed memory was not sent, because the peer stopped accepting calls. Its fence was
+// requested only with the next event, which might never come.
 #[test]
 fn a_call_that_is_not_sent_asks_for_its_fence_at_once() {
     let (mut client, mut server) = ready(
@@ -116,7 +116,7 @@ fn update_is_announced_between_calls() {
     assert!(server.session.peer_properties().remote_invalidation);
 }
 
-// `poll_timeout` told the time of an attempt that `timeout` did not make.
+// `poll_timeout` returned the time of an attempt that `timeout` did not make.
 #[test]
 fn unneeded_connection_has_no_timer() {
     let (mut client, _) = settled(Config::client(), Config::server());
@@ -308,11 +308,11 @@ fn lower_grant_limits_unsent_calls() {
     assert!(client.send().is_some() && client.send().is_none());
 }
 
-// The update told the value that was set, and not the one that the peer had asked for since.
+// The update contained the value that was set, and not the one that the peer had requested since.
 #[test]
 fn update_has_the_current_value() {
     let (mut client, mut server) = ready(Config::client(), Config::server());
-    // The server can't tell at once: its only credits are taken.
+    // The server cannot announce it at once, since its credits are in use.
     for _ in 0..8 {
         server.session.call(&NULL, None).unwrap();
     }
@@ -442,7 +442,7 @@ fn receive_is_posted_for_a_property_request() {
     );
 }
 
-// A grant beyond what was asked for let more calls go than there were receives for their replies.
+// A grant beyond the request let the requester send more calls than it had receives for replies.
 #[test]
 fn grants_never_exceed_the_receives() {
     let (mut client, mut server) = settled(
@@ -497,7 +497,7 @@ fn answers_to_operations_do_not_wait_for_credits() {
     );
 }
 
-// Where one message is granted, an operation and a call are under way at once, and there was one
+// With a grant of one message, an operation and a call are in flight at once, and there was one
 // receive for both answers.
 #[test]
 fn receives_are_posted_for_answers_to_a_call_and_an_operation() {
@@ -518,7 +518,7 @@ fn receives_are_posted_for_answers_to_a_call_and_an_operation() {
     assert_eq!(client.session.posted_receives(), 4);
 }
 
-// An update of any property ended what was asked for, as if it had told a size.
+// An update of any property ended the request, as if it contained a size.
 #[test]
 fn update_of_another_property_does_not_lift_the_limit() {
     let server = Config {
@@ -612,8 +612,8 @@ fn xids_do_not_repeat_early() {
     assert!(open.iter().all(|xid| session.cancel(*xid)));
 }
 
-// The memory for a result was exposed in more segments than were planned, and the call was sent
-// although its reply, whose header returns them all, had no way any more.
+// The memory for a result was exposed in more segments than planned, and the call was sent although
+// its reply, whose header returns all of them, no longer fit.
 #[test]
 fn reply_to_a_group_fits_with_the_exposed_segments() {
     let rtr = RtrExtConfig {

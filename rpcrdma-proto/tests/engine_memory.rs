@@ -1,4 +1,4 @@
-//! What a session allocates once it is warm: nothing, whatever is done with it. Counted, not timed.
+//! A warm session allocates nothing for any operation. Allocations are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ const LONG_REPLY: CallSpec<'_> = CallSpec {
     results: &[],
     reducible: true,
 };
-/// What has no way: its header would be longer than any Send.
+/// A call without a transfer method: its header would exceed every Send.
 const NO_WAY: CallSpec<'_> = CallSpec {
     length: u32::MAX,
     items: &[],
@@ -101,11 +101,11 @@ fn clear(client: &mut End, server: &mut End) {
 #[derive(Clone, Copy)]
 enum Ends {
     Reply(u32, &'static [ResultItem]),
-    /// The responder has no way for it, or declines it.
+    /// The responder has no transfer method for it, or rejects it.
     Declined,
-    /// Cancelled before it is sent, while it is under way, and after.
+    /// Cancelled before it is sent, while it is in flight, and after.
     Cancelled,
-    /// It has no way to the responder.
+    /// It has no transfer method to the responder.
     Fails,
 }
 
@@ -216,7 +216,7 @@ fn backward_calls_allocate_nothing() {
     });
 }
 
-/// Messages in several transmissions, each of which the consumer gives back.
+/// Messages in several transmissions, which the consumer recycles.
 #[test]
 fn groups_allocate_nothing() {
     let grouped = |config| Config {
@@ -267,7 +267,7 @@ fn reconnecting_allocates_nothing() {
             exchange(client, server);
             reconnect(client, server);
             exchange(client, server);
-            // The first reply alone tells of more than one credit, and an error tells nothing.
+            // Only the first reply grants more than one credit, and an error grants none.
             while let Some(call) = server.take_arrived() {
                 // Some are of the connection that is gone.
                 let _ = server.session.reject(call);

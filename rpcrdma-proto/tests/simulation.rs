@@ -212,7 +212,7 @@ fn breaks_anywhere(plan: Plan) {
     }
 }
 
-/// What it takes to break a rule: the first seed that does, and its script, made short.
+/// The conditions that break a rule: the first such seed, and its minimized script.
 fn shortest(sabotage: Sabotage) -> (String, Plan) {
     for seed in 0..10_000 {
         let plan = Plan {
@@ -244,7 +244,7 @@ fn broken_transports_are_detected() {
     }
 }
 
-/// A script that is short, in words: what a report shows.
+/// A short script in words, as in a report.
 #[test]
 fn failure_report_is_minimized() {
     let (_, least) = shortest(Sabotage::EarlyRelease);

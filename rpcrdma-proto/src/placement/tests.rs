@@ -73,7 +73,7 @@ fn structure_of_a_peer_is_checked_against_its_length() {
     };
     assert_eq!(told(4096, 2, info), Err(StructureError::Sum));
     assert_eq!(told(0, u32::MAX, info), Err(StructureError::Sum));
-    // More segments than are told apart, and odd ones: their length alone is known.
+    // Of structures with too many or unusual segments only the length is used.
     assert_eq!(
         told(4096 * 100, 100, info),
         Ok(BufferStructure::plain(4096 * 100))
@@ -107,8 +107,7 @@ fn targets_are_counted_over_the_group() {
     assert_eq!(BufferStructure::plain(4096).find(0), None);
 }
 
-/// What one end tells of each segment: its length, what its address is a multiple of, and whether
-/// data may be placed there.
+/// Each announced segment has a length, an alignment, and a flag for targets.
 // spec: rtr-7.2-f, rtr-7.2-g, rtr-7.2-h, rtr-7.2-i, rtr-7.2-j, rtr-7.2-k, rtr-7.2-l
 #[test]
 fn segments_are_decoded_with_length_alignment_and_target() {
@@ -370,7 +369,7 @@ fn transmission_has_at_most_three_runs_of_data() {
     assert_eq!(apart, [vec![0, 1, 2], vec![5, 6]]);
     let joined = targets(layout(40, 200, &[8192, 1000, 1000, 1000]));
     assert_eq!(joined, [vec![0, 1, 2, 3], vec![5]]);
-    // What goes on at the beginning of another transmission is the first piece there.
+    // Data that continue in the next transmission are its first run.
     let continued = targets(layout(1024, 1000, &[22_480, 1000, 1000, 1000]));
     assert_eq!(
         continued,

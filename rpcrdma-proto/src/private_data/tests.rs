@@ -40,7 +40,7 @@ fn threshold_is_the_minimum_of_both_ends() {
     assert_eq!(client.threshold_to(&PrivateData::DEFAULT), 1024);
 }
 
-/// Section 4.1: both ends must have said so.
+/// Section 4.1: both ends must set the flag.
 #[test]
 fn remote_invalidation_needs_both_ends() {
     let with = PrivateData::DEFAULT.with_remote_invalidation(true);
@@ -52,8 +52,7 @@ fn remote_invalidation_needs_both_ends() {
     );
 }
 
-/// Sections 5.1 and 5.2: what can't be read is as if it were not there, and reserved bits are
-/// nobody's.
+/// Sections 5.1 and 5.2: undecodable private data count as missing, and reserved bits are ignored.
 // spec: rfc8166-3.3.3-c
 #[test]
 fn missing_private_data_means_the_default() {

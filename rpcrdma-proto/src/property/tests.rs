@@ -199,7 +199,7 @@ fn missing_or_repeated_result_is_a_rejection() {
         let request = Reqprop {
             want: (&want).into(),
         };
-        // The response's slices end here, and what is told of them must not: by what they hold.
+        // The slices of the response end here, so the outcomes are mapped to static values.
         dispositions(&request, &response)
             .map(|found| match found {
                 Done(value) => Done(want.into_iter().find(|wanted| *wanted == value).unwrap()),
@@ -244,7 +244,7 @@ fn missing_or_repeated_result_is_a_rejection() {
 }
 
 proptest! {
-    /// A bit of a subset is that of its place, whatever the others are.
+    /// A bit of a subset does not depend on the others.
     // spec: xc3-2.1-p, xc3-2.1-q
     #[test]
     fn subset_has_one_bit_for_each_position(words: [u32; 3], position in 0usize..200) {
@@ -252,7 +252,7 @@ proptest! {
         prop_assert_eq!(in_subset(&(&words[..]).into(), position), expected);
     }
 
-    /// Whatever a peer tells: an error and no change, or known values.
+    /// Any set gives an error and no change, or known values.
     #[test]
     fn any_set_is_applied_or_refused(values in proptest::collection::vec((0u32..6, proptest::collection::vec(0u8..3, 0..9)), 0..6), nochg: u32) {
         let start: Vec<_> = values.iter().map(|(which, data)| Propval { which: *which, data }).collect();
@@ -265,7 +265,7 @@ proptest! {
     }
 }
 
-/// What we answer, as the peer reads it.
+/// Our answer, as the peer decodes it.
 fn answered(
     want: &[Propval<'_>],
     decide: impl FnMut(BasicProperty) -> Decision,
@@ -329,7 +329,7 @@ fn every_requested_change_is_answered() {
     assert!(answered(&[], |_| Decision::Accept).is_empty());
 }
 
-/// Section 4.3: nothing in two places, and no value of a property that nobody asked to change.
+/// Section 4.3: no change is in two lists, and no value is of a property that was not requested.
 // spec: xc3-4.3-k, xc3-4.3-m
 #[test]
 fn no_change_is_answered_twice_or_unrequested() {

@@ -354,8 +354,7 @@ fn calls() -> impl Strategy<
 }
 
 proptest! {
-    /// Whatever is chosen keeps the limits of both ends, and is the first in the order of cost that
-    /// does.
+    /// Each chosen plan obeys the limits of both ends, and is the cheapest that does.
     #[test]
     fn chosen_plan_fits_and_is_the_cheapest(
         (length, items, max_reply, results, reducible, link) in calls(),
@@ -440,7 +439,7 @@ fn the_header_of_a_long_reply_may_fill_its_send() {
     }
 }
 
-/// What is read first costs a round trip: an item, or all of the call.
+/// An RDMA Read of an item or of the whole call costs a round trip.
 #[test]
 fn rdma_read_costs_a_round_trip() {
     let items = [item(100, 8000)];

@@ -29,7 +29,7 @@ fn table() -> String {
     text
 }
 
-/// What the documentation shows is what the machine does.
+/// The table of the documentation is that of the code.
 #[test]
 fn the_table_is_that_of_the_documentation() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/state-machines.md");
@@ -129,7 +129,7 @@ fn silent_peer_is_remembered_for_a_while() {
     );
 }
 
-/// Once agreed, a version holds: what is late or wrong changes it to no other.
+/// No late or wrong message changes a negotiated version.
 #[test]
 fn negotiated_version_is_fixed() {
     for state in [Negotiation::One, Negotiation::Two, Negotiation::Failed] {

@@ -1,4 +1,5 @@
-//! What a peer can make an end do or keep: no more than the settings say, and nothing in part.
+//! Bounds on the work and the state that a peer can cause: the settings limit both, and nothing is
+//! half applied.
 
 use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{BufferId, CloseReason, Config, Event, Properties};

@@ -1,5 +1,4 @@
-//! Transmissions of rtrext-02 that are broken: what is reported of them, and what becomes of their
-//! calls and replies.
+//! Broken groups of rtrext-02: their reports, and the fate of their calls and replies.
 
 use rpcrdma_proto::chunk::{ChunkLimits, Segment};
 use rpcrdma_proto::connection::{CallFailure, CallRegion, CloseReason, Config, Event, SendOwner};
@@ -43,8 +42,7 @@ fn next_connection_skips_no_transmission() {
     );
 }
 
-/// A group that is broken in any way is reported, and the call goes again by other means: it is
-/// served once.
+/// Each broken group is reported, and the call is retransmitted by other means and served once.
 // spec: rtr-4.2-d, rtr-5.4-d, rtr-5.4-f, rtr-5.4-g, rtr-5.4-i, rtr-5.4-j, rtr-9.5-g, rtr-9.5-h
 // spec: rtr-9.5-i
 #[test]
@@ -99,7 +97,7 @@ fn call_of_a_broken_group_is_retransmitted_without_rtrext() {
     }
 }
 
-/// Transmissions that were kept for others are given back when those do not come: by a report, by
+/// Retained transmissions are returned when the rest does not arrive: after a report, after
 /// silence, and with the connection.
 #[test]
 fn buffers_of_an_abandoned_group_are_freed() {
@@ -132,7 +130,7 @@ fn buffers_of_an_abandoned_group_are_freed() {
     }
 }
 
-/// A reply that nobody waits for any more takes no buffers either.
+/// A reply to a cancelled call retains no buffers.
 #[test]
 fn buffers_of_a_late_reply_are_freed() {
     let (mut client, mut server) = warm(
@@ -150,7 +148,7 @@ fn buffers_of_a_late_reply_are_freed() {
     );
 }
 
-/// The peer is told of the first transmission, and of the others nothing more is to be told.
+/// The first transmission is reported to the peer, and the others are not.
 #[test]
 fn rest_of_a_refused_group_is_not_counted_as_dropped() {
     let limits = ChunkLimits {
@@ -186,7 +184,7 @@ fn rest_of_a_refused_group_is_not_counted_as_dropped() {
     assert_eq!(client.failures(xid), [CallFailure::Peer(PeerError::Header)]);
 }
 
-/// What a peer breaks at will is told as long as the consumer listens.
+/// Broken groups of a peer are reported while the consumer polls events.
 #[test]
 fn broken_groups_do_not_suppress_later_reports() {
     let (mut client, mut server) = warm(
@@ -287,7 +285,7 @@ fn broken_reply_is_retransmitted_inline_or_ends_its_call() {
     }
 }
 
-/// That it was sent once already is what counts against the replies that may be under way.
+/// A retransmission is already counted among the replies in flight.
 #[test]
 fn retransmitted_reply_passes_the_limit_of_sends() {
     let server = Config {
@@ -352,7 +350,7 @@ fn buffers_of_a_reply_with_a_foreign_key_are_freed() {
     assert_eq!(client.forgotten(), 0);
 }
 
-/// The peer can't know of a call what was not sent.
+/// The peer cannot know a call that was not sent.
 #[test]
 fn unknown_operation_error_ignores_unsent_calls() {
     let (mut client, mut server) = warm(
@@ -495,7 +493,7 @@ fn reply_is_retained_for_its_time() {
     assert_eq!(server.session.outstanding(), (0, 0));
 }
 
-/// A reply whose Send is still to be released when the connection is lost is for nobody any more.
+/// A reply whose Send is not released when the connection is lost is dropped.
 #[test]
 fn reply_is_not_retained_beyond_its_connection() {
     let (mut client, mut server) = warm(
@@ -532,7 +530,7 @@ fn retained_reply_counts_as_answered() {
     }));
 }
 
-/// Who keeps replies for no time keeps none: no timer is due at once.
+/// With a retention of zero no reply is retained, and no timer is due.
 #[test]
 fn reply_is_not_retained_for_zero_time() {
     let rtr = RtrExtConfig {
@@ -557,8 +555,8 @@ fn update(which: u32, value: u32) -> Vec<u8> {
     words(&[77, 2, 1, 5, 0, ROPT_UPDPROP, 16, 1, which, 4, value])
 }
 
-/// A reply is laid out when the consumer answers, and the requester's buffers may be others when it
-/// goes.
+/// The layout of a reply is planned when the consumer answers, and the requester's buffers may
+/// change before it is sent.
 #[test]
 fn reply_uses_the_current_buffer_structure() {
     let sizes = |config| Config {
@@ -600,7 +598,7 @@ fn reply_uses_the_current_buffer_structure() {
     }
 }
 
-/// What is exposed of a call that goes in transmissions is what it directs, and no more.
+/// A call in transmissions exposes only the memory of its directions.
 #[test]
 fn only_read_or_written_regions_are_exposed() {
     let rtr = RtrExtConfig {

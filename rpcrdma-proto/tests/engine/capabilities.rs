@@ -1,4 +1,4 @@
-//! The properties of rtrext-02: what each end is able to do.
+//! The properties of rtrext-02: the capabilities of each end.
 
 use rpcrdma_proto::connection::{Config, Event, PropertyError, Role};
 use rpcrdma_proto::continuation::{OperationSet, RtrCapabilities, RtrExtConfig};
@@ -39,8 +39,7 @@ fn structured(config: Config) -> Config {
     }
 }
 
-/// What each end can do of rtrext-02 is told with the others, and known as long as the connection
-/// holds.
+/// The capabilities are announced with the other properties, and hold for the connection.
 // spec: rtr-3.3-a, rtr-7.2-m, rtr-8.1-a, rtr-8.1-b, rtr-8.1-c, rtr-8.1-d, rtr-8.3-a, rtr-8.3-b
 #[test]
 fn capabilities_are_announced() {
@@ -125,7 +124,7 @@ fn capabilities_are_announced() {
     }
 }
 
-/// Who does not use rtrext-02 passes what is told of it over.
+/// An end without rtrext-02 ignores its properties.
 #[test]
 fn capabilities_are_unknown_without_rtrext() {
     let (mut client, mut server) = settled(structured(Config::client()), Config::server());
@@ -188,7 +187,7 @@ fn capabilities_do_not_change_by_request() {
     );
 }
 
-/// What a peer tells later of its abilities is known from then on.
+/// A later announcement of a peer's capabilities applies from then on.
 // spec: rtr-8.3-e
 #[test]
 fn capabilities_of_a_peer_may_change() {

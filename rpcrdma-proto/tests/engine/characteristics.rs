@@ -54,7 +54,7 @@ fn next_call(end: &mut End, length: u32) -> usize {
     end.send().unwrap().bytes.len()
 }
 
-/// What has become of changes that were asked for.
+/// The outcomes of requested changes.
 fn ended(end: &mut End) -> Vec<(BasicProperty, Option<BasicProperty>)> {
     let events = std::mem::take(&mut end.events);
     let ended = events.into_iter().filter_map(|event| match event {
@@ -81,8 +81,8 @@ fn next(code: u32, from: &mut End, to: &mut End) -> Vec<u8> {
 
 // ---- A change that is pending ---------------------------------------------------------------------------------------
 
-/// A larger size is pending until the smaller receives are gone; then it is told, as far as it was
-/// to be had.
+/// A larger size is pending until the smaller receives are gone; then the reached size is
+/// announced.
 // spec: xc2-4-h, xc2-2.3-d, xc2-3.1-g, xc2-4-a, xc2-4-b, xc2-4-c, xc2-4-d, xc2-4-g, xc2-4.3-i
 // spec: xc2-4.3-j, xc2-4.3-k, xc2-4.4-a, xc2-4.4-b
 // spec: xc2-4.4-e, xc2-4.4-f, xc2-4.4-g, xc2-4.4-j, xc2-4.4-m
@@ -171,8 +171,8 @@ fn a_larger_size_is_pending_until_it_holds() {
     );
 }
 
-/// What we have asked for binds us until it is rejected, or something larger holds and nothing is
-/// pending; what holds in between is known, and ends nothing.
+/// A requested size limits our Sends until it is rejected, or until a larger size applies and no
+/// change is pending. Updates in between are applied, and do not end the request.
 // spec: xc2-3.1-j, xc2-4.3-j, xc2-4.3-k, xc2-4.4-d, xc2-4.4-h, xc2-4.4-k, xc2-4.4-l, xc2-4.4-m
 // spec: xc2-4.4-n, xc2-4.4-o, xc2-4.4-p
 #[test]
@@ -209,7 +209,7 @@ fn pending_smaller_size_limits_sends() {
     }
 }
 
-/// An update that comes before the answer does not end what was asked for, and is none.
+/// An update before the answer does not end the request, and is not the answer.
 // spec: xc2-3.1-j, xc2-4.4-d, xc2-4.4-e, xc2-4.4-p
 #[test]
 fn an_update_is_no_answer() {
@@ -233,7 +233,7 @@ fn unsolicited_updates_clear_nothing() {
     client.receive(&updated(8192, true));
     assert_eq!(client.events, [Event::PropertiesChanged]);
     assert_eq!(client.session.peer_properties().receive_buffer_size, 8192);
-    // Each of ours has one value, and a credit.
+    // Each of our updates has one value, and takes a credit.
     client
         .session
         .set_property(BasicProperty::RemoteInvalidation(true))
@@ -285,7 +285,7 @@ fn impossible_growth_is_cleared() {
     );
 }
 
-/// A connection that is lost takes what was pending with it.
+/// Pending changes end with the connection.
 // spec: xc2-3-i
 #[test]
 fn nothing_is_pending_on_another_connection() {
@@ -316,8 +316,8 @@ fn nothing_is_pending_on_another_connection() {
     assert_eq!(client.session.peer_properties().receive_buffer_size, 8192);
 }
 
-/// What was named as staying is not asked for, nor does an update of it count; all else may be
-/// asked for.
+/// Fixed properties are not requested, and updates of them are ignored. All others may be
+/// requested.
 // spec: xc2-3-e, xc2-4.1-d
 #[test]
 fn fixed_properties_are_announced_at_the_start() {
@@ -391,7 +391,7 @@ fn each_change_is_answered_separately() {
         backward_support: Bkreqsup::Inline,
     };
     assert_eq!(*client.session.properties(), held);
-    // What one was told has been made is gone by at once.
+    // An accepted change applies at once.
     server
         .session
         .request_property(BasicProperty::BackwardSupport(Bkreqsup::None))
@@ -427,7 +427,7 @@ fn request_with_an_invalid_answer_counts_as_rejected() {
         let xid = client.send().unwrap().word(0);
         match answer {
             "error" => client.receive(&words(&[xid, 2, 32, 4, 3])),
-            // What xcharext-03 answers where it has set another value.
+            // The answer of xcharext-03 with another value.
             _ => client.receive(&operation(
                 xid,
                 REPLY_DIRECTION,
@@ -442,8 +442,7 @@ fn request_with_an_invalid_answer_counts_as_rejected() {
     }
 }
 
-/// A value of no bytes is no default but an error, in each of the operations; of a property that
-/// nobody knows it is nothing.
+/// An empty value is an error in each operation, and is ignored for an unknown property.
 // spec: xc2-2.1-c, xc2-2.1-d, xc2-2.1-e, xc2-2.1-f, xc2-2.1-g, xc2-2.1-h, xc2-4.1-h, xc2-4.1-i
 #[test]
 fn empty_values_are_errors() {
@@ -485,7 +484,7 @@ fn empty_values_are_errors() {
 
 // ---- Which draft ----------------------------------------------------------------------------------------------------
 
-/// Who speaks neither says so, and its calls go on.
+/// An end with neither draft refuses the operations, and its calls continue.
 // spec: xc2-4-e, xc2-4-f, xc2-4.1-c, xc2-3-i
 #[test]
 fn unsupported_operations_are_refused() {

@@ -1,4 +1,4 @@
-//! Who sends what in transmissions of rtrext-02: what each end tells of itself decides.
+//! The use of groups of rtrext-02, which the announced capabilities decide.
 
 use rpcrdma_proto::connection::{Action, CallRegion, Config};
 use rpcrdma_proto::continuation::{OperationSet, Reduction, RtrExtConfig};
@@ -33,7 +33,7 @@ fn backward() -> (End, End) {
 #[test]
 fn backward_calls_and_replies_are_sent_in_groups() {
     let (mut client, mut server) = backward();
-    // Forward calls are under way meanwhile.
+    // Forward calls are in flight at the same time.
     let forward = client.session.call(&LONG_REPLY, None).unwrap();
     let both = CallSpec {
         max_reply: 16_384,
@@ -49,8 +49,8 @@ fn backward_calls_and_replies_are_sent_in_groups() {
     answered(&mut client, &mut server, (call, forward), 16_384, &[]);
 }
 
-/// Where there are no chunks, a call that has not all its credits waits for them, as long as
-/// replies are to come.
+/// If chunks are not allowed, a call without all of its credits waits for them while replies are
+/// outstanding.
 // spec: rtr-4.3-a
 #[test]
 fn call_without_another_method_waits_for_its_credits() {
@@ -100,7 +100,8 @@ fn version_one_peer_gets_no_groups() {
     assert_eq!(server.session.version(), Some(Version::One));
 }
 
-/// A call of five transmissions, where the server takes four, one, or has told nothing but that.
+/// A call of five transmissions to a server with a limit of four or one, or with only that limit
+/// announced.
 // spec: rtr-5.2-a, rtr-5.2-b, rtr-5.2-c, rtr-8.4-b
 #[test]
 fn call_beyond_the_limit_of_transmissions_is_read() {
@@ -195,7 +196,7 @@ fn reply_beyond_the_limit_of_transmissions_has_a_reply_chunk() {
     }
 }
 
-/// What was reserved and not used serves whatever comes next.
+/// Unused reserved receives serve the next messages.
 // spec: rtr-4.3-j, rtr-4.3-k, rtr-4.3-l, rtr-4.3-m, rtr-4.3-n
 #[test]
 fn unused_reserved_receives_serve_other_replies() {
@@ -364,7 +365,7 @@ fn without_credits_items_are_read() {
     );
 }
 
-/// Whatever was directed may come to nothing: what was registered is not any more then.
+/// Any direction may stay unused. Its memory is then fenced.
 // spec: rtr-6.2-v, rtr-6.2-w, rtr-7.4-l, rtr-7.4-m, rtr-7.4-n, rtr-7.4-o, rtr-7.4-p, rtr-7.4-w
 #[test]
 fn every_direction_may_stay_unused() {
@@ -422,7 +423,7 @@ fn every_direction_may_stay_unused() {
     }
 }
 
-/// What the responder may choose it writes if it can't place it.
+/// The responder writes a result with a choice if it cannot place it.
 // spec: rtr-6.2-t, rtr-7.4-d, rtr-7.4-e, rtr-7.4-o
 #[test]
 fn responder_decides_a_choice() {

@@ -1,4 +1,4 @@
-//! One connection after the other: what goes again on the next, and how a session ends.
+//! Successive connections: retransmissions on the next one, and the end of a session.
 
 use rpcrdma_proto::connection::{
     Action, BufferId, CallFailure, CloseReason, Config, ConnState, Event, ReplyError,
@@ -192,7 +192,7 @@ fn client_without_calls_does_not_connect() {
     assert_eq!(client.session.state(), ConnState::Connecting);
 }
 
-/// Draining lets end what was begun, on another connection if need be.
+/// Draining completes open calls, on another connection if necessary.
 #[test]
 fn a_session_drains_across_connections() {
     let (mut client, mut server) = warm();
@@ -235,8 +235,8 @@ fn session_without_connection_drains_when_idle() {
     }
 }
 
-/// Nobody waits for the reply to a call that was given up, nor for an answer about properties: a
-/// peer may never send them.
+/// A drain waits neither for the reply to a cancelled call nor for an answer about properties,
+/// which may never arrive.
 #[test]
 fn draining_session_does_not_wait_for_late_replies() {
     let (mut client, mut server) = warm();
@@ -253,7 +253,7 @@ fn draining_session_does_not_wait_for_late_replies() {
     assert_eq!(client.closing(), Some(CloseReason::Drained));
 }
 
-/// Aborting fails what is open, after its fence; nothing is answered any more.
+/// Aborting fails open calls after their fences, and answers no further call.
 #[test]
 fn a_session_that_is_aborted_fails_its_calls() {
     let (mut client, mut server) = warm();
@@ -323,7 +323,7 @@ fn pending_connection_is_closed() {
 /// what closes a connection afterwards takes nothing from it.
 #[test]
 fn a_final_reason_takes_precedence_while_a_connection_is_closed() {
-    // An RPC call, more of which come than were granted.
+    // An RPC call. More of them arrive than are granted.
     let overrun = |end: &mut End| {
         for xid in 1_000..1_040 {
             end.receive(&words(&[
@@ -349,7 +349,7 @@ fn a_final_reason_takes_precedence_while_a_connection_is_closed() {
         }));
         assert_eq!(server.session.state(), ConnState::Closed);
     }
-    // What was to be answered on a connection that is closed has no time any more.
+    // Unanswered calls of a closed connection have no deadline.
     let (mut client, _server) = pair(Config::client(), Config::server());
     client.send().unwrap();
     client.session.abort();

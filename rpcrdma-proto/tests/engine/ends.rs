@@ -1,5 +1,5 @@
-//! What a session does of itself as soon as nothing is left to wait for, and what it tells before,
-//! between and after its connections.
+//! The actions of a session when nothing is left to wait for, and its state before, between and
+//! after connections.
 
 use rpcrdma_proto::connection::{
     Action, BufferDisposition, BufferId, CallFailure, CloseReason, Config, ConnState, Event,

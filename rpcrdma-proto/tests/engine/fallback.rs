@@ -173,7 +173,7 @@ fn calling_back() -> (End, End) {
     (client, server)
 }
 
-/// A call that no credits let go fails at once, whatever is in flight.
+/// A call that no number of credits allows fails at once, even with calls in flight.
 // spec: rtr-4.3-c
 #[test]
 fn call_without_a_transfer_method_does_not_wait_for_credits() {
@@ -259,7 +259,7 @@ fn call_in_a_group_settles_the_version() {
     assert_eq!(server.arrived().len(), 1);
 }
 
-/// What a peer has told of rtrext-02 counts for nothing if it turns out to speak Version One.
+/// Capabilities of a peer are ignored if it turns out to support only Version One.
 // spec: v2-5.2-c
 #[test]
 fn no_groups_in_version_one() {
@@ -283,7 +283,7 @@ fn no_groups_in_version_one() {
     assert_eq!(old.arrived().len(), 1);
 }
 
-/// rtrext-02 is spoken in Version Two, by ends that tell their properties, and nowhere else.
+/// rtrext-02 needs Version Two and properties.
 // spec: rtr-2-a
 #[test]
 fn the_extension_needs_version_two_and_properties() {
@@ -299,7 +299,7 @@ fn the_extension_needs_version_two_and_properties() {
     }
 }
 
-/// The header of a call is as long as it was planned, whatever is directed about its results.
+/// The header of a call has the planned length, for any directions.
 // spec: rtr-9.2-c
 #[test]
 fn a_header_is_as_long_as_planned() {
@@ -376,7 +376,7 @@ fn a_transmission_has_no_empty_piece() {
     );
 }
 
-/// A reply that has no way any more takes its part of the receives with it.
+/// A reply that lost its transfer method returns its share of the receives.
 #[test]
 fn reply_without_a_transfer_method_keeps_the_receives() {
     let client = Config {

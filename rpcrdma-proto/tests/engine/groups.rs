@@ -43,7 +43,7 @@ pub(crate) fn placing(rtr: RtrExtConfig, config: Config) -> Config {
     })
 }
 
-/// Two ends that have told each other all, and whose credits are there.
+/// Two ends that have exchanged their properties, and have credits.
 pub(crate) fn warm(client: Config, server: Config) -> (End, End) {
     let (mut client, mut server) = settled(client, server);
     works(&mut client, &mut server);
@@ -88,7 +88,7 @@ pub(crate) fn write(items: &[DataItem]) -> CallSpec<'_> {
     }
 }
 
-/// The bytes of a message that came in transmissions; what is to be read counts as read.
+/// The bytes of a message in transmissions. Data of RDMA Reads count as read.
 pub(crate) fn whole(end: &End, message: &ReassembledMessage, xid: u32, reply: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for source in message.sources() {
@@ -116,7 +116,7 @@ pub(crate) fn expected(xid: u32, reply: bool, length: u32) -> Vec<u8> {
     (0..length).map(|at| byte(xid, reply, at)).collect()
 }
 
-/// The call that has arrived, and its message if it came in transmissions.
+/// The arrived call, and its message if it arrived in transmissions.
 pub(crate) fn arrived(end: &mut End) -> (ServedCallId, u32, Option<Box<ReassembledMessage>>) {
     let at = end
         .events
@@ -269,7 +269,7 @@ fn long_reply_uses_reserved_receives() {
     assert_eq!(client.session.outstanding(), (0, 0));
 }
 
-/// What rtrext-02 adds is told by the operations of either draft.
+/// The properties of rtrext-02 are exchanged by the operations of either draft.
 #[test]
 fn groups_work_with_properties_and_with_characteristics() {
     for properties in DRAFTS {
@@ -314,7 +314,7 @@ fn groups_work_with_properties_and_with_characteristics() {
     }
 }
 
-/// What is taken of a peer's own is no limit to what we have asked it for.
+/// The limit of our requests does not follow from the peer's own limits.
 #[test]
 fn reply_may_have_its_maximum_length() {
     for direct in [ResultPlacement::Cheaper, ResultPlacement::Explicit] {
@@ -439,7 +439,7 @@ fn unannounced_operations_are_not_used() {
     }
 }
 
-/// What begins a group is refused at once by an end that takes no continuations: the peer would wait
+/// An end without continuations refuses the beginning of a group at once, since the peer would wait
 /// for a reply in vain.
 // spec: rtr-5.1-b, rtr-9.4-c
 #[test]

@@ -1,4 +1,4 @@
-//! Items of messages in transmissions of rtrext-02: what is placed, and what is read or written.
+//! Items of messages in transmissions of rtrext-02: placed, read or written.
 
 use rpcrdma_proto::chunk::ChunkError;
 use rpcrdma_proto::connection::{Action, CallFailure, Config};
@@ -39,7 +39,7 @@ fn the_data_of_a_write_land_in_their_target() {
         whole(&server, &message, xid, false),
         expected(xid, false, 65_736)
     );
-    // What is before it is zeros.
+    // The bytes before it are zeros.
     let (end, buffer) = (
         message.stream[0].range.end as usize,
         &server.kept[&message.places[0].buffer.0],
@@ -134,7 +134,7 @@ fn short_and_missing_results_are_reported() {
     );
 }
 
-/// A direction is for the result that it stands for, whatever the results before are worth.
+/// A direction applies to its own result, even if earlier results are short.
 #[test]
 fn result_is_placed_after_a_short_one() {
     let directed = [

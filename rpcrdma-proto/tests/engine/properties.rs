@@ -1,6 +1,6 @@
-//! Transport properties (xcharext-03): what is told, asked, answered and changed, and what it does
-//! to the messages that follow. What is the same for transport characteristics (xcharext-02) is
-//! held of both; the rest of those is in `characteristics`.
+//! Transport properties (xcharext-03): announcements, requests, answers and updates, and their
+//! effect on later messages. Tests of behaviour that transport characteristics (xcharext-02) share
+//! run for both; the others are in `characteristics`.
 
 use rpcrdma_proto::connection::{Action, Config, Event, Properties, PropertyError};
 use rpcrdma_proto::property::{BasicProperty, PropertyValues};
@@ -29,7 +29,7 @@ pub(crate) fn server_of(draft: Properties) -> Config {
     }
 }
 
-/// What an update of one value says that nobody has asked for.
+/// The content of an unsolicited update of one value.
 pub(crate) fn update(draft: Properties, which: u32, value: u32) -> [u32; 4] {
     match draft {
         Properties::Characteristics => [which, 4, value, 0],
@@ -178,16 +178,15 @@ fn a_connection_begins_with_the_properties() {
             ),
             (2, 2)
         );
-        // A ROPT_CONNPROP has a credit, which comes back with the reply to a later call (decision
-        // D9).
+        // A ROPT_CONNPROP takes a credit, which the reply to a later call returns (decision D9).
         assert_eq!(client.session.available_credits(), 15);
         works(&mut client, &mut server);
         assert_eq!(client.session.available_credits(), 16);
     }
 }
 
-/// Larger receives that were told let larger messages go inline, each way; and no Reply chunk is
-/// offered where the reply fits.
+/// Larger announced receives allow larger inline messages each way, and no Reply chunk is offered
+/// for a reply that fits.
 // spec: v2-2.1-a, v2-2.1-b, v2-2.2-c, v2-2.3-b, v2-5.2-g, xc3-3.1-a, xc3-3.1-b, xc3-3.1-c
 // spec: xc3-3.1-d, xc3-3.1-e, xc3-3.1-f
 // spec: xc2-3.1-a, xc2-3.1-b, xc2-3.1-c, xc2-3.1-d, xc2-3.1-e, xc2-3.1-f
@@ -221,7 +220,7 @@ fn announced_sizes_set_the_thresholds() {
     }
 }
 
-/// What this end sends at most is not what the other takes at most: the less of both counts.
+/// The threshold is the minimum of our maximum Send and the peer's receives.
 // spec: v2-2.1-b
 #[test]
 fn no_end_sends_more_than_its_own_maximum() {
@@ -258,7 +257,7 @@ fn both_directions_share_the_receives() {
     }
 }
 
-/// Who tells nothing takes 4096 bytes, and no invalidation.
+/// A silent peer accepts 4096 bytes, and no invalidation.
 // spec: v2-2.1-c, v2-2.3-a, v2-2.3-c, xc3-4.1-c
 // spec: xc2-4.1-c
 #[test]
@@ -285,7 +284,7 @@ fn silent_peer_has_the_default_size() {
 
 // ---- Changes of our own ---------------------------------------------------------------------------------------------
 
-/// Receives grow at once, and are told when the old ones are gone: not before (decision D17).
+/// Receives grow at once, and are announced only when the old ones are gone (decision D17).
 // spec: xc3-3.1-b, xc3-3.1-g, xc3-4.4-b, xc3-3-n, xc3-2.3-d, xc3-4-h, v2-5.2-g
 // spec: xc2-3.1-b, xc2-3.1-g, xc2-4.4-c, xc2-3-j
 #[test]
@@ -386,7 +385,7 @@ fn properties_that_cannot_be_set() {
     }
 }
 
-/// Where one message alone is granted, a change is told all the same, and nobody talks without end.
+/// A grant of one message suffices to announce a change, without endless messages.
 // spec: v2-4.2.2-g
 #[test]
 fn change_is_announced_with_a_grant_of_one() {

@@ -149,7 +149,7 @@ fn operations_with_short_results_have_no_directions() {
     assert_eq!(packets[0].bytes[..packets[0].header], header);
 }
 
-/// What becomes of the results, where some operations have fewer than were expected, or more.
+/// The methods of results if some operations have fewer or more than expected.
 // spec: rtr-3.4-b, rtr-6.2-w, rtr-7.4-r, rtr-7.4-s, rtr-7.4-v, rtr-7.4-y
 #[test]
 fn result_takes_only_directions_of_its_operation() {
@@ -173,7 +173,7 @@ fn result_takes_only_directions_of_its_operation() {
             [None, Some(0), None, Some(1)],
         ),
         (&[(Some(140), 10_000)], [None, None, None, Some(0)]),
-        // One too many, one of what is not directed, and one of nobody knows what.
+        // One too many, one without a direction, and one of an unknown operation.
         (
             &[(Some(60), 9_000), (Some(64), 1_101), (Some(159), 9_002)],
             [Some(0), None, None, Some(2)],
@@ -304,7 +304,7 @@ fn spans_that_are_not_in_order_are_refused() {
         );
     }
     assert_eq!(client.session.outstanding(), (0, 0));
-    // What is beyond the call has no result, and is no range that the peer would refuse.
+    // A span beyond the call has no result, and the call sends no range that the peer would refuse.
     let beyond = CallSpec {
         results: &wanted(&[
             FIRST,

@@ -1,12 +1,12 @@
-//! Receives: they are posted before what comes into them may be sent.
+//! Receives are posted before the peer may send the messages that use them.
 
 use rpcrdma_proto::connection::{Action, BufferDisposition, BufferId};
 
 use crate::calls::warm;
 use crate::pair::{NULL, REPLY, exchange};
 
-/// Whoever gets a reply may call again at once: there is a receive by then, and they are posted
-/// together.
+/// A requester may call again as soon as it gets a reply: the receive is posted by then, in a
+/// batch.
 // spec: bd-4.3.2-a
 #[test]
 fn a_receive_is_posted_for_the_next_call_before_the_reply() {
@@ -40,8 +40,7 @@ fn a_receive_is_posted_for_the_next_call_before_the_reply() {
     });
 }
 
-/// Nothing comes in place of a reply before the next call goes: its receive can wait for that, and
-/// is there by then.
+/// No message follows a reply before the next call, so its receive is posted with that call.
 // spec: bd-4.3.1-b
 #[test]
 fn receives_for_replies_are_posted_with_the_next_call() {

@@ -1,5 +1,5 @@
-//! Errors and reports about transmissions of rtrext-02 that come late, twice, or for several
-//! transmissions at once.
+//! Errors and reports about groups of rtrext-02 that arrive late, twice, or for several
+//! transmissions.
 
 use rpcrdma_proto::connection::{Action, CallFailure, CloseReason, Config, SendOwner};
 use rpcrdma_proto::continuation::{GroupError, Mismatch, RtrExtConfig};
@@ -40,7 +40,8 @@ fn transmission_number_has_32_bits() {
     }
 }
 
-/// A reply may invalidate a key of its call with any of its transmissions: the fence is told of it.
+/// A reply may invalidate a key of its call with any of its transmissions, and the fence learns of
+/// it.
 // spec: v2-2.2-b
 #[test]
 fn the_first_of_several_transmissions_may_invalidate() {
@@ -77,8 +78,7 @@ fn the_first_of_several_transmissions_may_invalidate() {
     }
 }
 
-/// What a group invalidates that is given up belongs to nobody who could be told: the connection
-/// ends.
+/// The owner of a key that an abandoned group invalidated is unknown, so the connection is closed.
 #[test]
 fn abandoned_group_that_invalidated_closes_the_connection() {
     let (mut client, mut server) = ends();
@@ -119,8 +119,8 @@ fn replied(holds: bool) -> (End, End, u32, Vec<SendOwner>) {
     (client, server, xid, owners)
 }
 
-/// However often a reply is reported, it goes again once. Where nothing is left of it an error ends
-/// its call.
+/// A reply is retransmitted once, for any number of reports. If it is no longer retained, an error
+/// ends its call.
 // spec: rtr-5.4-m
 #[test]
 fn reply_is_retransmitted_once() {
@@ -159,8 +159,8 @@ fn reply_is_retransmitted_once() {
     }
 }
 
-/// An error for each transmission of one call: the first says that the operation is not known, and
-/// the call goes again by other means; the others say nothing of that.
+/// Each transmission of one call causes an error: the first reports the unknown operation, and the
+/// call is retransmitted by other means; the others are stale.
 // spec: rtr-5.1-b
 #[test]
 fn errors_of_one_group_count_once() {
@@ -186,14 +186,14 @@ fn errors_of_one_group_count_once() {
     exchange(&mut client, &mut server);
     client.events.clear();
     works(&mut client, &mut server);
-    // What was learnt holds as long as the connection.
+    // The knowledge holds for the connection.
     let (call, again, messages) = sent(&mut client, &mut server, &LONG);
     assert_eq!(messages, 1);
     answered(&mut client, &mut server, (call, again), 200, &[]);
 }
 
-/// A call may have the XID of a reply that came between its transmissions: the report names both, and
-/// the call goes again.
+/// A call may have the XID of a reply that interrupted it: the report names both, and the call is
+/// retransmitted.
 // spec: rtr-5.4-i, rtr-5.4-j
 #[test]
 fn report_of_two_messages_with_one_xid_concerns_both() {
@@ -208,8 +208,8 @@ fn report_of_two_messages_with_one_xid_concerns_both() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
-/// What continues a reply comes between the transmissions of a call with its XID, and can't be
-/// decoded: the report names the call, which goes again.
+/// An undecodable continuation of a reply interrupts a call with its XID: the report names the
+/// call, which is retransmitted.
 // spec: rtr-5.4-c, rtr-9.5-b
 #[test]
 fn an_undecodable_reply_breaks_a_call_with_its_xid() {
@@ -229,8 +229,8 @@ fn an_undecodable_reply_breaks_a_call_with_its_xid() {
     answered(&mut client, &mut server, (call, xid), 200, &[]);
 }
 
-/// A request for a property that comes between the transmissions of a call is no transmission: the
-/// peer reports the broken call, and answers the request. The request does not go again.
+/// A property request that interrupts a call is no transmission: the peer reports the broken call,
+/// and answers the request, which is not retransmitted.
 // spec: rtr-5.4-i
 #[test]
 fn property_request_that_breaks_a_group_is_sent_once() {
@@ -252,7 +252,7 @@ fn property_request_that_breaks_a_group_is_sent_once() {
     let code = |message: &Vec<u8>| message[23];
     assert!(sent.iter().any(|message| code(message) == 8));
     assert!(sent.iter().any(|message| code(message) == 3));
-    // The report may come first or last.
+    // The report may arrive first or last.
     sent.sort_by_key(|message| code(message) == 3);
     sent.iter().for_each(|message| client.receive(message));
     let mut again = Vec::new();
@@ -265,8 +265,8 @@ fn property_request_that_breaks_a_group_is_sent_once() {
     );
 }
 
-/// A group that arrives whole is not reported, whatever its message is: the consumer decodes that,
-/// and an error answers the call.
+/// A complete group is not reported even if its message is invalid: the consumer decodes the
+/// message, and an error answers the call.
 // spec: rtr-9.5-c
 #[test]
 fn invalid_message_of_a_group_is_not_reported() {

@@ -10,7 +10,8 @@ use crate::properties::{
     update,
 };
 
-/// A smaller size binds who asks for it at once, and until it is answered otherwise (decision D17).
+/// A requested smaller size limits the requester's Sends at once, until the answer differs
+/// (decision D17).
 // spec: xc3-1.3-d, xc3-3.1-h, xc3-3.1-i, xc3-3.1-j, xc3-4.2-a, xc3-4.1-h
 // spec: xc2-1.3-d, xc2-3.1-h, xc2-3.1-i, xc2-3.1-j, xc2-4.2-a
 #[test]
@@ -63,8 +64,8 @@ fn requested_smaller_size_limits_the_requesters_sends() {
     }
 }
 
-/// An update to a larger size that comes before the answer has crossed the request, which may be
-/// granted by then: it lifts the limit once that is no longer pending (decision D17).
+/// An update to a larger size before the answer has crossed the request, which may still be
+/// granted. It lifts the limit once the request is answered (decision D17).
 // spec: xc3-3.1-j
 #[test]
 fn an_update_to_a_larger_size_lifts_the_limit_when_the_request_is_answered() {
@@ -150,7 +151,7 @@ fn size_below_the_minimum_is_not_set() {
     }
 }
 
-/// A larger size is rejected at first, and told when the receives of the old one are gone.
+/// A larger size is rejected at first, and announced when the old receives are gone.
 // spec: xc3-3.1-g, xc3-3.1-j, xc3-4.2-a
 #[test]
 fn a_larger_size_follows_by_an_update() {
@@ -180,7 +181,7 @@ fn a_larger_size_follows_by_an_update() {
     assert_eq!(travels(&mut client, &mut server, 12_256, 24).0, 12_288);
 }
 
-/// What the consumer wants to be larger still is not lost by a peer that asks for less.
+/// A request of the peer for a smaller size does not undo the consumer's larger size.
 #[test]
 fn request_does_not_reduce_a_pending_larger_size() {
     for draft in DRAFTS {
@@ -276,8 +277,8 @@ fn each_change_is_answered_separately() {
     };
     let (mut client, mut server) = settled(client, Config::server());
     works(&mut client, &mut server);
-    // Less support, invalidation that it can't have, no property that it knows, and less than every
-    // receiver takes. The XID is that of a call under way: it need not differ.
+    // Less support, impossible invalidation, an unknown property, and a size below the minimum. The
+    // XID is that of an open call: it need not differ.
     let own = client.session.call(&NULL, None).unwrap();
     client.send().unwrap();
     let info = [4, 3, 4, 1, 2, 4, 1, 99, 0, 1, 4, 1024];
@@ -318,7 +319,7 @@ fn each_change_is_answered_separately() {
     );
 }
 
-/// As many requests as were granted are answered, however soon they come.
+/// As many requests as are granted are answered, even in a burst.
 // spec: xc3-4.3-a, bd-4.1-d
 // spec: xc2-4.3-a
 #[test]
@@ -337,7 +338,7 @@ fn as_many_requests_as_were_granted_are_answered() {
     }
 }
 
-/// A property that the peer said would not change, or did not name, is not asked for (decision
+/// A property that the peer announced as fixed, or did not announce, is not requested (decision
 /// D18).
 // spec: xc3-3-h, xc3-3-i
 #[test]

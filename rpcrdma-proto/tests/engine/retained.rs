@@ -47,7 +47,7 @@ fn messages(end: &mut End) -> Vec<Packet> {
     std::iter::from_fn(|| end.send()).collect()
 }
 
-/// Calls that have arrived, each of which is then answered at its time; what is kept of them.
+/// Arrived calls, each answered at its own time, and their retained replies.
 fn kept(client: &mut End, server: &mut End, times: &[u64]) -> Vec<(ServedCallId, u32)> {
     let calls: Vec<_> = times
         .iter()
@@ -88,7 +88,7 @@ fn is_plain_reply(packet: &Packet, xid: u32) -> bool {
     (packet.word(0), packet.word(3), packet.word(4)) == (xid, 0, 1)
 }
 
-/// A reply that just fits goes again, and no timer is due for it then.
+/// A reply of threshold length is retransmitted, and then has no timer.
 // spec: rtr-5.4-m
 #[test]
 fn retransmitted_reply_is_not_retained() {
@@ -106,7 +106,7 @@ fn retransmitted_reply_is_not_retained() {
     drains(&mut server);
 }
 
-/// Replies are kept each for its own time, whichever of them goes again.
+/// Each reply is retained for its own time, even if another is retransmitted.
 // spec: rtr-5.4-l
 #[test]
 fn retransmission_keeps_an_earlier_retained_reply() {
@@ -211,7 +211,7 @@ fn interrupted_reply_is_not_an_answer() {
     }
 }
 
-/// What went by RDMA Writes before is in the message when it goes again.
+/// Results that were written by RDMA are inline in the retransmission.
 #[test]
 fn retransmitted_reply_has_no_rdma_writes() {
     let rtr = RtrExtConfig {
@@ -240,7 +240,7 @@ fn retransmitted_reply_has_no_rdma_writes() {
     assert!(again.len() == 1 && is_plain_reply(&again[0], xid));
 }
 
-/// Reports that come after the first say nothing new, before the reply has gone again.
+/// Further reports before the retransmission are stale.
 // spec: rtr-5.4-n
 #[test]
 fn repeated_report_retransmits_a_reply_once() {

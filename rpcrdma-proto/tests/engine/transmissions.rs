@@ -1,5 +1,4 @@
-//! Transmissions of rtrext-02, word by word, and when they are used: what each end tells of itself
-//! decides.
+//! Groups of rtrext-02, word by word, and their use, which the announced capabilities decide.
 
 use rpcrdma_proto::connection::{Action, CallFailure, Config};
 use rpcrdma_proto::continuation::{GroupError, Mismatch, Reduction, RtrExtConfig, Source};
@@ -21,7 +20,7 @@ pub(crate) const XMTRESP: u32 = 6;
 const XMTCONT: u32 = 7;
 const REPTERR: u32 = 8;
 
-/// Whatever is possible goes in transmissions.
+/// Every possible message is sent in transmissions.
 pub(crate) const GROUPS: RtrExtConfig = RtrExtConfig {
     preference: MethodPreference::Groups,
     ..RtrExtConfig::ALL
@@ -46,7 +45,7 @@ pub(crate) fn replying(
     std::iter::from_fn(|| server.send()).collect()
 }
 
-/// The words of an operation: the fixed ones, the operation, and what it says.
+/// The words of an operation: the fixed ones, the operation, and its content.
 pub(crate) fn operation(
     xid: u32,
     credits: u32,
@@ -299,8 +298,8 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     server.receive(&packets[0].bytes);
     server.receive(&packets[2].bytes);
     let report = server.send().unwrap();
-    // The bad one, the one that may have led to it, and OPTRERR_BADSEQ with what was expected and
-    // what came.
+    // The bad transmission, the one that may have caused it, and OPTRERR_BADSEQ with the expected
+    // and the received number.
     let info = [&[xid, CALL, 2][..], &[1, xid, CALL, 0], &[4, 1, 2]];
     assert_eq!(
         report.bytes,
@@ -340,7 +339,7 @@ fn a_report_names_the_bad_transmission_the_first_one_and_the_values() {
     );
 }
 
-/// Whatever else is to be sent waits: errors, reports, replies and calls.
+/// All other messages wait: errors, reports, replies and calls.
 // spec: rtr-4.2-d
 #[test]
 fn group_is_never_interrupted() {
@@ -351,8 +350,7 @@ fn group_is_never_interrupted() {
     let (mut client, mut server) = warm(client, plain(RtrExtConfig::ALL, Config::server()));
     let xid = client.session.call(&LONG, None).unwrap();
     let mut packets = vec![client.send().unwrap()];
-    // An operation that nobody knows, a continuation of nothing, a call, and one of the client's
-    // own.
+    // An unknown operation, a continuation without a group, a call, and an operation of the client.
     client.receive(&operation(700, 1, CALL, 77, &[]));
     client.receive(&operation(701, 1, CALL, XMTCONT, &[&[1, XMTREQ, 0]]));
     client.receive(&words(&[702, 2, 1, 0, CALL, 0, 0, 0, 702, CALL, 0, 0]));

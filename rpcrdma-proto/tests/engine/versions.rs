@@ -1,4 +1,4 @@
-//! Which version is spoken, and what the first messages may be.
+//! The negotiation of the version, and the first messages.
 
 use rpcrdma_proto::connection::{
     Action, CallFailure, CloseReason, Config, ConnState, Event, Properties,
@@ -133,7 +133,7 @@ fn server_without_properties_gets_version_two() {
     );
 }
 
-/// What an error about versions says decides (decision D8).
+/// The range in a version error decides (decision D8).
 // spec: v2-5.2-a, v2-5.2-b, v2-5.2-c, v2-5.2-f
 #[test]
 fn the_range_of_an_error_about_versions_decides() {
@@ -195,8 +195,8 @@ fn version_one_server_reports_its_range() {
     assert_eq!(client.session.version(), None);
 }
 
-/// A peer that does not answer, or drops the connection, is spoken to in Version One for a while,
-/// and then asked again.
+/// A peer that does not answer, or drops the connection, gets Version One for a while, and is then
+/// probed again.
 // spec: v2-5.2-d, v2-5.2-e
 #[test]
 fn a_peer_that_does_not_answer_is_remembered_for_a_while() {
@@ -253,7 +253,7 @@ fn a_peer_that_does_not_answer_is_remembered_for_a_while() {
     }
 }
 
-/// A server says nothing of its own before it was spoken to in Version Two (decision D7).
+/// A server initiates no message before it has received one in Version Two (decision D7).
 #[test]
 fn server_waits_for_the_first_message() {
     let (mut client, mut server) = pair(one(Config::client()), Config::server());
@@ -267,7 +267,7 @@ fn server_waits_for_the_first_message() {
     assert_eq!(server.session.version(), Some(Version::One));
 }
 
-/// The reply is of the version of its call, whatever was spoken before.
+/// A reply has the version of its call, regardless of earlier messages.
 // spec: v2-5.3-a, bd-5.2-b
 #[test]
 fn replies_use_the_version_of_their_calls() {
@@ -298,7 +298,7 @@ fn replies_use_the_version_of_their_calls() {
     assert_eq!(server.events.iter().filter(ready).count(), 1);
 }
 
-/// What was agreed holds: an error about versions ends the call that it answers, and no more.
+/// A version error after the negotiation ends only the call that it answers.
 // spec: v2-5.1-a
 #[test]
 fn version_error_does_not_change_a_negotiated_version() {
@@ -328,8 +328,8 @@ fn version_two_is_refused_after_version_one_is_negotiated() {
     assert_eq!(client.send().unwrap().bytes, words(&[77, 2, 1, 4, 1, 1, 1]));
 }
 
-/// In Version One the private data of the connection tell the thresholds, of each direction its own
-/// (RFC 8797).
+/// In Version One the private data of the connection set the threshold of each direction (RFC
+/// 8797).
 // spec: v2-2.1-b, bd-4.2-c
 #[test]
 fn private_data_set_the_thresholds_of_version_one() {
@@ -480,7 +480,7 @@ fn lasting_connection_resets_the_backoff() {
     }
 }
 
-/// A server that refuses what it has offered has nothing in common with us.
+/// A server that refuses the version that it offered leaves no version.
 // spec: v2-5.2-c
 #[test]
 fn a_second_error_about_versions_ends_the_session() {
@@ -511,7 +511,7 @@ fn a_bad_header_of_version_one_leads_to_it_at_once() {
     }
 }
 
-/// What was agreed holds: a server of both versions refuses Version Two where One is spoken.
+/// A server of both versions refuses Version Two after Version One was negotiated.
 // spec: v2-5.2-f
 #[test]
 fn server_serves_no_version_two_after_version_one() {
@@ -553,8 +553,8 @@ fn reply_of_another_version_is_counted_and_dropped() {
     );
 }
 
-/// What a reply of another version invalidates is no key of a call's that it answers: the connection
-/// ends.
+/// A reply of another version that invalidates a key closes the connection, since it answers no
+/// call.
 // spec: v2-5.3-a
 #[test]
 fn a_reply_of_another_version_that_invalidates_ends_the_connection() {
@@ -642,8 +642,8 @@ fn a_message_of_version_one_does_not_settle_version_two() {
     );
 }
 
-/// The first reply in Version Two has 1024 bytes at most, whatever was refused before in another
-/// version: an error of Version One or about versions is no answer in Version Two.
+/// The first reply in Version Two has at most 1024 bytes, even after earlier errors: an error of
+/// Version One or about versions is no answer in Version Two.
 // spec: v2-5.2-g
 #[test]
 fn an_error_of_another_version_is_no_answer_in_version_two() {

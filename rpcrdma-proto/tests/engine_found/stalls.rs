@@ -1,4 +1,4 @@
-//! Peers that do not answer: what waits for the credits of calls that were given up.
+//! Peers that do not answer: calls that wait for the credits of cancelled calls.
 
 use rpcrdma_proto::connection::{BufferId, CloseReason, Config, ConnState, Event};
 use rpcrdma_proto::continuation::RtrExtConfig;
@@ -38,8 +38,8 @@ fn until(end: &mut End, now: u64) {
     end.now = now;
 }
 
-// The credits of calls that were given up come back with their replies alone: a server that never
-// answers them kept all others waiting for ever.
+// Only their replies return the credits of cancelled calls: a server that never answered them
+// blocked all other calls for ever.
 #[test]
 fn connection_with_all_credits_in_orphans_is_replaced() {
     let (mut client, mut server) = with_two_credits(5_000);
@@ -107,7 +107,7 @@ fn peer_that_answers_orphans_keeps_its_connection() {
     assert_eq!(client.closing(), Some(CloseReason::Unresponsive));
 }
 
-// Nobody is kept waiting by them, or the embedder wants to wait.
+// No call waits for them, or the user has disabled the timeout.
 #[test]
 fn connection_is_kept_if_no_call_waits_for_orphans() {
     for (after, waits) in [(5_000, false), (u64::MAX, true)] {
@@ -203,7 +203,7 @@ fn call_with_a_credit_is_not_blocked_for_ever() {
     }
 }
 
-/// Rings the timer whatever it is due for, at the beginning and long after.
+/// Fires the timer for any reason, at the beginning and long after.
 fn rings(end: &mut End) {
     for now in [end.now + 1, end.now + 1_000_000_000] {
         end.session.timeout(now);
@@ -320,8 +320,7 @@ fn no_stall_timer_with_available_credits() {
     assert_eq!(client.session.poll_timeout(), None);
 }
 
-// A call that waited for the credits of those that were given up, and was given up itself, holds
-// nobody up.
+// A cancelled call that waited for credits of cancelled calls blocks no other.
 #[test]
 fn connection_is_kept_when_waiting_calls_are_cancelled() {
     let (mut client, mut server) = with_two_credits(5_000);
@@ -335,7 +334,7 @@ fn connection_is_kept_when_waiting_calls_are_cancelled() {
     assert_eq!(client.closing(), None);
 }
 
-/// A server whose client takes calls without chunks, and has told so.
+/// A server whose client has announced that it accepts calls without chunks.
 fn calling_back(rtr: Option<RtrExtConfig>) -> (End, End) {
     let client = Config {
         backward_support: Bkreqsup::Inline,
@@ -350,7 +349,7 @@ fn calling_back(rtr: Option<RtrExtConfig>) -> (End, End) {
     both_ways(client, server)
 }
 
-// Calls that are not taken wait for no credits, whoever holds these.
+// Calls that the peer does not accept wait for no credits.
 #[test]
 fn connection_is_kept_if_calls_wait_for_support() {
     let (mut client, mut server) = calling_back(None);

@@ -1,4 +1,4 @@
-//! Limits on a call in transmissions: what is just within them is served, and one more is not.
+//! Limits on a call in transmissions: a call at the limit is served, and one beyond it is not.
 
 use rpcrdma_proto::chunk::ChunkLimits;
 use rpcrdma_proto::connection::{CallLocation, Config, Event};

@@ -231,7 +231,7 @@ fn messages() -> impl Strategy<Value = (Vec<(usize, usize)>, usize, Vec<usize>)>
 }
 
 proptest! {
-    /// What a requester takes out of a message, the responder puts back, in both forms.
+    /// The responder reassembles what the requester reduced, in both forms.
     #[test]
     fn read_plan_reassembles_the_message((items, tail, cuts) in messages()) {
         let mut number = 0u8;
@@ -283,7 +283,7 @@ proptest! {
         prop_assert_eq!(assemble(&plan, &stream, &memory), &message[..]);
     }
 
-    /// Whatever the numbers are: a fault, or pieces that follow each other to the message's end.
+    /// Any numbers give an error, or contiguous pieces up to the end of the message.
     #[test]
     fn any_read_list_is_planned_or_refused(
         numbers in proptest::collection::vec((0u32..64, 0u32..40, any::<u64>(), any::<bool>()), 0..8),

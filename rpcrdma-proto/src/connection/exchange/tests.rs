@@ -1,8 +1,8 @@
 use super::*;
 use crate::v2::properties::Bkreqsup;
 
-/// What becomes of each change that a peer may ask for, where our receives have 8192 bytes and may
-/// have 10,000, and backward calls go inline.
+/// The decision about each change that a peer may request. Our receives have 8192 bytes and may
+/// grow to 10,000, and backward calls are inline.
 // spec: xc3-3.1-h, xc3-3.1-i, xc2-3.1-h, xc2-3.1-i, xc2-4.3-i
 #[test]
 fn decisions_about_requested_changes() {
@@ -83,7 +83,7 @@ fn decisions_about_requested_changes() {
     }
 }
 
-/// A larger size is pending if what will come of it is something.
+/// A larger size is pending only if the receives will grow.
 // spec: xc2-4.3-i, xc2-4.3-j
 #[test]
 fn growth_is_pending_only_if_it_will_happen() {
@@ -118,7 +118,7 @@ fn growth_is_pending_only_if_it_will_happen() {
     );
 }
 
-/// The last value of a property is told, once.
+/// The last value of a property is announced once.
 #[test]
 fn only_the_last_change_of_a_property_is_announced() {
     let mut exchange = PropertyExchange::new(&Config::client());

@@ -132,8 +132,7 @@ fn header_contains_the_exposed_segments() {
     }
 }
 
-/// What the peer takes may have become less while memory was exposed: the call is put on its way
-/// again.
+/// The peer's limit may fall while memory is being exposed: the call is planned again.
 #[test]
 fn call_that_no_longer_fits_changes_its_transfer_method() {
     let (mut requests, mut out) = (Requester::new(4, 4, 64, 3), OutputQueues::default());
@@ -358,8 +357,8 @@ fn deadlines_of_ended_calls_are_removed() {
     assert_eq!(requests.earliest_deadline(), NO_DEADLINE);
 }
 
-/// What is left of a reply beside its Write chunk has to fit with the header, which returns all
-/// segments of the chunk. If it does not, the call is planned for as many segments, once.
+/// The rest of a reply beside its Write chunk must fit with the header, which returns all segments
+/// of the chunk. If it does not, the call is planned once more for as many segments.
 #[test]
 fn reply_header_fits_with_the_exposed_segments() {
     let link = link(Version::Two);
@@ -496,7 +495,7 @@ fn a_call_without_all_its_regions_is_not_sent() {
     assert_eq!(out.next_event(), Some(failed));
 }
 
-/// A reply comes in a Reply chunk only where its call has offered one.
+/// A reply arrives in a Reply chunk only if its call has offered one.
 #[test]
 fn long_reply_needs_an_offered_reply_chunk() {
     let link = link(Version::Two);

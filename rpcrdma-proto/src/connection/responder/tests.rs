@@ -145,7 +145,7 @@ fn reply_fills_segments_in_order() {
     );
 }
 
-/// What fits goes inline, although a Reply chunk was offered, which is returned empty.
+/// A reply that fits is inline, and an offered Reply chunk is returned empty.
 // spec: xc3-3.1-f
 #[test]
 fn reply_chunk_is_used_if_the_reply_does_not_fit_inline() {
@@ -171,7 +171,7 @@ fn reply_chunk_is_used_if_the_reply_does_not_fit_inline() {
     );
 }
 
-/// XIDs are found while their calls have no reply, whatever the peer makes of them.
+/// XIDs are found until their calls are answered, for any choice of the peer.
 #[test]
 fn xid_is_free_after_the_reply() {
     let (mut serving, mut out) = serving();
@@ -277,7 +277,7 @@ fn a_reply_returns_the_credit_of_its_call_alone() {
     }
 }
 
-/// What is not served leaves the credits of the calls that are.
+/// A refused call does not change the credits of served calls.
 // spec: rfc8166-3.3.1-b
 #[test]
 fn calls_that_are_not_served_take_no_credit_and_return_none() {

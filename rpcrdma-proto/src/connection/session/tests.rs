@@ -12,8 +12,8 @@ use crate::v2::{self, MsgType};
 use crate::xdr::Encode;
 use std::vec::Vec;
 
-/// The first XID of a session tells where its XIDs begin, and nothing of what the peer's are hashed
-/// with: with XIDs that it chooses by that a peer makes no chain long.
+/// The first XID of a session reveals nothing about the hash of the peer's XIDs: XIDs that a peer
+/// derives from it build no long chain.
 #[test]
 fn peer_cannot_derive_the_hash_of_xids() {
     let config = Config {
@@ -24,8 +24,7 @@ fn peer_cannot_derive_the_hash_of_xids() {
     };
     let mut session = Session::new(config.clone()).unwrap();
     let seen = session.fresh_xid();
-    // What would be in one chain if the table were hashed with what is seen, or with what follows
-    // from it.
+    // XIDs that would share a chain if the seed were visible, or derived from a visible value.
     for guess in [seen, seen.wrapping_sub(1), !seen, !seen.wrapping_sub(1)] {
         let mut guessed = XidTable::new(guess.into());
         guessed.insert(4_095, 1, 0);
@@ -180,8 +179,8 @@ fn receive_size_has_a_minimum() {
     }
 }
 
-/// Who calls has one credit at least, and no more than calls; who never calls needs none. A client
-/// calls, and a server serves.
+/// An end that calls has at least one credit, and no more than calls. An end that never calls needs
+/// none. A client calls, and a server serves.
 #[test]
 fn settings_of_credits_are_checked() {
     let server = |max_calls, credits, max_served| {
@@ -232,7 +231,7 @@ fn limits_of_segments_are_checked() {
     }
 }
 
-/// What both ends must have agreed on is off by default.
+/// Settings on which both ends must agree are off by default.
 #[test]
 fn settings_that_both_ends_need_are_off_by_default() {
     for config in [Config::client(), Config::server()] {

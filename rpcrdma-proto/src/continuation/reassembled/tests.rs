@@ -109,7 +109,7 @@ fn message_without_items_is_its_stream() {
     );
 }
 
-/// What is told of results that stayed in the stream, or that there are not, changes nothing.
+/// Entries for results in the stream, or for missing results, do not change the length.
 // spec: rtr-6.2-v, rtr-6.2-x
 #[test]
 fn items_that_are_not_reduced_are_in_the_stream() {

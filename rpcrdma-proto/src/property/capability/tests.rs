@@ -132,7 +132,7 @@ fn silent_peer_has_the_defaults() {
         }
     );
     assert!(ALL.iter().all(|value| !peer.may_change(value.which)));
-    // No bytes are the default, too, but that no operation is taken has been told.
+    // An empty value is also the default, but it announces that no operation is accepted.
     let (mut peer, _) = connected(&ALL, &[]);
     updated(&mut peer, &ALL.map(|value| Propval { data: &[], ..value })).unwrap();
     assert_eq!(
@@ -145,7 +145,7 @@ fn silent_peer_has_the_defaults() {
     assert_eq!(peer.values().receive_buffer_size, 4096);
 }
 
-/// Who does not use rtrext-02 passes its properties over, whatever they hold.
+/// An end without rtrext-02 ignores its properties, with any content.
 #[test]
 fn capabilities_are_unknown_without_rtrext() {
     let mut peer = PeerProperties::new();
@@ -246,7 +246,7 @@ fn fixed_properties_do_not_change() {
     assert_eq!(peer.ignored(), 2, "one stays, and one was not named");
 }
 
-/// What the size and the structure are that a peer has told, each or neither.
+/// The size and the structure, for a peer that announced one, both or neither.
 // spec: rtr-8.1-i, rtr-8.1-j, rtr-8.3-b, rtr-8.3-c, rtr-8.3-d, rtr-8.3-e
 #[test]
 fn size_and_structure_are_reconciled() {
@@ -309,7 +309,7 @@ fn updates_of_size_and_structure_are_reconciled() {
 }
 
 proptest! {
-    /// Whatever a peer tells: an error and no change, or what can be relied on.
+    /// Any set gives an error and no change, or consistent values.
     #[test]
     fn any_set_is_applied_or_refused(
         values in proptest::collection::vec((0u32..8, proptest::collection::vec(prop::sample::select(&[0u8, 0, 0, 1, 4][..]), 0..28)), 0..6),

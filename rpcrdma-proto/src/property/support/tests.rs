@@ -1,4 +1,4 @@
-//! What is otherwise in transport characteristics (xcharext-02).
+//! The differences of transport characteristics (xcharext-02).
 
 use std::vec::Vec;
 
@@ -40,7 +40,7 @@ fn connected(
     (peer, verdict)
 }
 
-/// What is known, of whichever of the two drafts, is taken over; what is not is passed over.
+/// Known properties of both drafts apply, and unknown ones are ignored.
 // spec: xc2-2.1-a, xc2-2.1-b, xc2-2.1-g, xc2-2.1-h, xc2-2.1-i, xc2-2.1-j, xc2-3-a, xc2-3-b, xc2-3-c
 // spec: xc2-3-d
 // spec: xc2-4.1-h, xc2-4.1-i, xc2-4.4-a, xc2-4.4-f, xc2-4.3-d
@@ -75,7 +75,7 @@ fn characteristics_decode_as_properties() {
     }
 }
 
-/// What begins a connection, and what asks, has the same bytes in both drafts.
+/// The announcement and the request have the same bytes in both drafts.
 // spec: xc2-4.1-a, xc2-4.2-c
 #[test]
 fn start_and_request_have_the_same_bytes() {
@@ -227,7 +227,7 @@ fn missing_words_of_a_subset_are_zero() {
     assert_eq!(found[..32], [Disposition::Rejected(SIZE); 32]);
 }
 
-/// A change of which nothing is said, or two things, was rejected.
+/// A change with no outcome, or with two, counts as rejected.
 // spec: xc2-4.3-l
 #[test]
 fn missing_or_repeated_outcome_is_a_rejection() {

@@ -112,7 +112,7 @@ fn call_without_credits_for_a_group_is_read() {
             (0, 1, 1, 1)
         );
     }
-    // What can't be reduced goes in as many, or all of it is read.
+    // A call that cannot be reduced takes as many transmissions as it needs, or is read whole.
     let whole = CallSpec { items: &[], ..call };
     assert_eq!(grouped_(&whole, &groups(), 8).unwrap().count, 3);
     assert_eq!(
@@ -121,8 +121,7 @@ fn call_without_credits_for_a_group_is_read() {
     );
 }
 
-/// What the binding of the program does not let be reduced stays in the stream, and so do its
-/// results.
+/// Items and results of a call that is not reducible stay in the stream.
 // spec: rtr-3.3-d
 #[test]
 fn irreducible_calls_place_nothing() {
@@ -193,8 +192,7 @@ fn cheaper_transfer_method_is_chosen() {
     );
 }
 
-/// What is directed follows what can be: targets of ours, memory that may be exposed, and replies
-/// in transmissions.
+/// Directions follow the means: our targets, exposable memory, and replies in transmissions.
 // spec: rtr-5.3-g, rtr-5.3-i, rtr-5.3-j
 #[test]
 fn directions_follow_the_limits_of_the_path() {
@@ -282,8 +280,8 @@ fn receives_are_reserved_for_the_largest_reply() {
     assert_eq!(reserve(8 * 4_056 + 4, plain), None, "it has a Reply chunk");
 }
 
-/// What the responder is to send by its size it may not write: there must be receives for all of
-/// it, or it is written.
+/// The responder may not write a result that it must send because of its size: either all have
+/// receives, or they are written.
 // spec: rtr-4.3-e, rtr-6.2-t, rtr-6.2-u
 #[test]
 fn receives_are_reserved_for_results_placed_by_size() {
@@ -404,7 +402,7 @@ fn receives_are_reserved_for_short_results_beside_placed_ones() {
     }
 }
 
-/// What becomes of a result of so many bytes, whose memory has 50,000: placed, written, or neither.
+/// The method for a result of each size, with memory of 50,000 bytes: placed, written, or neither.
 // spec: rtr-3.4-c, rtr-3.4-d, rtr-6.2-t, rtr-6.2-u, rtr-7.4-c, rtr-7.4-f, rtr-7.4-g, rtr-7.4-i
 // spec: rtr-7.4-u
 #[test]
@@ -483,7 +481,8 @@ fn result_follows_its_direction() {
     }
 }
 
-/// What may be either is placed if it fits the transmissions that there may be, and else written.
+/// A result with a choice is placed if it fits the maximum number of transmissions, and otherwise
+/// written.
 // spec: rtr-6.2-t, rtr-7.4-v
 #[test]
 fn choice_depends_on_the_limit_of_transmissions() {

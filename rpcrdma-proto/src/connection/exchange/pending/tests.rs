@@ -12,7 +12,7 @@ fn values(bytes: u32) -> PropertyValues {
     }
 }
 
-/// What has become of a change is told by what holds when it is no longer pending.
+/// The current value tells the outcome of a change that is no longer pending.
 // spec: xc2-4.4-h, xc2-4.4-j, xc2-4.4-k, xc2-4.4-l, xc2-4.4-m
 #[test]
 fn pending_change_ends_with_the_current_value() {
@@ -68,7 +68,7 @@ fn update_clears_only_its_own_property() {
     assert_eq!((wishes.take().count(), wishes.take().count()), (1, 0));
 }
 
-/// The update that says that nothing is pending any more is the last for what was asked.
+/// The update that clears a change is the last one for the request.
 // spec: xc2-4.4-b, xc2-4.4-c, xc2-4.4-d, xc2-4.4-i, xc2-4.4-j, xc2-4.4-n, xc2-4.4-p
 #[test]
 fn requested_growth_is_cleared_once() {

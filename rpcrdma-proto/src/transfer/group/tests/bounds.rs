@@ -154,7 +154,8 @@ fn header_may_fill_its_buffer() {
     assert_eq!((header(most), header(most + 4)), (Some((most, 1)), None));
 }
 
-/// What may only be placed stays in the message where the requester's buffers have no targets.
+/// A result that may only be placed stays in the message if the requester's buffers have no
+/// targets.
 // spec: rtr-7.4-f
 #[test]
 fn without_targets_a_result_stays_in_the_message() {
