@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::{Limit, ServerLimits};
-use crate::permit::{Budget, ConnectionPermit, Counters, Shared};
+use crate::permit::{Budget, ConnectionPermit, Counters, PermitState};
 
 /// A peer that wants to connect.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ struct Table {
     /// The budgets of peers. Budgets of peers without connections and calls are removed when they
     /// may be the majority.
     peers: HashMap<IpAddr, Arc<Budget>>,
-    connections: Vec<Weak<Shared>>,
+    connections: Vec<Weak<PermitState>>,
     /// The sizes at which entries of ended connections are removed.
     sweep_at: [usize; 2],
     last_warning: Option<Instant>,
@@ -411,7 +411,7 @@ mod tests {
         }
         assert_eq!(control.stats().calls_in_flight, 6);
 
-        // A connection that is gone gives back what its handlers do not need.
+        // A closed connection returns what its handlers do not need.
         drop(one);
         assert!(!is_ready(two.ready()));
         calls.clear();
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(control.stats().reached(Limit::Bytes), 1);
         assert!(is_ready(other.reserve(MIB)));
         assert_eq!(control.stats().bytes, 5 * MIB);
-        // What is short goes on.
+        // Short messages continue.
         assert!(is_ready(admit(3).ready()));
 
         // A call that has arrived counts until its handler ends, on an open connection or not.
@@ -464,7 +464,7 @@ mod tests {
         assert!(is_ready(other.reserve(1 << 20)));
     }
 
-    /// Results that nobody reads stop the connection that they are of, and no other.
+    /// Unread results block only their own connection.
     #[test]
     fn a_connection_is_full_of_its_own_replies() {
         let control = ServerControl::default();

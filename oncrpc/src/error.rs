@@ -108,7 +108,7 @@ impl fmt::Display for BackwardError {
         f.write_str(match self {
             Self::Transport => "the transport carries no backward calls",
             Self::Refused => "it carries no services over this connection",
-            Self::NotReady => "it has not said that it is ready for calls",
+            Self::NotReady => "it has not announced that it is ready for calls",
             Self::Full => "too many calls wait for it",
         })
     }
@@ -244,7 +244,7 @@ impl fmt::Display for ReplyStatus {
             Self::GarbageArgs => f.write_str("the server can't decode the arguments"),
             Self::SystemError => f.write_str("the server failed"),
             Self::RpcMismatch { low, high } => {
-                write!(f, "the server speaks versions {low} to {high} of ONC RPC")
+                write!(f, "the server supports versions {low} to {high} of ONC RPC")
             }
             Self::AuthError(stat) => {
                 write!(f, "the server refuses the credentials: {}", stat.name())

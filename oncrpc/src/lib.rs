@@ -66,7 +66,7 @@ pub use procedure::{MAX_REPLY_ITEMS, Method, ProcedureId, ReplyLimits};
 pub use reply::{PendingCall, Reply};
 pub use reply_cache::{ReplyCache, ReplyCacheConfig, ReplyCacheStats};
 pub use request::{Request, Resend};
-pub use router::{LocalPrograms, Offered, Programs, Router};
+pub use router::{LocalPrograms, OfferedVersions, Programs, Router};
 pub use server_security::{Acceptance, ProtectedCall, ReplySecurity, ServerSecurity, Verifier};
 pub use service::{
     ConnectionStatus, Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer,

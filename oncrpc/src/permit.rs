@@ -53,7 +53,7 @@ impl Pool {
     }
 
     /// Waits for this number of permits, and takes them.
-    async fn take(&self, count: usize, shared: &Shared) -> Option<SemaphorePermit<'_>> {
+    async fn take(&self, count: usize, shared: &PermitState) -> Option<SemaphorePermit<'_>> {
         let count = u32::try_from(count).ok()?;
         if let Ok(permit) = self.semaphore.try_acquire_many(count) {
             return Some(permit);
@@ -108,9 +108,9 @@ impl Counters {
 /// The permit of a connection, with its share of the server's calls and bytes.
 /// [`ServerControl::admit`](crate::ServerControl::admit) returns it. The connection counts until
 /// the permit and those of its calls are dropped.
-pub struct ConnectionPermit(Arc<Shared>);
+pub struct ConnectionPermit(Arc<PermitState>);
 
-pub(crate) struct Shared {
+pub(crate) struct PermitState {
     address: SocketAddr,
     limits: ServerLimits,
     /// Taken from the budgets of the peer and of the server.
@@ -144,7 +144,7 @@ enum Lack {
     Units(usize),
 }
 
-impl Shared {
+impl PermitState {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change is complete before anything can panic under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -247,7 +247,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for PermitState {
     fn drop(&mut self) {
         self.counters.calls.fetch_add(self.calls_begun(), Relaxed);
     }
@@ -266,7 +266,7 @@ impl ConnectionPermit {
         counters: Arc<Counters>,
         places: [OwnedSemaphorePermit; 2],
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(PermitState {
             address,
             limits,
             budgets,
@@ -279,7 +279,7 @@ impl ConnectionPermit {
         }))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<PermitState> {
         &self.0
     }
 
@@ -422,7 +422,7 @@ impl fmt::Debug for ConnectionPermit {
 
 /// A call in flight.
 pub struct CallPermit {
-    connection: Arc<Shared>,
+    connection: Arc<PermitState>,
     bytes: usize,
 }
 

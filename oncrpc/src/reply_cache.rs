@@ -62,10 +62,10 @@ const SHARD_REPLIES: usize = 64;
 
 /// The result of looking up a call.
 pub(crate) enum Lookup<'c> {
-    /// The call is new. The caller executes it, and passes its reply to [`Execution::finish`].
-    New(Execution<'c>),
+    /// The call is new. The caller executes it, and passes its reply to [`ExecutingCall::finish`].
+    New(ExecutingCall<'c>),
     /// The call is being executed.
-    InProgress(Waiting<'c>),
+    InProgress(Retransmission<'c>),
     /// The call was executed, with this outcome.
     Done(Outcome),
 }
@@ -145,12 +145,12 @@ impl ReplyCache {
                 state.stats.in_progress += 1;
                 state.next_waiter += 1;
                 let number = state.next_waiter;
-                Lookup::InProgress(Waiting { shard, key, number })
+                Lookup::InProgress(Retransmission { shard, key, number })
             }
             None => {
                 state.stats.executed += 1;
                 state.entries.insert(key, Entry::InProgress(Vec::new()));
-                Lookup::New(Execution { shard, key })
+                Lookup::New(ExecutingCall { shard, key })
             }
         }
     }
@@ -182,12 +182,12 @@ impl fmt::Debug for ReplyCache {
 
 /// A call that is being executed. If this is dropped without a reply, the call is removed, so that
 /// its next retransmission is executed.
-pub(crate) struct Execution<'c> {
+pub(crate) struct ExecutingCall<'c> {
     shard: &'c Mutex<Shard>,
     key: Key,
 }
 
-impl Execution<'_> {
+impl ExecutingCall<'_> {
     /// Stores the reply.
     pub(crate) fn finish(self, reply: &OutgoingReply) {
         let waiting = lock(self.shard).finish(self.key, reply);
@@ -195,7 +195,7 @@ impl Execution<'_> {
     }
 }
 
-impl Drop for Execution<'_> {
+impl Drop for ExecutingCall<'_> {
     fn drop(&mut self) {
         let mut shard = lock(self.shard);
         if let Some(Entry::InProgress(_)) = shard.entries.get(&self.key)
@@ -208,13 +208,13 @@ impl Drop for Execution<'_> {
 }
 
 /// A retransmission that arrived while its call is being executed.
-pub(crate) struct Waiting<'c> {
+pub(crate) struct Retransmission<'c> {
     shard: &'c Mutex<Shard>,
     key: Key,
     number: u64,
 }
 
-impl Waiting<'_> {
+impl Retransmission<'_> {
     /// Waits until the call is executed.
     pub(crate) async fn outcome(self) -> Outcome {
         poll_fn(|cx| self.poll(cx)).await
@@ -238,7 +238,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Retransmission<'_> {
     fn drop(&mut self) {
         if let Some(Entry::InProgress(waiting)) = lock(self.shard).entries.get_mut(&self.key) {
             waiting.retain(|(number, _)| *number != self.number);

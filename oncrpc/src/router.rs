@@ -14,7 +14,7 @@ use crate::message::{OutgoingReply, ReceivedMessage};
 use crate::metering::{self, CallOutcome, End, Timer};
 use crate::procedure::ProcedureId;
 use crate::reply_cache::{Lookup, Outcome, ReplyCache};
-use crate::server_security::{self, Opened, ServerSecurity};
+use crate::server_security::{self, CheckedCall, ServerSecurity};
 use crate::service::{
     Context, Dispatch, HandlerDeadline, IncomingCall, LocalDispatch, Peer, ReplyWriter, RpcError,
 };
@@ -88,7 +88,7 @@ impl<P> Router<P> {
     /// Looks up a call whose procedure is not idempotent; `None` if its reply is not cached.
     fn look_up(
         &self,
-        offered: Option<Offered>,
+        offered: Option<OfferedVersions>,
         peer: &Peer,
         header: &CallHeader,
         message: &ReceivedMessage,
@@ -101,7 +101,7 @@ impl<P> Router<P> {
 
 /// The versions of a program that a router offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offered {
+pub struct OfferedVersions {
     low: u32,
     high: u32,
     /// The name of the procedure, if the version is offered.
@@ -110,7 +110,7 @@ pub struct Offered {
     exact: bool,
 }
 
-impl Offered {
+impl OfferedVersions {
     fn merge(self, other: Option<Self>) -> Self {
         let Some(other) = other else { return self };
         Self {
@@ -137,7 +137,7 @@ macro_rules! programs {
         $(#[$doc])*
         pub trait $name: $($bounds)* {
             /// Returns the versions of a program that are offered; `None` if there are none.
-            fn offered(&self, program: u32, version: u32, number: u32) -> Option<Offered>;
+            fn offered(&self, program: u32, version: u32, number: u32) -> Option<OfferedVersions>;
 
             /// Serves a call.
             fn dispatch<'a>(
@@ -149,7 +149,7 @@ macro_rules! programs {
         }
 
         impl $name for () {
-            fn offered(&self, _: u32, _: u32, _: u32) -> Option<Offered> {
+            fn offered(&self, _: u32, _: u32, _: u32) -> Option<OfferedVersions> {
                 None
             }
 
@@ -164,13 +164,13 @@ macro_rules! programs {
         }
 
         impl<S: $dispatch, P: $name> $name for (S, P) {
-            fn offered(&self, program: u32, version: u32, number: u32) -> Option<Offered> {
+            fn offered(&self, program: u32, version: u32, number: u32) -> Option<OfferedVersions> {
                 let others = self.1.offered(program, version, number);
                 if program != S::PROGRAM {
                     return others;
                 }
                 let exact = version == S::VERSION;
-                let this = Offered {
+                let this = OfferedVersions {
                     low: S::VERSION,
                     high: S::VERSION,
                     procedure: S::procedure_name(number).filter(|_| exact),
@@ -216,17 +216,17 @@ fn refusal(xid: u32, status: ReplyStatus) -> OutgoingReply {
 }
 
 /// Returns the reply to a call that reaches no handler; `None` if a handler serves the call.
-fn answer_early(header: &CallHeader, offered: Option<Offered>) -> Option<ReplyStatus> {
+fn answer_early(header: &CallHeader, offered: Option<OfferedVersions>) -> Option<ReplyStatus> {
     match offered {
         None => Some(ReplyStatus::ProgramUnavailable),
-        Some(Offered {
+        Some(OfferedVersions {
             exact: false,
             low,
             high,
             ..
         }) => Some(ReplyStatus::ProgramMismatch { low, high }),
         Some(_) if header.number == 0 => Some(ReplyStatus::Success),
-        Some(Offered {
+        Some(OfferedVersions {
             procedure: None, ..
         }) => Some(ReplyStatus::ProcedureUnavailable),
         Some(_) => None,
@@ -368,9 +368,9 @@ macro_rules! serve {
             ) -> Option<OutgoingReply> {
                 if !self.security.is_empty() {
                     match server_security::open(&self.security, message, peer) {
-                        Opened::Plain => {}
-                        Opened::Answered(reply) => return reply,
-                        Opened::Protected(plain, replies) => {
+                        CheckedCall::Plain => {}
+                        CheckedCall::Answered(reply) => return reply,
+                        CheckedCall::Protected(plain, replies) => {
                             let reply = Box::pin(self.$plain(&plain, peer, deadline, memory));
                             return Some(server_security::seal(&*replies, reply.await?, peer));
                         }

@@ -89,7 +89,7 @@ pub trait ReplySecurity: fmt::Debug + Send + Sync {
 }
 
 /// A call after the check by its security flavor.
-pub(crate) enum Opened {
+pub(crate) enum CheckedCall {
     /// The call has no security flavor.
     Plain,
     /// The flavor has answered the call, with this reply if there is one.
@@ -103,10 +103,10 @@ pub(crate) fn open(
     flavors: &[Arc<dyn ServerSecurity>],
     message: &ReceivedMessage,
     peer: &Peer,
-) -> Opened {
+) -> CheckedCall {
     let (items, limits) = (message.item_list(), Limits::DEFAULT);
     let Ok(mut d) = Decoder::with_items(&items, &limits) else {
-        return Opened::Plain;
+        return CheckedCall::Plain;
     };
     // A message that is not a call is handled as one without protection.
     let Ok(RpcMsg {
@@ -114,11 +114,11 @@ pub(crate) fn open(
         body: RpcMsgBody::Call(call),
     }) = RpcMsg::decode(&mut d)
     else {
-        return Opened::Plain;
+        return CheckedCall::Plain;
     };
     let flavors = &mut flavors.iter();
     let Some(flavor) = flavors.find(|flavor| flavor.flavor() == call.cred.flavor) else {
-        return Opened::Plain;
+        return CheckedCall::Plain;
     };
     let accepted = flavor.accept(&ProtectedCall {
         peer,
@@ -134,21 +134,21 @@ pub(crate) fn open(
             args,
             replies,
         }) => match plain_call(message, d.offset(), &credentials, args) {
-            Ok(plain) => Opened::Protected(plain, replies),
+            Ok(plain) => CheckedCall::Protected(plain, replies),
             Err(error) => {
                 tracing::warn!(%peer, xid, %error, "credentials of a flavor can't be encoded");
-                Opened::Answered(Some(status(xid, ReplyStatus::SystemError)))
+                CheckedCall::Answered(Some(status(xid, ReplyStatus::SystemError)))
             }
         },
         Ok(Acceptance::Reply { verifier, results }) => {
             let mut reply = status(xid, ReplyStatus::Success);
             reply.body = Body::from_xdr(results);
-            Opened::Answered(Some(with_verifier(reply, xid, verifier)))
+            CheckedCall::Answered(Some(with_verifier(reply, xid, verifier)))
         }
-        Ok(Acceptance::Drop) => Opened::Answered(None),
+        Ok(Acceptance::Drop) => CheckedCall::Answered(None),
         Err(refusal) => {
             tracing::info!(%peer, xid, status = %refusal, "call refused");
-            Opened::Answered(Some(status(xid, refusal)))
+            CheckedCall::Answered(Some(status(xid, refusal)))
         }
     }
 }

@@ -145,16 +145,18 @@ impl fmt::Display for TransferPlan {
             TransferMethod::Inline => f.write_str("inline, as it fits")?,
             TransferMethod::Reduced(reduced) => write!(
                 f,
-                "items read apart: {}, as the rest fits",
+                "items in Read chunks: {}, as the rest fits",
                 reduced.count_ones()
             )?,
-            TransferMethod::Long => f.write_str("all of it read, as nothing less would fit")?,
+            TransferMethod::Long => {
+                f.write_str("all of it in a Read chunk, as nothing less would fit")?
+            }
             TransferMethod::Grouped(grouped) => return grouped.fmt(f),
         }
         match (self.write_chunks, self.reply_chunk) {
             (false, None) => f.write_str("; the reply inline, as the largest fits"),
             (true, None) => {
-                f.write_str("; results written apart, as the rest of the largest reply fits")
+                f.write_str("; results in Write chunks, as the rest of the largest reply fits")
             }
             (false, Some(bytes)) => write!(
                 f,
@@ -163,7 +165,7 @@ impl fmt::Display for TransferPlan {
             (true, Some(bytes)) => {
                 write!(
                     f,
-                    "; results written apart, and a Reply chunk of {bytes}, as the rest may not fit"
+                    "; results in Write chunks, and a Reply chunk of {bytes}, as the rest may not fit"
                 )
             }
         }
@@ -186,10 +188,8 @@ pub enum TransferError {
 impl fmt::Display for TransferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::CallTooLong => "the call does not fit inline, and no chunks are taken",
-            Self::ReplyTooLong => {
-                "the reply does not fit inline, and there are no chunks that take it"
-            }
+            Self::CallTooLong => "the call does not fit inline, and chunks are not allowed",
+            Self::ReplyTooLong => "the reply does not fit inline, nor in the offered chunks",
             Self::TooManySegments => "the header with all its segments does not fit inline",
             Self::ResultTooLong => "a result does not fit the Write chunk offered for it",
         })

@@ -111,14 +111,14 @@ use crate::queue::{Batch, MAX_SGE};
 pub struct ConnectionId(u32);
 
 impl ConnectionId {
-    /// Returns the index of the slot. The generation tells successive connections of one slot
-    /// apart.
+    /// Returns the index of the slot. The generation distinguishes successive connections of one
+    /// slot.
     pub(crate) const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
     }
 
     /// Returns the number of the connection, which
-    /// [`Context::connection`](oncrpc::Context::connection) tells handlers.
+    /// [`Context::connection`](oncrpc::Context::connection) returns to handlers.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0 as u64

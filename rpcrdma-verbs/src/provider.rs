@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use access::Access;
 pub use error::{Cause, Result, VerbError};
 
-/// What a device can do. The provider probes it.
+/// The capabilities of a device, which the provider probes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// The device's name.
@@ -54,8 +54,8 @@ pub struct Capabilities {
     /// True if a Send can wait until the peer has a receive for it (RNR retry of InfiniBand; iWARP
     /// has none).
     pub rnr_retry: bool,
-    /// True if a request completes when the peer has acknowledged it, with a status that tells why
-    /// the peer has rejected it. Otherwise (iWARP) it completes when it is sent, and a rejection
+    /// True if a request completes when the peer has acknowledged it, with the reason in its status
+    /// if the peer has rejected it. Otherwise (iWARP) it completes when it is sent, and a rejection
     /// ends the connection without a reason.
     pub acknowledges: bool,
     /// True if a window confines the peer to the memory to which it is bound, and only the peer of
@@ -69,9 +69,9 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Returns true if the peer may invalidate keys by its messages. When a call is given up, we
-    /// may invalidate a window at the same time as the reply does. This costs a connection; without
-    /// guarded windows, it would crash the machine.
+    /// Returns true if the peer may invalidate keys by its messages. When a call is cancelled, this
+    /// end may invalidate a window at the same time as the reply does. This costs a connection;
+    /// without guarded windows, it would crash the machine.
     #[must_use]
     pub const fn remote_invalidation(&self) -> bool {
         self.windows && self.guards_windows
@@ -297,7 +297,7 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     fn manager(&self) -> Result<Self::Manager>;
 }
 
-/// Tells the protection domains of a process apart.
+/// Identifies a protection domain in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProtectionDomainId(u64);
 
@@ -411,7 +411,7 @@ pub trait QueuePair {
     /// As for [`Self::post`].
     unsafe fn post_receives(&self, receives: &[Receive], slices: &[Sge]) -> Result<()>;
 
-    /// Ends the connection, and flushes what was posted.
+    /// Ends the connection, and flushes posted requests and receives.
     fn disconnect(&self);
 
     /// Ends the queue pair, and returns true if nothing accesses the posted memory any more. If it
@@ -447,8 +447,8 @@ pub trait ConnectionManager<D: Device> {
 
     /// Creates the queue pair for a request. Post its receives before it is accepted.
     ///
-    /// The request may have come to another manager of the same device. From here on this manager
-    /// reports the events of the connection.
+    /// The request may have arrived at another manager of the same device. From here on this
+    /// manager reports the events of the connection.
     ///
     /// # Errors
     /// Fails if the device refuses.
@@ -529,7 +529,7 @@ pub enum ConnectionEvent<R> {
         /// The error, if more is known.
         error: Option<VerbError>,
     },
-    /// A connection has ended. What was posted is being flushed.
+    /// A connection has ended. Posted requests and receives are being flushed.
     Disconnected {
         /// The number of its queue pair.
         queue_pair: u32,

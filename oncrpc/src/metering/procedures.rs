@@ -19,7 +19,7 @@ const OTHER: &str = "other";
 
 /// The metrics of a procedure.
 #[derive(Debug)]
-pub(super) struct Metered {
+pub(super) struct ProcedureMetrics {
     key: Key,
     labels: [Label; 3],
     calls: &'static str,
@@ -32,8 +32,8 @@ type Key = (u32, u32, u32);
 
 /// The metrics of all procedures of one end.
 struct Table {
-    slots: [OnceLock<Box<Metered>>; SLOTS],
-    others: OnceLock<Box<Metered>>,
+    slots: [OnceLock<Box<ProcedureMetrics>>; SLOTS],
+    others: OnceLock<Box<ProcedureMetrics>>,
     /// Received, and sent.
     bytes: OnceLock<[Counter; 2]>,
 }
@@ -61,7 +61,7 @@ const fn table(end: End) -> &'static Table {
 /// Returns the metrics of a procedure. A procedure without a name is unknown to this process: a
 /// peer may have invented it.
 #[inline]
-pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static Metered {
+pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static ProcedureMetrics {
     let slots = &table(end).slots;
     let first = procedure
         .number
@@ -74,12 +74,12 @@ pub(super) fn of(end: End, procedure: &ProcedureId) -> &'static Metered {
 
 /// Finds the metrics of a procedure that are not in its first slot, or creates them.
 #[cold]
-fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static Metered {
+fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static ProcedureMetrics {
     let table = table(end);
     if !procedure.name.is_empty() {
         for slot in first..first.saturating_add(PROBES) {
             let slot = &table.slots[slot % SLOTS];
-            let new = || Metered::new(end, key(procedure), procedure_labels(procedure));
+            let new = || ProcedureMetrics::new(end, key(procedure), procedure_labels(procedure));
             let metered = slot.get_or_init(new);
             if metered.is_of(procedure) {
                 return metered;
@@ -87,7 +87,7 @@ fn find(end: End, procedure: &ProcedureId, first: usize) -> &'static Metered {
         }
     }
     let labels = || ["program", "version", "procedure"].map(|label| Label::new(label, OTHER));
-    let new = || Metered::new(end, (0, 0, 0), labels());
+    let new = || ProcedureMetrics::new(end, (0, 0, 0), labels());
     table.others.get_or_init(new)
 }
 
@@ -103,7 +103,7 @@ fn procedure_labels(procedure: &ProcedureId) -> [Label; 3] {
     ]
 }
 
-impl Metered {
+impl ProcedureMetrics {
     #[cold]
     fn new(end: End, key: Key, labels: [Label; 3]) -> Box<Self> {
         Box::new(Self {

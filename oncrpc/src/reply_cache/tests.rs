@@ -34,7 +34,7 @@ fn reply(len: usize) -> OutgoingReply {
     }
 }
 
-fn begin(cache: &ReplyCache, key: Key) -> Execution<'_> {
+fn begin(cache: &ReplyCache, key: Key) -> ExecutingCall<'_> {
     match cache.begin(key, None) {
         Lookup::New(execution) => execution,
         _ => panic!("not new"),

@@ -15,7 +15,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::handlers::{Handlers, Served};
+use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::sending::{is, push_calls, take_reply};
 use super::{KEEPALIVE, MAX_RECORD, poll_once, record, set_options};
@@ -501,7 +501,7 @@ impl<P: Programs> Runner<P> {
         Ok(())
     }
 
-    fn reply(&self, (xid, reply): Served, outbox: &mut Outbox) {
+    fn reply(&self, (xid, reply): HandlerOutput, outbox: &mut Outbox) {
         let Some(OutgoingReply { header, body }) = reply else {
             return;
         };

@@ -17,7 +17,7 @@ use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use super::backward::Backward;
-use super::handlers::{Handlers, Served};
+use super::handlers::{HandlerOutput, Handlers};
 use super::outbox::Outbox;
 use super::poll_once;
 use super::record::{self, Intake};
@@ -40,7 +40,7 @@ pub(crate) struct Connection<P> {
     handlers: Handlers<P>,
     backward: Backward,
     /// Calls beyond the limits, received while replies of the client were outstanding.
-    parked: Parked,
+    parked: DeferredCalls,
     outbox: Outbox,
     /// The number of bytes of calls and replies since the last yield.
     turn: usize,
@@ -61,12 +61,12 @@ enum Side {
 
 /// Calls that wait for the limits.
 #[derive(Default)]
-struct Parked {
+struct DeferredCalls {
     calls: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-impl Parked {
+impl DeferredCalls {
     fn push(&mut self, record: Vec<u8>) {
         self.bytes += record.capacity();
         self.calls.push_back(record);
@@ -82,12 +82,12 @@ impl Parked {
 /// Reads while the limits allow it, and while replies of the client are outstanding: a handler may
 /// wait for a reply that follows calls beyond the limits.
 #[derive(Clone)]
-struct Limited {
+struct LimitedIntake {
     permit: Arc<ConnectionPermit>,
     awaited: Arc<AtomicBool>,
 }
 
-impl Limited {
+impl LimitedIntake {
     async fn unless_awaited(&self, allowed: impl Future<Output = ()>) {
         let mut allowed = pin!(allowed);
         poll_fn(|cx| match allowed.as_mut().poll(cx) {
@@ -98,7 +98,7 @@ impl Limited {
     }
 }
 
-impl Intake for Limited {
+impl Intake for LimitedIntake {
     async fn ready(&self) {
         self.unless_awaited(self.permit.ready()).await;
     }
@@ -130,7 +130,7 @@ impl<P: Programs> Connection<P> {
             max_record,
             handlers,
             backward,
-            parked: Parked::default(),
+            parked: DeferredCalls::default(),
             outbox: Outbox::default(),
             turn: 0,
             send_deadline: None,
@@ -154,7 +154,7 @@ impl<P: Programs> Connection<P> {
         mut drains: oneshot::Receiver<()>,
     ) -> io::Result<()> {
         let (reader, mut writer) = stream.into_split();
-        let limited = Limited {
+        let limited = LimitedIntake {
             permit: self.permit.clone(),
             awaited: self.backward.awaited(),
         };
@@ -272,7 +272,7 @@ impl<P: Programs> Connection<P> {
         yield_now().await;
     }
 
-    fn reply(&mut self, (xid, reply): Served) {
+    fn reply(&mut self, (xid, reply): HandlerOutput) {
         if let Some(OutgoingReply { header, body }) = reply {
             self.turn += body.len();
             if let Err(max) = self.outbox.push_reply(&header, &body) {
@@ -289,7 +289,7 @@ impl<P: Programs> Connection<P> {
         self.permit.trim();
     }
 
-    /// Writes what is possible without waiting if there are many bytes.
+    /// Writes without waiting if there are many bytes.
     async fn flush(&mut self, writer: &mut OwnedWriteHalf) -> io::Result<()> {
         if self.outbox.len() < FLUSH {
             return Ok(());

@@ -13,10 +13,10 @@ use crate::router::{Programs, Router};
 use crate::service::{HandlerDeadline, Peer};
 
 /// A handler that waits, and its reply.
-type Handler = Pin<Box<dyn Future<Output = Served> + Send>>;
+type Handler = Pin<Box<dyn Future<Output = HandlerOutput> + Send>>;
 
 /// The XID of a call, and its reply.
-pub(crate) type Served = (u32, Option<OutgoingReply>);
+pub(crate) type HandlerOutput = (u32, Option<OutgoingReply>);
 
 /// The state that the handlers of a connection share. It is not shared with other connections.
 struct Services<P> {
@@ -28,7 +28,7 @@ struct Services<P> {
 pub(crate) struct Handlers<P> {
     services: Arc<Services<P>>,
     /// The handlers that wait.
-    tasks: JoinSet<Served>,
+    tasks: JoinSet<HandlerOutput>,
 }
 
 impl<P: Programs> Handlers<P> {
@@ -61,7 +61,7 @@ impl<P: Programs> Handlers<P> {
         record: Vec<u8>,
         deadline: HandlerDeadline<impl Future<Output = ()> + Send + 'static>,
         guard: impl FnOnce() -> G,
-    ) -> Option<Served> {
+    ) -> Option<HandlerOutput> {
         let xid = word(&record, 0).unwrap_or(0);
         let services = self.services.clone();
         let message = ReceivedMessage::whole(record.into());
@@ -83,7 +83,7 @@ impl<P: Programs> Handlers<P> {
     }
 
     /// Waits for the next reply of a handler that waits; for ever if none does.
-    pub(crate) async fn next(&mut self) -> Served {
+    pub(crate) async fn next(&mut self) -> HandlerOutput {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(served)) => return served,

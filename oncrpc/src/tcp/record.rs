@@ -80,7 +80,7 @@ async fn read<R: AsyncRead + Unpin, I: Intake>(
 ) -> io::Result<Option<Vec<u8>>> {
     intake.ready().await;
     let mut record = Vec::new();
-    let mut arrival = Arrival::new(intake);
+    let mut arrival = PartialRecord::new(intake);
     let mut first = true;
     loop {
         let Some(header) = read_header(reader, first, &mut arrival).await? else {
@@ -103,13 +103,13 @@ async fn read<R: AsyncRead + Unpin, I: Intake>(
 }
 
 /// An arriving record: its memory, and its deadline.
-struct Arrival<'i, I> {
+struct PartialRecord<'i, I> {
     intake: &'i I,
     reserved: usize,
     deadline: Option<Instant>,
 }
 
-impl<'i, I: Intake> Arrival<'i, I> {
+impl<'i, I: Intake> PartialRecord<'i, I> {
     fn new(intake: &'i I) -> Self {
         Self {
             intake,
@@ -155,7 +155,7 @@ impl<'i, I: Intake> Arrival<'i, I> {
 async fn read_header<R: AsyncRead + Unpin, I: Intake>(
     reader: &mut R,
     first: bool,
-    arrival: &mut Arrival<'_, I>,
+    arrival: &mut PartialRecord<'_, I>,
 ) -> io::Result<Option<u32>> {
     let mut header = [0; 4];
     let mut count = 0;
@@ -181,7 +181,7 @@ async fn read_fragment<R: AsyncRead + Unpin, I: Intake>(
     reader: &mut R,
     length: usize,
     record: &mut Vec<u8>,
-    arrival: &mut Arrival<'_, I>,
+    arrival: &mut PartialRecord<'_, I>,
 ) -> io::Result<()> {
     let end = record.len() + length;
     while record.len() < end {

@@ -83,11 +83,9 @@ pub enum SessionCallError {
 impl core::fmt::Display for SessionCallError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Full => "as many calls are open as there may be",
+            Self::Full => "the maximum number of calls is open",
             Self::Closed => "the session has ended",
-            Self::Spans => {
-                "results are wanted of parts of the call that overlap or go back: give them in the call's order"
-            }
+            Self::Spans => "the spans of the results overlap or are not in the order of the call",
         })
     }
 }

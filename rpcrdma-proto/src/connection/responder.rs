@@ -29,7 +29,7 @@ use crate::version::Version;
 use crate::xdr::List;
 
 use call::ServedCall;
-pub(super) use grouped::Unserved;
+pub(super) use grouped::ReassembledCallError;
 use offered_chunks::OfferedLists;
 
 /// The incoming calls being served, and the credits granted for them.

@@ -158,9 +158,9 @@ impl core::fmt::Display for PropertyError {
         f.write_str(match self {
             Self::Smaller => "receive buffers become smaller only when the peer asks for it",
             Self::Larger => "receive buffers are limited to max_receive_size",
-            Self::Busy => "the last change is still under way",
-            Self::Unsupported => "the peer does not speak of properties",
-            Self::Fixed => "the peer has said that the property will not change",
+            Self::Busy => "the last change is still in progress",
+            Self::Unsupported => "the peer does not support properties",
+            Self::Fixed => "the peer has announced the property as fixed",
         })
     }
 }

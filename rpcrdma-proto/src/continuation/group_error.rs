@@ -50,12 +50,9 @@ pub struct OutOfRange {
 impl From<GroupError> for OptrInfo {
     // spec: rtr-9.5-m, rtr-9.5-n, rtr-9.5-o, rtr-9.5-p, rtr-9.5-q
     fn from(broken: GroupError) -> Self {
-        let mismatch = |Mismatch {
-                            expected,
-                            received: came,
-                        }| OptrInfoMismatch {
+        let mismatch = |Mismatch { expected, received }| OptrInfoMismatch {
             expect: expected,
-            current: came,
+            current: received,
         };
         let range = |OutOfRange {
                          value,
@@ -102,12 +99,9 @@ impl From<OptrInfo> for GroupError {
 impl fmt::Display for GroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mismatch =
-            |f: &mut fmt::Formatter<'_>,
-             what: &str,
-             Mismatch {
-                 expected,
-                 received: came,
-             }: Mismatch| { write!(f, "{what} {came} where {expected} was expected") };
+            |f: &mut fmt::Formatter<'_>, what: &str, Mismatch { expected, received }: Mismatch| {
+                write!(f, "{what} {received} where {expected} was expected")
+            };
         let range =
             |f: &mut fmt::Formatter<'_>,
              what: &str,

@@ -90,7 +90,7 @@ impl fmt::Display for GroupPlan {
         write!(f, "in {} transmissions of rtrext-02", self.count)?;
         for (count, what) in [
             (self.placed, "items placed by them"),
-            (self.read, "items read apart"),
+            (self.read, "items in Read chunks"),
         ] {
             if count != 0 {
                 write!(f, ", {what}: {}", count.count_ones())?;
@@ -103,7 +103,7 @@ impl fmt::Display for GroupPlan {
         let either = self.send & self.explicit;
         let results = [
             (self.send & !either, "results placed by it"),
-            (self.explicit & !either, "results written apart"),
+            (self.explicit & !either, "results in Write chunks"),
             (either, "results either way"),
         ];
         for (count, what) in results {

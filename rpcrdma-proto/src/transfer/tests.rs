@@ -410,7 +410,7 @@ fn transfer_plan_has_a_description() {
     };
     assert_eq!(
         std::format!("{}", plan_call(&write, &LINK).unwrap()),
-        "items read apart: 1, as the rest fits; the reply inline, as the largest fits"
+        "items in Read chunks: 1, as the rest fits; the reply inline, as the largest fits"
     );
     let read = CallSpec {
         max_reply: 9000,
@@ -419,7 +419,7 @@ fn transfer_plan_has_a_description() {
     };
     assert_eq!(
         std::format!("{}", plan_call(&read, &LINK).unwrap()),
-        "inline, as it fits; results written apart, as the rest of the largest reply fits"
+        "inline, as it fits; results in Write chunks, as the rest of the largest reply fits"
     );
 }
 

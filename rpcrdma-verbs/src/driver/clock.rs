@@ -9,8 +9,8 @@ pub(super) struct Clock {
     epoch: u64,
 }
 
-/// The largest difference between [`Clock::now`] and [`Clock::coarse_now`], whatever the system's
-/// tick is, in microseconds.
+/// The largest difference between [`Clock::now`] and [`Clock::coarse_now`], for any tick of the
+/// system, in microseconds.
 pub(super) const MAX_COARSE_LAG: u64 = 100_000;
 
 impl Clock {

@@ -52,7 +52,7 @@ pub(crate) struct Connection<D: Device> {
     pub(super) peer: SocketAddr,
     pub(crate) session: Session,
     pub(crate) endpoint: Option<Endpoint<D, WrContext>>,
-    /// What the session requests for the connection itself.
+    /// The session's request for the connection itself.
     pub(crate) pending_action: Option<ConnectionAction>,
     // Indexed by the slots of the engine. It reuses the slot that was freed last, so there are as
     // many as were ever used at once.
@@ -97,7 +97,7 @@ pub(crate) struct Connection<D: Device> {
     idle: IdleTracker,
 }
 
-/// What the driver must do with a connection.
+/// An action of the driver on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ConnectionAction {
     Connect,
@@ -121,7 +121,7 @@ pub(crate) enum WrContext {
     BeforeClose(CloseReason),
 }
 
-/// A call of ours.
+/// An outgoing call.
 #[derive(Debug)]
 struct OutgoingCall<D: Device> {
     message: Message,

@@ -218,7 +218,7 @@ impl<D: Device> Driver<D> {
             };
             has_event |= self.drive_one(id, now);
         }
-        // The next call drives what was touched during this one.
+        // The next call drives connections that were touched during this one.
         if self.dirty.len() == count {
             self.dirty.clear();
         } else {

@@ -46,13 +46,13 @@ use crate::provider::Device;
 #[derive(Clone, Debug)]
 pub struct Pool<D: Device> {
     device: D,
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
 }
 
 /// The state that the clones of a pool share. Its slots do not refer to it, so that it ends with
 /// the last clone.
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     budget: Budget,
     state: Mutex<State>,
     returns: Arc<Returns<PoolSlot>>,
@@ -173,7 +173,7 @@ impl SlotRef {
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
         let is_unique = Arc::strong_count(&self.0) == 1;
-        // Whoever dropped the others has finished with the memory before.
+        // The owners of the other references have finished with the memory.
         fence(Ordering::Acquire);
         is_unique
     }
@@ -252,7 +252,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,7 +282,7 @@ impl Shared {
     }
 }
 
-impl Member for Shared {
+impl Member for PoolState {
     /// Takes back the slots that were dropped, and frees blocks, if blocks that are not full have
     /// too much of the budget.
     fn trim(&self) {
@@ -299,7 +299,7 @@ impl Member for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for PoolState {
     fn drop(&mut self) {
         self.budget.remove_ended();
         // A slot that returns later is dropped by the thread that returns it.
@@ -317,7 +317,7 @@ impl<D: Device> Pool<D> {
             allocated: 0,
             freed: 0,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             budget: budget.clone(),
             state: Mutex::new(state),
             returns: Returns::new(),

@@ -30,7 +30,7 @@ pub(super) struct Slabs<T> {
 /// The blocks of one class.
 #[derive(Debug, Default)]
 struct Class {
-    /// How many there are.
+    /// The number of blocks.
     count: usize,
     partial: [Vec<u32>; LISTS],
     /// In the order in which they became free.
@@ -66,7 +66,7 @@ struct Slab<T> {
     freed_at: u64,
 }
 
-/// How much of a block is used, which determines its list.
+/// The usage of a block, which determines its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Occupancy {
     Full,
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(next, [1, 0, 0, 0, 0, 0, 0, 0, 2]);
     }
 
-    /// What is idle and free, counted anew.
+    /// The idle and the free bytes, counted again.
     fn count(slabs: &Slabs<(u32, usize)>) -> (usize, usize) {
         let bytes = |is: fn(&Slab<_>) -> bool| {
             slabs

@@ -69,7 +69,7 @@ fn a_pool_ends_while_its_buffers_come_back() {
     }
 }
 
-/// A cache gives back what was put into it, and takes from the pool what it lacks.
+/// A cache returns the buffers that were put into it, and takes missing ones from the pool.
 #[test]
 fn a_cache_has_the_size_of_its_receives() {
     let device = Fabric::new().device();

@@ -63,7 +63,7 @@ impl Admission {
 }
 
 /// An arrived call.
-pub(super) struct Arrived {
+pub(super) struct ArrivedCall {
     pub(super) connection: ConnectionId,
     pub(super) call: ServedCallId,
     pub(super) message: Payload,
@@ -183,11 +183,11 @@ pub(super) enum Permit {}
 
 #[cfg(not(feature = "tokio"))]
 impl Permit {
-    pub(super) fn admit(&mut self, call: Arrived, _: &mut Context<'_>) -> Option<Arrived> {
+    pub(super) fn admit(&mut self, call: ArrivedCall, _: &mut Context<'_>) -> Option<ArrivedCall> {
         Some(call)
     }
 
-    pub(super) fn next(&mut self, _: &mut Context<'_>) -> Option<Arrived> {
+    pub(super) fn next(&mut self, _: &mut Context<'_>) -> Option<ArrivedCall> {
         None
     }
 
@@ -209,14 +209,14 @@ mod limited {
 
     use oncrpc::ConnectionPermit;
 
-    use super::{Arrived, CallLimits, Context};
+    use super::{ArrivedCall, CallLimits, Context};
 
     /// A connection's share of the limits, and its calls that wait for them.
     ///
     /// A waiting call returns no credit, so at most as many wait as the client may have in flight.
     pub(in super::super) struct Permit {
         shared: Arc<ConnectionPermit>,
-        waiting: VecDeque<Arrived>,
+        waiting: VecDeque<ArrivedCall>,
         /// Ends when there is room for the first waiting call.
         room: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
@@ -237,9 +237,9 @@ mod limited {
         /// Returns the call if there is room for it; otherwise queues it.
         pub(in super::super) fn admit(
             &mut self,
-            call: Arrived,
+            call: ArrivedCall,
             cx: &mut Context<'_>,
-        ) -> Option<Arrived> {
+        ) -> Option<ArrivedCall> {
             if self.waiting.is_empty() && self.shared.is_ready() {
                 return Some(call);
             }
@@ -248,7 +248,7 @@ mod limited {
         }
 
         /// Returns the first waiting call, once there is room for it.
-        pub(in super::super) fn next(&mut self, cx: &mut Context<'_>) -> Option<Arrived> {
+        pub(in super::super) fn next(&mut self, cx: &mut Context<'_>) -> Option<ArrivedCall> {
             if self.waiting.is_empty() {
                 return None;
             }

@@ -20,7 +20,7 @@ use crate::provider::Device;
 #[derive(Debug, Default)]
 pub(super) struct ChannelCalls {
     /// The queued calls, in order.
-    waiting: BTreeMap<CallId, Waiting>,
+    waiting: BTreeMap<CallId, QueuedCall>,
     /// The deadlines of the queued calls.
     deadlines: BTreeSet<(u64, CallId)>,
     in_flight: NumberMap<u32, Submission>,
@@ -42,7 +42,7 @@ pub(super) fn progress(is_sent: bool) -> Progress {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedCall {
     submission: Submission,
     /// In the driver's time.
     deadline: Option<u64>,
@@ -60,7 +60,7 @@ pub(super) struct BeginOptions {
 }
 
 /// The outcome of an attempt to begin a call.
-enum Begun {
+enum BeginOutcome {
     /// It is in flight, or has failed.
     Done,
     /// It waits for a lower number of calls in flight, or for memory.
@@ -108,7 +108,7 @@ impl ChannelCalls {
             return self.wait(submission, deadline);
         }
         let begun = self.begin((driver, connection), submission, deadline, options);
-        if let Begun::Waits(submission) = begun {
+        if let BeginOutcome::Waits(submission) = begun {
             self.wait(submission, deadline);
         }
     }
@@ -117,14 +117,14 @@ impl ChannelCalls {
         let id = submission.id();
         self.deadlines
             .extend(deadline.map(|deadline| (deadline, id)));
-        let waiting = Waiting {
+        let waiting = QueuedCall {
             submission,
             deadline,
         };
         self.waiting.insert(id, waiting);
     }
 
-    fn take_waiting(&mut self, id: CallId) -> Option<Waiting> {
+    fn take_waiting(&mut self, id: CallId) -> Option<QueuedCall> {
         let waiting = self.waiting.remove(&id)?;
         if let Some(deadline) = waiting.deadline {
             self.deadlines.remove(&(deadline, id));
@@ -158,7 +158,7 @@ impl ChannelCalls {
             let Some(id) = self.waiting.keys().next().copied() else {
                 return;
             };
-            let Some(Waiting {
+            let Some(QueuedCall {
                 submission,
                 deadline,
             }) = self.take_waiting(id)
@@ -166,7 +166,7 @@ impl ChannelCalls {
                 return;
             };
             let begun = self.begin((driver, connection), submission, deadline, options);
-            if let Begun::Waits(submission) = begun {
+            if let BeginOutcome::Waits(submission) = begun {
                 return self.wait(submission, deadline);
             }
         }
@@ -196,11 +196,11 @@ impl ChannelCalls {
         submission: Submission,
         deadline: Option<u64>,
         options: BeginOptions,
-    ) -> Begun {
+    ) -> BeginOutcome {
         self.header.clear();
         if let Err(kind) = submission.request().encode_header(0, &mut self.header) {
             submission.fail(kind, Execution::NotExecuted);
-            return Begun::Done;
+            return BeginOutcome::Done;
         }
         let results = match buffers(driver, submission.request(), &mut self.items) {
             Ok(results) => results,
@@ -208,13 +208,13 @@ impl ChannelCalls {
             Err(MemoryError::Budget { .. }) if !self.in_flight.is_empty() => {
                 self.items.clear();
                 self.lacks_memory = true;
-                return Begun::Waits(submission);
+                return BeginOutcome::Waits(submission);
             }
             Err(error) => {
                 self.items.clear();
                 let kind = CallErrorKind::Transport(Arc::new(error));
                 submission.fail(kind, Execution::NotExecuted);
-                return Begun::Done;
+                return BeginOutcome::Done;
             }
         };
         self.lacks_memory = false;
@@ -236,13 +236,13 @@ impl ChannelCalls {
             Err(BeginError {
                 error: OutgoingCallError::Call(SessionCallError::Full),
                 ..
-            }) => return Begun::Waits(submission),
+            }) => return BeginOutcome::Waits(submission),
             Err(BeginError { error, .. }) => {
                 let kind = failure::of_begin(error);
                 submission.fail(kind, Execution::NotExecuted);
             }
         }
-        Begun::Done
+        BeginOutcome::Done
     }
 
     fn add(&mut self, xid: u32, mut submission: Submission, sends: bool) {
@@ -316,7 +316,7 @@ impl ChannelCalls {
         (driver, connection): Connection<'_, D>,
         kind: &CallErrorKind,
     ) {
-        let impatient = |waiting: &Waiting| !waiting.submission.request().wait_for_connection;
+        let impatient = |waiting: &QueuedCall| !waiting.submission.request().wait_for_connection;
         let waiting = self.waiting.iter().filter(|(_, call)| impatient(call));
         let ids: Vec<CallId> = waiting.map(|(id, _)| *id).collect();
         for waiting in ids.into_iter().filter_map(|id| self.take_waiting(id)) {

@@ -30,7 +30,7 @@ const MAX_FREE: usize = 256;
 pub(super) type CallOfConnection = (ConnectionId, ServedCallId);
 
 /// A call, and its reply.
-pub(super) struct Served {
+pub(super) struct CompletedCall {
     call: CallOfConnection,
     reply: Option<OutgoingReply>,
     /// The call's message, whose memory is reused.
@@ -42,7 +42,7 @@ pub(super) trait Handler {
     fn begin(&mut self, call: Incoming, message: ReceivedMessage, memory: OutgoingReply);
 
     /// Resolves to the reply. It must not be polled again until another call begins.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served>;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CompletedCall>;
 
     /// Returns the call, once after its handler has taken the caller.
     fn readiness(&self) -> Option<CallOfConnection>;
@@ -127,7 +127,7 @@ impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
         self.exchange.with(|exchange| exchange.job = Some(job));
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CompletedCall> {
         let Some(incoming) = &self.call else {
             return Poll::Pending;
         };
@@ -135,7 +135,7 @@ impl<F: Future<Output = Infallible>, X: Shared> Handler for Slot<F, X> {
         match self.future.as_mut().poll(cx) {
             Poll::Ready(never) => match never {},
             Poll::Pending => match self.exchange.with(|exchange| exchange.done.take()) {
-                Some((reply, message)) => Poll::Ready(Served {
+                Some((reply, message)) => Poll::Ready(CompletedCall {
                     call,
                     reply,
                     message,
@@ -223,16 +223,16 @@ source! {
 }
 
 /// A handler that waits.
-struct Waiting<H: ?Sized>(Option<Box<H>>);
+struct WaitingHandler<H: ?Sized>(Option<Box<H>>);
 
 /// The outcome of polling a handler that waits.
 enum Progress<H: ?Sized> {
-    Served(Served, Box<H>),
+    Served(CompletedCall, Box<H>),
     /// It continues to wait, and has taken the caller.
     Ready(CallOfConnection, Box<H>),
 }
 
-impl<H: Handler + ?Sized> Future for Waiting<H> {
+impl<H: Handler + ?Sized> Future for WaitingHandler<H> {
     type Output = Progress<H>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -260,7 +260,7 @@ pub(super) struct Dispatcher<S, H: ?Sized> {
     items: Vec<OutgoingItem>,
     /// Spare handlers, whose memory the next calls reuse.
     free: Vec<Box<H>>,
-    waiting: FuturesUnordered<Waiting<H>>,
+    waiting: FuturesUnordered<WaitingHandler<H>>,
 }
 
 impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
@@ -303,7 +303,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             }
             Poll::Pending => {
                 handler.wait();
-                self.waiting.push(Waiting(Some(handler)));
+                self.waiting.push(WaitingHandler(Some(handler)));
             }
         }
     }
@@ -320,7 +320,7 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
             match progress {
                 Progress::Ready(call, handler) => {
                     peer_is_ready(driver, call);
-                    self.waiting.push(Waiting(Some(handler)));
+                    self.waiting.push(WaitingHandler(Some(handler)));
                 }
                 Progress::Served(served, handler) => {
                     if let Some(call) = handler.readiness() {
@@ -335,8 +335,8 @@ impl<S: Serve<Handler = H>, H: Handler + ?Sized> Dispatcher<S, H> {
         count
     }
 
-    fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: Served) {
-        let Served {
+    fn reply<D: Device>(&mut self, driver: &mut Driver<D>, served: CompletedCall) {
+        let CompletedCall {
             call,
             reply,
             message,

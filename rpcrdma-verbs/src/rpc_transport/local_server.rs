@@ -12,7 +12,7 @@ use rpcrdma_proto::connection::Config;
 
 #[cfg(feature = "tokio")]
 use super::admission::Admission;
-use super::admission::{Arrived, Client, Permit};
+use super::admission::{ArrivedCall, Client, Permit};
 use super::callers::Callers;
 use super::connections::Connections;
 use super::dispatcher::{Dispatcher, Handler, Incoming, LocalSource};
@@ -50,7 +50,7 @@ pub struct LocalServer<P> {
     callers: Callers,
     /// Wakes the driver.
     waker: Waker,
-    arrived: Vec<Arrived>,
+    arrived: Vec<ArrivedCall>,
     /// The connections with calls that wait for the limits.
     blocked: Vec<ConnectionId>,
 }
@@ -182,7 +182,7 @@ impl<P: LocalPrograms> LocalServer<P> {
         } = self;
         let mut count = connections.accept(driver);
         connections.take_events(driver, |driver, connection, event| match event {
-            DriverEvent::CallArrived { call, message, .. } => arrived.push(Arrived {
+            DriverEvent::CallArrived { call, message, .. } => arrived.push(ArrivedCall {
                 connection,
                 call,
                 message,
@@ -206,7 +206,12 @@ impl<P: LocalPrograms> LocalServer<P> {
     /// Serves a call if the limits of its connection allow it; otherwise the call waits. Calls of a
     /// closed connection are not executed: they cannot be answered, and the client may retransmit
     /// them.
-    fn arrive<D: Device>(&mut self, driver: &mut Driver<D>, call: Arrived, cx: &mut Context<'_>) {
+    fn arrive<D: Device>(
+        &mut self,
+        driver: &mut Driver<D>,
+        call: ArrivedCall,
+        cx: &mut Context<'_>,
+    ) {
         let id = call.connection;
         let Some(client) = self.connections.client(id) else {
             return;
@@ -250,7 +255,7 @@ impl<P: LocalPrograms> LocalServer<P> {
 }
 
 /// Returns the properties of a call for a handler's slot.
-fn incoming(client: &Client, callers: &mut Callers, call: &Arrived) -> Incoming {
+fn incoming(client: &Client, callers: &mut Callers, call: &ArrivedCall) -> Incoming {
     let permit = client.permit.as_ref();
     Incoming {
         call: (call.connection, call.call),

@@ -53,13 +53,13 @@ pub(super) struct PendingChanges(ArrayVec<RequestedChange, 3>);
 
 impl PendingChanges {
     // spec: xc2-4.3-i, xc2-4.3-j
-    pub(super) fn push(&mut self, wish: RequestedChange) {
+    pub(super) fn push(&mut self, change: RequestedChange) {
         // A property has at most one pending change, and there are three properties.
-        let _ = self.0.try_push(wish);
+        let _ = self.0.try_push(change);
     }
 
     pub(super) fn has(&self, code: Propid) -> bool {
-        self.0.iter().any(|wish| wish.value.code() == code)
+        self.0.iter().any(|change| change.value.code() == code)
     }
 
     /// Handles an update that clears the pending change of a property.
@@ -70,7 +70,7 @@ impl PendingChanges {
         peer: &PropertyValues,
     ) -> Option<ChangeOutcome> {
         let is_told =
-            |wish: &RequestedChange| now.iter().any(|value| value.which == wish.value.code());
+            |change: &RequestedChange| now.iter().any(|value| value.which == change.value.code());
         let at = self.0.iter().position(is_told)?;
         Some(self.0.remove(at).outcome(peer))
     }

@@ -12,7 +12,7 @@ fn decisions_about_requested_changes() {
         backward_support: Bkreqsup::Inline,
     };
     let size = BasicProperty::ReceiveBufferSize;
-    let means =
+    let limits =
         [PropertyDraft::Properties, PropertyDraft::Characteristics].map(|draft| ChangeLimits {
             draft,
             can_invalidate: false,
@@ -53,19 +53,19 @@ fn decisions_about_requested_changes() {
             [Decision::Reject; 2],
         ),
     ] {
-        for (means, decision) in means.iter().zip(decisions) {
+        for (limits, decision) in limits.iter().zip(decisions) {
             assert_eq!(
-                means.decide(wanted, &ours),
+                limits.decide(wanted, &ours),
                 decision,
                 "{wanted:?} of {:?}",
-                means.draft
+                limits.draft
             );
         }
     }
-    for means in means {
+    for limits in limits {
         let can = ChangeLimits {
             can_invalidate: true,
-            ..means
+            ..limits
         };
         assert_eq!(
             can.decide(BasicProperty::RemoteInvalidation(true), &ours),
@@ -92,13 +92,13 @@ fn growth_is_pending_only_if_it_will_happen() {
         ..PropertyValues::DEFAULT
     };
     let decide = |wanted, most, posted| {
-        let means = ChangeLimits {
+        let limits = ChangeLimits {
             draft: PropertyDraft::Characteristics,
             can_invalidate: false,
             most,
             posted,
         };
-        means.decide(BasicProperty::ReceiveBufferSize(wanted), &ours)
+        limits.decide(BasicProperty::ReceiveBufferSize(wanted), &ours)
     };
     assert_eq!(
         decide(9000, 8192, 8192),

@@ -219,23 +219,23 @@ impl PropertyExchange {
         buffer: &mut [u8],
         xid: u32,
         credits: u32,
-        link: &ConnectionParams,
+        params: &ConnectionParams,
     ) -> Option<usize> {
-        let ours = link.local;
+        let ours = params.local;
         let basics = [
             BasicProperty::ReceiveBufferSize(ours.receive_buffer_size),
             BasicProperty::RemoteInvalidation(ours.remote_invalidation),
             BasicProperty::BackwardSupport(ours.backward_support),
         ];
         let words = basics.map(|value| value.word().to_be_bytes());
-        self.with_abilities(|abilities| {
+        self.with_capabilities(|capabilities| {
             let mut start = ArrayVec::<Propval<'_>, { 3 + CAPABILITIES + MAX_REGISTERED }>::new();
             start.extend(basics.iter().zip(&words).map(|(value, word)| Propval {
                 which: value.code(),
                 data: word,
             }));
-            let staying = start.len()..start.len() + abilities.len();
-            start.extend(abilities.iter().copied());
+            let staying = start.len()..start.len() + capabilities.len();
+            start.extend(capabilities.iter().copied());
             start.extend(self.properties.iter().map(|one| Propval {
                 which: one.code,
                 data: &one.ours,
@@ -257,9 +257,9 @@ impl PropertyExchange {
     }
 
     /// Passes our properties of rtrext-02 to `f`; an empty slice if the extension is disabled.
-    fn with_abilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
+    fn with_capabilities<R>(&self, f: impl FnOnce(&[Propval<'_>]) -> R) -> R {
         match &self.capabilities {
-            Some(abilities) => abilities.with_xdr(f),
+            Some(capabilities) => capabilities.with_xdr(f),
             None => f(&[]),
         }
     }

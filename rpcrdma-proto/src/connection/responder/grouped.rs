@@ -31,7 +31,7 @@ const BASE_HEADER: u32 = Version::Two.header_len();
 
 /// Describes why a complete call in transmissions is not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::connection) enum Unserved {
+pub(in crate::connection) enum ReassembledCallError {
     /// It has the XID of a call that is being served.
     DuplicateXid,
     /// More calls than there is room for.
@@ -76,12 +76,12 @@ impl Responder {
         group: &mut IncomingGroup,
         message: Box<ReassembledMessage>,
         out: &mut OutputQueues,
-    ) -> Result<ServedCallId, (Unserved, Box<ReassembledMessage>)> {
+    ) -> Result<ServedCallId, (ReassembledCallError, Box<ReassembledMessage>)> {
         if self.is_open(group.xid) {
-            return Err((Unserved::DuplicateXid, message));
+            return Err((ReassembledCallError::DuplicateXid, message));
         }
         let Some((key, call)) = self.calls.insert(|_| false) else {
-            return Err((Unserved::Overrun, message));
+            return Err((ReassembledCallError::Overrun, message));
         };
         call.gathered(group, &message);
         let (xid, reading) = (call.xid, call.state == ServedState::Reading);
@@ -135,14 +135,14 @@ impl Responder {
             None if plain => None,
             None => return Some(Err(TransferError::ReplyTooLong)),
             Some(_) if directions.is_empty() && plain => None,
-            Some((theirs, most)) => {
+            Some((structure, most)) => {
                 let most = grouped.reserve.max(1).min(most);
                 match transfer::plan_group_reply(&GroupReplySpec {
                     length,
                     results,
                     directions,
                     matched,
-                    requester_structure: theirs,
+                    requester_structure: structure,
                     max_transmissions: most,
                 }) {
                     Ok(group) => Some(group),
@@ -170,7 +170,7 @@ impl Responder {
         limits: ReplyLimits<'_>,
         buffer: &mut [u8],
     ) -> Option<GroupSender> {
-        let (call, (theirs, _)) = (self.calls.get(key)?, limits.groups?);
+        let (call, (structure, _)) = (self.calls.get(key)?, limits.groups?);
         let group = self.group(key)?.reply?;
         let outline = GroupOutline {
             owner: SendOwner::Reply {
@@ -180,7 +180,7 @@ impl Responder {
             direction: MsgType::Reply,
             opener: ROPT_XMTRESP,
             credits: self.credits.next(call.requested_credits),
-            structure: *theirs,
+            structure: *structure,
             length: call.reply.length,
         };
         let (reduced, placed) = (
@@ -349,7 +349,7 @@ impl Responder {
             .filter(|call| call.state == ServedState::Replying)?;
         let group = self.groups.as_mut()?.get_mut(self.calls.index(key), key)?;
         let before = group.reply?;
-        let plan = limits(call.version).groups.and_then(|(theirs, most)| {
+        let plan = limits(call.version).groups.and_then(|(structure, most)| {
             let (length, results) = (call.reply.length, call.reply.results.as_slice());
             let (directions, most) = (call.offered.directions(), group.reserve.max(1).min(most));
             let answer = GroupReplySpec {
@@ -357,7 +357,7 @@ impl Responder {
                 results,
                 directions,
                 matched: before.matched,
-                requester_structure: theirs,
+                requester_structure: structure,
                 max_transmissions: most,
             };
             transfer::group_laid(&answer, before.placed.into(), before.written.into())

@@ -62,12 +62,12 @@ impl RtrExtension {
 
     /// Resets the state for a new connection.
     pub(in crate::connection) fn connected(&mut self, receive_size: u32) {
-        let (arriving, reports) = (
+        let (reassembly, reports) = (
             core::mem::take(&mut self.reassembly),
             core::mem::take(&mut self.reports),
         );
         *self = Self {
-            reassembly: arriving,
+            reassembly,
             reports,
             ..Self::new(self.settings, receive_size)
         };

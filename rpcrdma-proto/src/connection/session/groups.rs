@@ -9,7 +9,7 @@ use crate::connection::output::{
     Action, BufferId, CloseReason, Event, PayloadPiece, SendOwner, Transmit,
 };
 use crate::connection::requester::RequestKind;
-use crate::connection::responder::Unserved;
+use crate::connection::responder::ReassembledCallError;
 use crate::connection::rtr::extension::RtrExtension;
 use crate::connection::rtr::headers::write as write_header;
 use crate::connection::rtr::reassembly::{
@@ -137,12 +137,12 @@ impl Session {
         };
         let reply_limit = self.requester.reply_limit(fragment.xid);
         let RtrExtension {
-            reassembly: arriving,
-            local_structure: ours,
+            reassembly,
+            local_structure,
             settings,
             ..
         } = &mut **extension;
-        let held = arriving.held();
+        let held = reassembly.held();
         // Our own directions limit a reply.
         let (limits, most) = match fragment.direction {
             MsgType::Call => (&self.config.limits, settings.request_limit),
@@ -155,15 +155,15 @@ impl Session {
             ),
         };
         let bounds = FragmentLimits {
-            structure: ours,
+            structure: local_structure,
             max_transmissions: most,
             limits,
         };
-        let lead = arriving.waiting_for();
+        let lead = reassembly.waiting_for();
         let whole = match part {
-            GroupMessage::Request(request) => arriving.request(fragment, request, bounds),
-            GroupMessage::Reply(reply) => arriving.reply(fragment, reply, bounds),
-            GroupMessage::Continuation(more) => arriving.continuation(fragment, *more, bounds),
+            GroupMessage::Request(request) => reassembly.request(fragment, request, bounds),
+            GroupMessage::Reply(reply) => reassembly.reply(fragment, reply, bounds),
+            GroupMessage::Continuation(more) => reassembly.continuation(fragment, *more, bounds),
             GroupMessage::ErrorReport(_) => return BufferDisposition::Free,
         };
         match whole {
@@ -309,8 +309,8 @@ impl Session {
             Err(unserved) => unserved,
         };
         match unserved {
-            Unserved::DuplicateXid => self.counters.duplicate_xid += 1,
-            Unserved::Overrun => self.close(CloseReason::CreditOverrun),
+            ReassembledCallError::DuplicateXid => self.counters.duplicate_xid += 1,
+            ReassembledCallError::Overrun => self.close(CloseReason::CreditOverrun),
         }
         self.responder.credits.drop_all(parts);
         (BufferDisposition::Free, Some(message))
@@ -403,9 +403,9 @@ impl Session {
 
     /// Abandons the waiting group, if there is one.
     fn abandon_group(&mut self) -> Option<TransmissionId> {
-        let arriving = &mut self.extension.as_mut()?.reassembly;
-        let held = arriving.held();
-        let lead = arriving.abandon()?;
+        let reassembly = &mut self.extension.as_mut()?.reassembly;
+        let held = reassembly.held();
+        let lead = reassembly.abandon()?;
         self.responder.credits.drop_all(held);
         self.free_abandoned(None);
         Some(lead)

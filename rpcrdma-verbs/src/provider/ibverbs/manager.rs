@@ -176,7 +176,7 @@ impl IbvConnectionManager {
         if let Some(pair) = pair.as_ref().filter(|pair| !has_ended(pair)) {
             self.continues(&connection, pair, kind, status, private_data);
         }
-        // Also after the event has ended it, or another thread meanwhile.
+        // This also applies after the event, or another thread, has ended it.
         if pair.is_none_or(|pair| has_ended(&pair)) {
             ends(&connection, kind);
             self.notices.release(&connection);
@@ -280,7 +280,7 @@ impl IbvConnectionManager {
 /// Handles an event of a connection without a queue pair.
 fn ends(connection: &Connection, kind: Kind) {
     match kind {
-        // The peer has accepted a connection that was given up.
+        // The peer has accepted a connection that was abandoned.
         Kind::Responded => connection.id.reject(&[]),
         Kind::Rejected | Kind::Failed(_) | Kind::Disconnected | Kind::Removed => {
             connection.disconnect();
