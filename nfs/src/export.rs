@@ -1,7 +1,11 @@
 //! How a file system is offered.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use crate::caller::{Anonymous, Caller, Squash};
 use crate::file_system::FileSystem;
+use crate::network::Network;
 use crate::nfs3::Nfsstat3;
 
 use oncrpc::{Context, RpcError};
@@ -9,71 +13,163 @@ use oncrpc::{Context, RpcError};
 /// The user and group "nobody".
 const NOBODY: u32 = 65534;
 
+/// How a file system is offered: where, to whom, and as whom.
+///
+/// ```
+/// use rpcrdma_nfs::{Export, ExportSettings, MemoryFileSystem, Squash};
+///
+/// let settings = ExportSettings {
+///     path: "/pub".to_owned(),
+///     read_only: true,
+///     squash: Squash::All,
+///     networks: vec!["192.0.2.0/24".parse()?],
+///     ..ExportSettings::default()
+/// };
+/// let export = Export::with_settings(MemoryFileSystem::new(1 << 30), settings);
+/// # Ok::<(), rpcrdma_nfs::NetworkError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportSettings {
+    /// The path that clients mount. It begins with `/`.
+    pub path: String,
+    /// Whether changes are refused by NFS3ERR_ROFS.
+    pub read_only: bool,
+    /// Whose calls are served as those of the anonymous user.
+    pub squash: Squash,
+    /// The anonymous user.
+    pub anonymous_uid: u32,
+    /// The group of the anonymous user.
+    pub anonymous_gid: u32,
+    /// The networks whose clients may use the export; without any, every client may. A client of
+    /// another network gets MNT3ERR_ACCES by MNT and NFS3ERR_STALE by NFS. A transport without
+    /// addresses has clients of no network.
+    pub networks: Vec<Network>,
+}
+
+/// The path `/`, for reading and writing, to everybody, with [`Squash::Root`] and user 65534.
+impl Default for ExportSettings {
+    fn default() -> Self {
+        Self {
+            path: "/".to_owned(),
+            read_only: false,
+            squash: Squash::Root,
+            anonymous_uid: NOBODY,
+            anonymous_gid: NOBODY,
+            networks: Vec::new(),
+        }
+    }
+}
+
 /// A file system that is offered to clients at a path.
 #[derive(Debug)]
 pub struct Export<F> {
-    pub(crate) file_system: F,
-    pub(crate) path: String,
-    read_only: bool,
-    squash: Squash,
-    anonymous: Anonymous,
+    pub(crate) file_system: Arc<F>,
+    settings: ExportSettings,
+}
+
+/// A clone offers the same file system.
+impl<F> Clone for Export<F> {
+    fn clone(&self) -> Self {
+        Self {
+            file_system: self.file_system.clone(),
+            settings: self.settings.clone(),
+        }
+    }
 }
 
 impl<F: FileSystem> Export<F> {
     /// Offers a file system at the path `/`, for reading and writing, with [`Squash::Root`].
     pub fn new(file_system: F) -> Self {
+        Self::with_settings(file_system, ExportSettings::default())
+    }
+
+    /// Offers a file system by settings.
+    pub fn with_settings(file_system: F, settings: ExportSettings) -> Self {
+        Self::of_shared(Arc::new(file_system), settings)
+    }
+
+    /// Offers a file system that other exports may offer, too: at other paths, or to other
+    /// networks.
+    pub fn of_shared(file_system: Arc<F>, settings: ExportSettings) -> Self {
         Self {
             file_system,
-            path: "/".to_owned(),
-            read_only: false,
-            squash: Squash::Root,
-            anonymous: Anonymous {
-                uid: NOBODY,
-                gid: NOBODY,
-            },
+            settings,
         }
+    }
+
+    /// Returns the file system.
+    #[must_use]
+    pub fn file_system(&self) -> &Arc<F> {
+        &self.file_system
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn settings(&self) -> &ExportSettings {
+        &self.settings
     }
 
     /// Sets the path that clients mount, `/` by default. It begins with `/`.
     #[must_use]
-    pub fn path(self, path: impl Into<String>) -> Self {
-        let path = path.into();
-        Self { path, ..self }
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.settings.path = path.into();
+        self
     }
 
     /// Sets whether changes are refused by NFS3ERR_ROFS.
     #[must_use]
-    pub fn read_only(self, read_only: bool) -> Self {
-        Self { read_only, ..self }
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.settings.read_only = read_only;
+        self
     }
 
     /// Sets whose calls are served as those of the anonymous user.
     #[must_use]
-    pub fn squash(self, squash: Squash) -> Self {
-        Self { squash, ..self }
+    pub fn squash(mut self, squash: Squash) -> Self {
+        self.settings.squash = squash;
+        self
     }
 
     /// Sets the anonymous user and group, 65534 by default.
     #[must_use]
-    pub fn anonymous(self, uid: u32, gid: u32) -> Self {
-        let anonymous = Anonymous { uid, gid };
-        Self { anonymous, ..self }
+    pub fn anonymous(mut self, uid: u32, gid: u32) -> Self {
+        self.settings.anonymous_uid = uid;
+        self.settings.anonymous_gid = gid;
+        self
+    }
+
+    /// Sets the networks whose clients may use the export; without any, every client may.
+    #[must_use]
+    pub fn networks(mut self, networks: impl Into<Vec<Network>>) -> Self {
+        self.settings.networks = networks.into();
+        self
     }
 
     /// Returns as whom a call is served.
     pub(crate) fn caller(&self, cx: &Context) -> Result<Caller, RpcError> {
-        Caller::new(cx.credentials(), self.squash, self.anonymous)
+        let anonymous = Anonymous {
+            uid: self.settings.anonymous_uid,
+            gid: self.settings.anonymous_gid,
+        };
+        Caller::new(cx.credentials(), self.settings.squash, anonymous)
+    }
+
+    /// Returns true if a client at an address may use the export.
+    pub(crate) fn admits(&self, client: Option<IpAddr>) -> bool {
+        let networks = &self.settings.networks;
+        let is_in = |client| networks.iter().any(|network| network.contains(client));
+        networks.is_empty() || client.is_some_and(is_in)
     }
 
     /// Checks that changes are allowed.
     pub(crate) fn check_writable(&self) -> Result<(), Nfsstat3> {
-        if self.read_only {
+        if self.settings.read_only {
             return Err(Nfsstat3::Rofs);
         }
         Ok(())
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only
+        self.settings.read_only
     }
 }

@@ -121,6 +121,14 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Returns the handle of the root.
     fn root(&self) -> FileHandle;
 
+    /// Returns true if a handle has the form of one that this file system has given out, whether
+    /// its object is still there or not. A server of several exports finds the export of a call by
+    /// it. By default every handle has: that is right for the only file system of a server.
+    fn owns(&self, object: &FileHandle) -> bool {
+        let _ = object;
+        true
+    }
+
     /// Returns attributes (GETATTR).
     fn attributes(&self, object: &FileHandle) -> impl Future<Output = FsResult<Fattr3>> + Send;
 

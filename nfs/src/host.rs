@@ -245,6 +245,10 @@ impl FileSystem for HostFileSystem {
         self.root
     }
 
+    fn owns(&self, object: &FileHandle) -> bool {
+        self.tree.owns(object)
+    }
+
     async fn attributes(&self, object: &FileHandle) -> FsResult<Fattr3> {
         let of = *object;
         self.run(object, move |tree| tree.get_attributes(&of)).await

@@ -6,8 +6,9 @@
 //!   other.
 //! - A [`FileSystem`] is what a server offers. [`MemoryFileSystem`] is one in memory, and with the
 //!   feature `host` on Linux `HostFileSystem` is a directory of the host.
-//! - An [`Export`] says how it is offered. [`router`] makes the services of an export, for
-//!   `oncrpc::tcp::Server` and, with the feature `rdma`, for `rpcrdma_verbs::serve`.
+//! - An [`Export`] says how it is offered, and an [`ExportTable`] has all exports of a server.
+//!   [`router`] makes their services, for `oncrpc::tcp::Server` and, with the feature `rdma`, for
+//!   `rpcrdma_verbs::serve`.
 // `host::sys` alone allows it.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
@@ -16,6 +17,7 @@ mod caller;
 pub mod client;
 mod directory;
 mod export;
+mod export_table;
 mod file_system;
 mod handle;
 #[cfg(all(feature = "host", target_os = "linux"))]
@@ -23,6 +25,7 @@ mod host;
 mod memory;
 mod mount;
 mod name;
+mod network;
 mod new_object;
 mod protocol;
 mod sattr;
@@ -31,7 +34,8 @@ mod wcc;
 
 pub use caller::{Caller, Squash};
 pub use directory::{DirEntry, DirList};
-pub use export::Export;
+pub use export::{Export, ExportSettings};
+pub use export_table::ExportTable;
 pub use file_system::{
     DirEnd, DirOp, FileSystem, FsInfo, FsResult, FsStat, PathConf, ReadData, Written,
 };
@@ -41,6 +45,7 @@ pub use host::{HandleKey, HostConfig, HostFileSystem};
 pub use memory::MemoryFileSystem;
 pub use mount::MountService;
 pub use name::Name;
+pub use network::{Network, NetworkError};
 pub use protocol::{mount3, nfs3};
 pub use service::NfsService;
 pub use wcc::Wcc;
@@ -49,37 +54,34 @@ pub use oncrpc;
 #[cfg(feature = "rdma")]
 pub use rpcrdma_verbs;
 
-use std::sync::Arc;
-
 use mount3::mount_program::mount_v3;
 use nfs3::nfs_program::nfs_v3;
 use oncrpc::Router;
 
-/// The services of an export.
+/// The services of the exports of a server.
 pub type NfsRouter<F> = Router<(
     mount_v3::Server<MountService<F>>,
     (nfs_v3::Server<NfsService<F>>, ()),
 )>;
 
-/// Returns the services of an export: NFSv3, and MOUNT version 3.
+/// Returns the services of an [`Export`], or of all exports of an [`ExportTable`]: NFSv3, and MOUNT
+/// version 3.
 ///
-/// An export that is offered over several transports has a router for each:
+/// Exports that are offered over several transports have a router for each:
 ///
 /// ```
-/// use std::sync::Arc;
+/// use rpcrdma_nfs::{Export, ExportTable, MemoryFileSystem, router};
 ///
-/// use rpcrdma_nfs::{Export, MemoryFileSystem, router};
-///
-/// let export = Arc::new(Export::new(MemoryFileSystem::new(1 << 30)));
-/// let [tcp, rdma] = [(); 2].map(|()| router(export.clone()));
+/// let exports = ExportTable::from(Export::new(MemoryFileSystem::new(1 << 30)));
+/// let [tcp, rdma] = [(); 2].map(|()| router(exports.clone()));
 /// ```
 ///
-/// Each has a list of mounts of its own.
-pub fn router<F: FileSystem>(export: impl Into<Arc<Export<F>>>) -> NfsRouter<F> {
-    let export = export.into();
+/// Routers of one table have one list of mounts.
+pub fn router<F: FileSystem>(exports: impl Into<ExportTable<F>>) -> NfsRouter<F> {
+    let exports = exports.into();
     Router::new()
-        .add_service(nfs_v3::serve(NfsService::new(export.clone())))
-        .add_service(mount_v3::serve(MountService::new(export)))
+        .add_service(nfs_v3::serve(NfsService::new(exports.clone())))
+        .add_service(mount_v3::serve(MountService::new(exports)))
 }
 
 /// Compiles the examples of the README.

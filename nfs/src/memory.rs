@@ -166,6 +166,10 @@ impl FileSystem for MemoryFileSystem {
         self.root
     }
 
+    fn owns(&self, object: &FileHandle) -> bool {
+        self.read_lock().owns(object)
+    }
+
     async fn attributes(&self, object: &FileHandle) -> FsResult<Fattr3> {
         let tree = self.read_lock();
         tree.attributes(tree.resolve(object)?)

@@ -1,14 +1,14 @@
 //! The MOUNT service, version 3 (RFC 1813, section 5).
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use oncrpc::protocol::AuthFlavor;
 use oncrpc::xdr::{ListBuf, OpaqueBuf, TextBuf};
 use oncrpc::{Context, Credentials, RpcError};
 
-use crate::caller::Caller;
+use crate::caller::{self, Caller};
 use crate::export::Export;
+use crate::export_table::{ExportTable, Mount, components};
 use crate::file_system::{DirOp, FileSystem, FsResult};
 use crate::handle::FileHandle;
 use crate::mount3::mount_program::mount_v3::{self, DumpResults, ExportResults, MntResults};
@@ -16,26 +16,22 @@ use crate::mount3::{Dirpath, Mountres3, Mountstat3, owned};
 use crate::name::Name;
 use crate::nfs3::{Ftype3, Nfsstat3};
 
-/// The most entries of the list of mounts. It informs people and decides nothing.
+/// The most entries of the list of mounts, and the most of one host. The list informs people and
+/// decides nothing.
 const MAX_MOUNTS: usize = 1024;
+const MAX_OF_HOST: usize = 64;
 
-/// A client's host, and a path that it has mounted.
-type Mount = (String, Vec<u8>);
-
-/// The MOUNT service of an export: it gives out the handles of the export's root and of
-/// directories below it.
+/// The MOUNT service of a table of exports: it gives out the handles of their roots, and of
+/// directories below them.
 #[derive(Debug)]
 pub struct MountService<F> {
-    export: Arc<Export<F>>,
-    mounts: Arc<Mutex<BTreeSet<Mount>>>,
+    exports: ExportTable<F>,
 }
 
-/// Clones have the same list of mounts.
 impl<F> Clone for MountService<F> {
     fn clone(&self) -> Self {
         Self {
-            export: self.export.clone(),
-            mounts: self.mounts.clone(),
+            exports: self.exports.clone(),
         }
     }
 }
@@ -64,71 +60,76 @@ fn mount_status(status: Nfsstat3) -> Mountstat3 {
     }
 }
 
-/// Returns the components of a path; `.` and empty ones count for nothing.
-fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let all = path.split(|byte| *byte == b'/');
-    all.filter(|name| !name.is_empty() && *name != b".")
+/// Returns a path in the form that the list of mounts has: one directory has one form.
+fn listed(path: &[u8]) -> Vec<u8> {
+    let mut listed = Vec::with_capacity(path.len());
+    for name in components(path) {
+        listed.push(b'/');
+        listed.extend_from_slice(name);
+    }
+    if listed.is_empty() {
+        listed.push(b'/');
+    }
+    listed
 }
 
-/// Returns what is left of a path below an export; `None` if it is not below.
-fn below<'p>(path: &'p [u8], export: &[u8]) -> Option<impl Iterator<Item = &'p [u8]>> {
-    let mut rest = components(path);
-    for name in components(export) {
-        if rest.next() != Some(name) {
-            return None;
-        }
+/// Adds an entry to the list of mounts, if there is room.
+fn add(mounts: &mut BTreeSet<Mount>, mount: Mount) {
+    let of_host = mounts.range((mount.0.clone(), Vec::new())..);
+    let of_host = of_host.take_while(|(host, _)| *host == mount.0).count();
+    if mounts.len() < MAX_MOUNTS && of_host < MAX_OF_HOST {
+        mounts.insert(mount);
     }
-    Some(rest)
+}
+
+/// Finds the directory of a path below an export. `..` leads nowhere, so that no path leaves the
+/// export.
+async fn find<F: FileSystem>(
+    export: &Export<F>,
+    caller: &Caller,
+    names: impl Iterator<Item = &[u8]>,
+) -> FsResult<FileHandle> {
+    let fs = export.file_system();
+    let mut dir = fs.root();
+    for name in names {
+        let name = Name::new(name)?.or_if_dots(Nfsstat3::Acces)?;
+        dir = fs.lookup(caller, DirOp { dir: &dir, name }).await?.handle;
+    }
+    match fs.attributes(&dir).await?.r#type {
+        Ftype3::Dir => Ok(dir),
+        _ => Err(Nfsstat3::Notdir),
+    }
 }
 
 impl<F: FileSystem> MountService<F> {
-    /// Serves an export.
+    /// Serves exports.
     #[must_use]
-    pub fn new(export: Arc<Export<F>>) -> Self {
+    pub fn new(exports: impl Into<ExportTable<F>>) -> Self {
         Self {
-            export,
-            mounts: Arc::default(),
+            exports: exports.into(),
         }
     }
 
-    fn mounts(&self) -> MutexGuard<'_, BTreeSet<Mount>> {
-        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Finds the directory of a path. `..` leads nowhere, so that no path leaves the export.
-    async fn find(&self, caller: &Caller, path: &[u8]) -> FsResult<FileHandle> {
-        let fs = &self.export.file_system;
-        let names = below(path, self.export.path.as_bytes()).ok_or(Nfsstat3::Noent)?;
-        if !path.starts_with(b"/") {
-            return Err(Nfsstat3::Noent);
-        }
-        let mut dir = fs.root();
-        for name in names {
-            let name = Name::new(name)?.or_if_dots(Nfsstat3::Acces)?;
-            dir = fs.lookup(caller, DirOp { dir: &dir, name }).await?.handle;
-        }
-        match fs.attributes(&dir).await?.r#type {
-            Ftype3::Dir => Ok(dir),
-            _ => Err(Nfsstat3::Notdir),
-        }
-    }
-
-    /// Adds an entry to the list of mounts, if there is room.
-    fn add_mount(&self, cx: &Context, path: &[u8]) {
-        let mut mounts = self.mounts();
-        if mounts.len() < MAX_MOUNTS {
-            mounts.insert((host(cx), path.to_vec()));
-        }
+    /// Finds the directory of a path.
+    async fn mount(&self, cx: &Context, path: &[u8]) -> Result<FsResult<FileHandle>, RpcError> {
+        let (export, skipped) = match self.exports.find_path(cx, path) {
+            Ok(found) if path.starts_with(b"/") => found,
+            Ok(_) => return Ok(Err(Nfsstat3::Noent)),
+            Err(status) => return Ok(Err(status)),
+        };
+        let caller = export.caller(cx)?;
+        Ok(find(&export, &caller, components(path).skip(skipped)).await)
     }
 }
 
 /// MNT, UMNT and UMNTALL need credentials of AUTH_SYS.
 impl<F: FileSystem> mount_v3::Service for MountService<F> {
     async fn mnt(&self, cx: &Context, path: Dirpath<'_>) -> Result<MntResults<'_>, RpcError> {
-        let caller = self.export.caller(cx)?;
-        Ok(match self.find(&caller, path.as_bytes()).await {
+        caller::user(cx.credentials())?;
+        Ok(match self.mount(cx, path.as_bytes()).await? {
             Ok(handle) => {
-                self.add_mount(cx, path.as_bytes());
+                let mount = (host(cx), listed(path.as_bytes()));
+                add(&mut self.exports.mounts(), mount);
                 let ok = owned::Mountres3Ok {
                     fhandle: OpaqueBuf::new(handle.as_bytes().to_vec())?,
                     auth_flavors: vec![AuthFlavor::AuthSys.value()],
@@ -140,7 +141,7 @@ impl<F: FileSystem> mount_v3::Service for MountService<F> {
     }
 
     async fn dump(&self, _: &Context) -> Result<DumpResults<'_>, RpcError> {
-        let mounts = self.mounts().clone();
+        let mounts = self.exports.mounts().clone();
         let bodies = mounts.into_iter().map(|(host, path)| owned::MountbodyItem {
             hostname: TextBuf::new(host).unwrap_or_default(),
             directory: TextBuf::from_bytes(path).unwrap_or_default(),
@@ -149,24 +150,33 @@ impl<F: FileSystem> mount_v3::Service for MountService<F> {
     }
 
     async fn umnt(&self, cx: &Context, path: Dirpath<'_>) -> Result<(), RpcError> {
-        self.export.caller(cx)?;
-        self.mounts().remove(&(host(cx), path.as_bytes().to_vec()));
+        caller::user(cx.credentials())?;
+        let mount = (host(cx), listed(path.as_bytes()));
+        self.exports.mounts().remove(&mount);
         Ok(())
     }
 
     async fn umntall(&self, cx: &Context) -> Result<(), RpcError> {
-        self.export.caller(cx)?;
+        caller::user(cx.credentials())?;
         let caller = host(cx);
-        self.mounts().retain(|(host, _)| *host != caller);
+        self.exports.mounts().retain(|(host, _)| *host != caller);
         Ok(())
     }
 
     async fn export(&self, _: &Context) -> Result<ExportResults<'_>, RpcError> {
-        // An empty list of groups stands for everybody.
-        let export = owned::ExportnodeItem {
-            dir: TextBuf::new(self.export.path.clone()).unwrap_or_default(),
-            groups: ListBuf::new(),
-        };
-        Ok(ListBuf::from(vec![export]).into())
+        let exports = self.exports.current();
+        let nodes = exports.iter().map(|export| {
+            let settings = export.settings();
+            // An empty list of groups stands for everybody.
+            let groups = settings
+                .networks
+                .iter()
+                .map(|network| TextBuf::new(network.to_string()).unwrap_or_default());
+            owned::ExportnodeItem {
+                dir: TextBuf::new(settings.path.clone()).unwrap_or_default(),
+                groups: groups.collect(),
+            }
+        });
+        Ok(nodes.collect::<ListBuf<_>>().into())
     }
 }

@@ -5,6 +5,7 @@ mod creating;
 mod directories;
 mod information;
 mod reading;
+mod refused;
 mod removing;
 mod writing;
 
@@ -14,6 +15,7 @@ use oncrpc::{Context, RpcError};
 
 use crate::caller::{self, Caller};
 use crate::export::Export;
+use crate::export_table::ExportTable;
 use crate::file_system::{DirOp, FileSystem, FsResult};
 use crate::handle::FileHandle;
 use crate::name::Name;
@@ -24,28 +26,35 @@ use crate::nfs3::nfs_program::nfs_v3::{
 use crate::nfs3::{
     Access3args, Access3res, Commit3args, Commit3res, Create3args, Diropargs3, Fsinfo3args,
     Fsinfo3res, Fsstat3args, Fsstat3res, Getattr3args, Getattr3res, Link3args, Link3res,
-    Lookup3args, Mkdir3args, Mknod3args, Nfsstat3, Pathconf3args, Pathconf3res, PostOpAttr,
+    Lookup3args, Mkdir3args, Mknod3args, NfsFh3, Nfsstat3, Pathconf3args, Pathconf3res, PostOpAttr,
     Read3args, Readdir3args, Readdirplus3args, Readlink3args, Remove3args, Remove3res, Rename3args,
     Rename3res, Rmdir3args, Rmdir3res, Setattr3args, Setattr3res, Symlink3args, Write3args,
     Write3res,
 };
 use crate::wcc::post_op;
+use refused::Refused;
 
-/// The NFSv3 service of an export.
+/// The NFSv3 service of the exports of a server.
 ///
 /// Malformed names get NFS3ERR_ACCES and NFS3ERR_NAMETOOLONG (RFC 1813, section 3.2), malformed
-/// arguments GARBAGE_ARGS, and calls without credentials of AUTH_SYS AUTH_TOOWEAK.
+/// arguments GARBAGE_ARGS, calls without credentials of AUTH_SYS AUTH_TOOWEAK, and calls of clients
+/// whom no export admits NFS3ERR_STALE.
 #[derive(Debug)]
 pub struct NfsService<F> {
-    export: Arc<Export<F>>,
+    exports: ExportTable<F>,
 }
 
 impl<F> Clone for NfsService<F> {
     fn clone(&self) -> Self {
         Self {
-            export: self.export.clone(),
+            exports: self.exports.clone(),
         }
     }
+}
+
+/// The procedures on the export that a call has found.
+struct OnExport<F> {
+    export: Arc<Export<F>>,
 }
 
 /// A name in a directory, as a call has it. It is checked when its wcc data are at hand.
@@ -72,12 +81,50 @@ impl<'a> Place<'a> {
 }
 
 impl<F: FileSystem> NfsService<F> {
-    /// Serves an export.
+    /// Serves exports.
     #[must_use]
-    pub fn new(export: Arc<Export<F>>) -> Self {
-        Self { export }
+    pub fn new(exports: impl Into<ExportTable<F>>) -> Self {
+        Self {
+            exports: exports.into(),
+        }
     }
 
+    /// Finds the export of a handle.
+    fn find(&self, cx: &Context, handle: NfsFh3<'_>) -> FsResult<OnExport<F>> {
+        let export = self.exports.find(cx, &handle.into())?;
+        Ok(OnExport { export })
+    }
+
+    /// Finds the export of two handles; NFS3ERR_XDEV if each has its own.
+    fn find_both(
+        &self,
+        cx: &Context,
+        handle: NfsFh3<'_>,
+        other: NfsFh3<'_>,
+    ) -> FsResult<OnExport<F>> {
+        let found = self.find(cx, handle)?;
+        let other = FileHandle::from(other);
+        if found.file_system().owns(&other) || !found.file_system().owns(&handle.into()) {
+            return Ok(found);
+        }
+        if self.exports.find(cx, &other)?.file_system.owns(&other) {
+            return Err(Nfsstat3::Xdev);
+        }
+        Ok(found)
+    }
+}
+
+/// Serves a call on the export that it has found.
+macro_rules! on {
+    ($found:expr, |$at:ident| $results:expr) => {
+        match $found {
+            Ok($at) => Ok($results.await),
+            Err(status) => Ok(Refused::refused(status)),
+        }
+    };
+}
+
+impl<F: FileSystem> OnExport<F> {
     fn file_system(&self) -> &F {
         &self.export.file_system
     }
@@ -118,12 +165,13 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         Ok(())
     }
 
-    async fn getattr(&self, _: &Context, args: Getattr3args<'_>) -> Result<Getattr3res, RpcError> {
-        Ok(self.getattr_results(args).await)
+    async fn getattr(&self, cx: &Context, args: Getattr3args<'_>) -> Result<Getattr3res, RpcError> {
+        on!(self.find(cx, args.object), |at| at.getattr_results(args))
     }
 
     async fn setattr(&self, cx: &Context, args: Setattr3args<'_>) -> Result<Setattr3res, RpcError> {
-        Ok(self.setattr_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.object), |at| at
+            .setattr_results(&at.caller(cx)?, args))
     }
 
     async fn lookup(
@@ -131,11 +179,13 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Lookup3args<'_>,
     ) -> Result<LookupResults<'_>, RpcError> {
-        Ok(self.lookup_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.what.dir), |at| at
+            .lookup_results(&at.caller(cx)?, args))
     }
 
     async fn access(&self, cx: &Context, args: Access3args<'_>) -> Result<Access3res, RpcError> {
-        Ok(self.access_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.object), |at| at
+            .access_results(&at.caller(cx)?, args))
     }
 
     async fn readlink(
@@ -143,16 +193,22 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Readlink3args<'_>,
     ) -> Result<ReadlinkResults<'_>, RpcError> {
-        Ok(self.readlink_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.symlink), |at| at
+            .readlink_results(&at.caller(cx)?, args))
     }
 
     async fn read(&self, cx: &Context, args: Read3args<'_>) -> Result<ReadResults<'_>, RpcError> {
         let buffers = cx.item_allocator();
-        Ok(self.read_results(&self.caller(cx)?, args, &buffers).await)
+        on!(self.find(cx, args.file), |at| at.read_results(
+            &at.caller(cx)?,
+            args,
+            &buffers
+        ))
     }
 
     async fn write(&self, cx: &Context, args: Write3args<'_>) -> Result<Write3res, RpcError> {
-        Ok(self.write_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.file), |at| at
+            .write_results(&at.caller(cx)?, args))
     }
 
     async fn create(
@@ -160,7 +216,8 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Create3args<'_>,
     ) -> Result<CreateResults<'_>, RpcError> {
-        Ok(self.create_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.r#where.dir), |at| at
+            .create_results(&at.caller(cx)?, args))
     }
 
     async fn mkdir(
@@ -168,7 +225,8 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Mkdir3args<'_>,
     ) -> Result<MkdirResults<'_>, RpcError> {
-        Ok(self.mkdir_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.r#where.dir), |at| at
+            .mkdir_results(&at.caller(cx)?, args))
     }
 
     async fn symlink(
@@ -176,7 +234,8 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Symlink3args<'_>,
     ) -> Result<SymlinkResults<'_>, RpcError> {
-        Ok(self.symlink_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.r#where.dir), |at| at
+            .symlink_results(&at.caller(cx)?, args))
     }
 
     async fn mknod(
@@ -184,23 +243,28 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Mknod3args<'_>,
     ) -> Result<MknodResults<'_>, RpcError> {
-        Ok(self.mknod_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.r#where.dir), |at| at
+            .mknod_results(&at.caller(cx)?, args))
     }
 
     async fn remove(&self, cx: &Context, args: Remove3args<'_>) -> Result<Remove3res, RpcError> {
-        Ok(self.remove_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.object.dir), |at| at
+            .remove_results(&at.caller(cx)?, args))
     }
 
     async fn rmdir(&self, cx: &Context, args: Rmdir3args<'_>) -> Result<Rmdir3res, RpcError> {
-        Ok(self.rmdir_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.object.dir), |at| at
+            .rmdir_results(&at.caller(cx)?, args))
     }
 
     async fn rename(&self, cx: &Context, args: Rename3args<'_>) -> Result<Rename3res, RpcError> {
-        Ok(self.rename_results(&self.caller(cx)?, args).await)
+        on!(self.find_both(cx, args.from.dir, args.to.dir), |at| at
+            .rename_results(&at.caller(cx)?, args))
     }
 
     async fn link(&self, cx: &Context, args: Link3args<'_>) -> Result<Link3res, RpcError> {
-        Ok(self.link_results(&self.caller(cx)?, args).await)
+        on!(self.find_both(cx, args.file, args.link.dir), |at| at
+            .link_results(&at.caller(cx)?, args))
     }
 
     async fn readdir(
@@ -208,7 +272,8 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Readdir3args<'_>,
     ) -> Result<ReaddirResults<'_>, RpcError> {
-        Ok(self.readdir_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.dir), |at| at
+            .readdir_results(&at.caller(cx)?, args))
     }
 
     async fn readdirplus(
@@ -216,26 +281,28 @@ impl<F: FileSystem> nfs_v3::Service for NfsService<F> {
         cx: &Context,
         args: Readdirplus3args<'_>,
     ) -> Result<ReaddirplusResults<'_>, RpcError> {
-        Ok(self.readdirplus_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.dir), |at| at
+            .readdirplus_results(&at.caller(cx)?, args))
     }
 
-    async fn fsstat(&self, _: &Context, args: Fsstat3args<'_>) -> Result<Fsstat3res, RpcError> {
-        Ok(self.fsstat_results(args).await)
+    async fn fsstat(&self, cx: &Context, args: Fsstat3args<'_>) -> Result<Fsstat3res, RpcError> {
+        on!(self.find(cx, args.fsroot), |at| at.fsstat_results(args))
     }
 
-    async fn fsinfo(&self, _: &Context, args: Fsinfo3args<'_>) -> Result<Fsinfo3res, RpcError> {
-        Ok(self.fsinfo_results(args).await)
+    async fn fsinfo(&self, cx: &Context, args: Fsinfo3args<'_>) -> Result<Fsinfo3res, RpcError> {
+        on!(self.find(cx, args.fsroot), |at| at.fsinfo_results(args))
     }
 
     async fn pathconf(
         &self,
-        _: &Context,
+        cx: &Context,
         args: Pathconf3args<'_>,
     ) -> Result<Pathconf3res, RpcError> {
-        Ok(self.pathconf_results(args).await)
+        on!(self.find(cx, args.object), |at| at.pathconf_results(args))
     }
 
     async fn commit(&self, cx: &Context, args: Commit3args<'_>) -> Result<Commit3res, RpcError> {
-        Ok(self.commit_results(&self.caller(cx)?, args).await)
+        on!(self.find(cx, args.file), |at| at
+            .commit_results(&at.caller(cx)?, args))
     }
 }

@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
+use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
 use crate::permit::{Budget, ConnectionPermit, Counters, PermitState};
 
@@ -100,7 +99,7 @@ pub struct ServerControl(Arc<Inner>);
 type Hook = dyn Fn(&ConnectRequest<'_>) -> Result<(), RejectReason> + Send + Sync;
 
 struct Inner {
-    limits: ServerLimits,
+    limits: Arc<CurrentLimits>,
     hook: Option<Box<Hook>>,
     budget: Arc<Budget>,
     counters: Arc<Counters>,
@@ -140,12 +139,46 @@ impl ServerControl {
 
     fn create(limits: ServerLimits, hook: Option<Box<Hook>>) -> Self {
         Self(Arc::new(Inner {
-            limits,
+            limits: Arc::new(CurrentLimits::new(&limits)),
             hook,
             budget: Arc::new(Budget::of_all(&limits)),
             counters: Arc::default(),
             table: Mutex::default(),
         }))
+    }
+
+    /// Returns the limits that are in force.
+    #[must_use]
+    pub fn limits(&self) -> ServerLimits {
+        self.0.limits.get()
+    }
+
+    /// Replaces the limits of a running server. Lower limits end nothing: connections stay open,
+    /// and calls in flight continue, but no others are accepted until there is room again. The
+    /// deadline of a handler follows from the limits at the arrival of its call.
+    ///
+    /// ```
+    /// use oncrpc::{ServerControl, ServerLimits};
+    ///
+    /// let control = ServerControl::default();
+    /// control.set_limits(ServerLimits::new().max_connections(10));
+    /// assert_eq!(control.limits(), ServerLimits::new().max_connections(10));
+    /// ```
+    pub fn set_limits(&self, limits: ServerLimits) {
+        let Inner {
+            limits: current,
+            budget,
+            ..
+        } = &*self.0;
+        // Peers that connect at the same time wait for the lock, and then find the new limits.
+        let table = self.lock();
+        current.replace(&limits);
+        budget.replace_of_all(&limits);
+        for peer in table.peers.values() {
+            peer.replace_of_peer(&limits);
+        }
+        drop(table);
+        current.replaced.notify_waiters();
     }
 
     /// Admits a connection. A transport calls this, and keeps the permit while the connection is
@@ -175,15 +208,15 @@ impl ServerControl {
             counters,
             ..
         } = &*self.0;
-        let of_all = place(&budget.connections, Limit::Connections)?;
+        let of_all = budget.place().map_err(RejectReason::Limit)?;
         let peer = self.peer_budget(request.address.ip().to_canonical());
-        let of_peer = place(&peer.connections, Limit::ConnectionsPerPeer)?;
+        let of_peer = peer.place().map_err(RejectReason::Limit)?;
         if let Some(hook) = &self.0.hook {
             hook(request)?;
         }
         let permit = ConnectionPermit::new(
             request.address,
-            *limits,
+            limits.clone(),
             [peer, budget.clone()],
             counters.clone(),
             [of_peer, of_all],
@@ -200,8 +233,7 @@ impl ServerControl {
                 .retain(|_, budget| Arc::strong_count(budget) > 1);
             table.sweep_at[0] = 2 * table.peers.len() + 64;
         }
-        let limits = &self.0.limits;
-        let new = || Arc::new(Budget::of_peer(limits));
+        let new = || Arc::new(Budget::of_peer(&self.0.limits.get()));
         table.peers.entry(address).or_insert_with(new).clone()
     }
 
@@ -257,11 +289,6 @@ impl Table {
         }
         self.connections.push(Arc::downgrade(permit.shared()));
     }
-}
-
-fn place(places: &Arc<Semaphore>, limit: Limit) -> Result<OwnedSemaphorePermit, RejectReason> {
-    let place = places.clone().try_acquire_owned();
-    place.map_err(|_| RejectReason::Limit(limit))
 }
 
 impl Default for ServerControl {
@@ -361,6 +388,98 @@ mod tests {
         let error = control.admit(&request(1, 701)).unwrap_err();
         assert_eq!(error.to_string(), "port 701");
         assert_eq!(control.stats().rejected, 1);
+    }
+
+    #[test]
+    fn limits_of_connections_are_replaced_while_the_server_runs() {
+        let limits = |all, peer| {
+            let limits = ServerLimits::new().max_connections(all);
+            limits.max_connections_per_peer(peer)
+        };
+        let control = ServerControl::new(limits(3, 3));
+        let admit = |host| control.admit(&request(host, 700));
+        let (first, second, third) = (admit(1).unwrap(), admit(1).unwrap(), admit(1).unwrap());
+        // Lower limits end nothing.
+        control.set_limits(limits(2, 1));
+        assert_eq!(control.stats().connections, 3);
+        let of_all = RejectReason::Limit(Limit::Connections);
+        let of_peer = RejectReason::Limit(Limit::ConnectionsPerPeer);
+        drop(first);
+        assert_eq!(admit(2).unwrap_err(), of_all);
+        drop(second);
+        assert_eq!(admit(1).unwrap_err(), of_peer);
+        let other = admit(2).unwrap();
+        assert_eq!(admit(3).unwrap_err(), of_all);
+        control.set_limits(limits(4, 2));
+        let (fourth, fifth) = (admit(1).unwrap(), admit(2).unwrap());
+        assert_eq!(admit(3).unwrap_err(), of_all);
+        drop((third, other, fourth, fifth));
+        assert_eq!(control.stats().connections, 0);
+        assert_eq!(control.limits(), limits(4, 2));
+    }
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Wakes(std::sync::atomic::AtomicUsize);
+
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_where_limits_are_raised() {
+        let limits = ServerLimits::new().max_calls_per_connection(1);
+        let control = ServerControl::new(limits);
+        let connection = control.admit(&request(1, 700)).unwrap();
+        let call = connection.call(0);
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let mut ready = pin!(connection.ready());
+        let mut poll = || ready.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!(poll(), Poll::Pending);
+        control.set_limits(limits.max_calls_per_connection(2));
+        assert_eq!(wakes.0.load(Relaxed), 1);
+        assert_eq!(poll(), Poll::Ready(()));
+        drop(call);
+    }
+
+    /// Calls and bytes beyond lowered limits end when they come back, and who waits for more than
+    /// there can ever be waits for less.
+    #[test]
+    fn budgets_shrink_as_they_are_given_back() {
+        const MIB: usize = 1 << 20;
+        let limits = ServerLimits::new().max_bytes(8 * MIB);
+        let limits = limits.max_bytes_per_peer(8 * MIB);
+        let control = ServerControl::new(limits);
+        let admit = |host| control.admit(&request(host, 700)).unwrap();
+        let (one, two) = (admit(1), admit(2));
+        assert!(is_ready(one.reserve(6 * MIB)));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let mut large = Box::pin(two.reserve(7 * MIB));
+        let mut poll = || large.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!(poll(), Poll::Pending);
+        control.set_limits(limits.max_bytes(2 * MIB));
+        assert_eq!(wakes.0.load(Relaxed), 1);
+        assert_eq!(poll(), Poll::Pending);
+        one.arrived();
+        one.trim();
+        // A message may take the whole budget, which is smaller now.
+        assert!(wakes.0.load(Relaxed) > 1);
+        assert_eq!(poll(), Poll::Ready(()));
+        drop(large);
+        assert!(!is_ready(one.reserve(MIB)));
+        two.arrived();
+        two.trim();
+        assert!(is_ready(one.reserve(MIB)));
+        one.arrived();
+        one.trim();
+        // Raised again, all of it is there.
+        control.set_limits(limits);
+        assert!(is_ready(two.reserve(8 * MIB)));
+        assert!(!is_ready(one.reserve(MIB)));
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod channel;
 mod client_security;
 #[cfg(feature = "tokio")]
 mod control;
+#[cfg(feature = "tokio")]
+mod current_limits;
 mod error;
 mod header;
 mod item_buf;

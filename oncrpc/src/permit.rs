@@ -11,10 +11,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::current_limits::CurrentLimits;
 use crate::limits::{Limit, ServerLimits};
 use crate::service::HandlerDeadline;
 
@@ -30,31 +31,95 @@ const KEPT_UNITS: usize = 16;
 /// The budget of one peer, or of all peers together.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    pub(crate) connections: Arc<Semaphore>,
+    connections: Places,
     calls: Pool,
     units: Pool,
+}
+
+/// The connections that are open, and how many there may be.
+#[derive(Debug)]
+struct Places {
+    taken: AtomicUsize,
+    max: AtomicUsize,
+    limit: Limit,
+}
+
+/// The place of a connection, which is free when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PlacePermit(Arc<Budget>);
+
+impl Drop for PlacePermit {
+    fn drop(&mut self) {
+        self.0.connections.taken.fetch_sub(1, Relaxed);
+    }
 }
 
 #[derive(Debug)]
 struct Pool {
     semaphore: Semaphore,
-    max: usize,
+    max: AtomicUsize,
+    /// Permits that are in use beyond a maximum that was lowered: they end when they come back.
+    excess: AtomicUsize,
     limit: Limit,
 }
 
 impl Pool {
     fn new(max: usize, limit: Limit) -> Self {
-        let max = max.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
+        let max = Self::permits(max);
         Self {
             semaphore: Semaphore::new(max),
-            max,
+            max: max.into(),
+            excess: 0.into(),
             limit,
         }
+    }
+
+    /// Returns the permits of a maximum, as many as can be asked for at once.
+    fn permits(max: usize) -> usize {
+        max.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS)
+    }
+
+    fn max(&self) -> usize {
+        self.max.load(Relaxed)
+    }
+
+    /// Replaces the maximum. Only one thread at a time may do so.
+    fn set_max(&self, max: usize) {
+        let max = Self::permits(max);
+        let before = self.max.swap(max, Relaxed);
+        if max >= before {
+            return self.give_back(max - before);
+        }
+        let ended = self.semaphore.forget_permits(before - max);
+        self.excess.fetch_add(before - max - ended, Relaxed);
+    }
+
+    /// Ends returned permits beyond the maximum, such as those of a cancelled wait.
+    fn end_excess(&self) {
+        if self.excess.load(Relaxed) == 0 {
+            return;
+        }
+        // The thread that swaps ends as many. Other threads see no excess in between.
+        let excess = self.excess.swap(0, Relaxed);
+        let ended = self.semaphore.forget_permits(excess);
+        self.excess.fetch_add(excess - ended, Relaxed);
+    }
+
+    /// Takes permits back, except those beyond the maximum.
+    fn give_back(&self, count: usize) {
+        let mut ended = 0;
+        if self.excess.load(Relaxed) > 0 {
+            let less = |excess: usize| Some(excess.saturating_sub(count));
+            let before = self.excess.fetch_update(Relaxed, Relaxed, less);
+            ended = before.unwrap_or(0).min(count);
+        }
+        self.semaphore.add_permits(count - ended);
     }
 
     /// Waits for this number of permits, and takes them.
     async fn take(&self, count: usize, shared: &PermitState) -> Option<SemaphorePermit<'_>> {
         let count = u32::try_from(count).ok()?;
+        self.end_excess();
         if let Ok(permit) = self.semaphore.try_acquire_many(count) {
             return Some(permit);
         }
@@ -66,7 +131,7 @@ impl Pool {
 impl Budget {
     pub(crate) fn of_all(limits: &ServerLimits) -> Self {
         Self {
-            connections: connections(limits.connections),
+            connections: Places::new(limits.connections, Limit::Connections),
             calls: Pool::new(limits.calls, Limit::Calls),
             units: Pool::new(limits.bytes / UNIT, Limit::Bytes),
         }
@@ -74,15 +139,47 @@ impl Budget {
 
     pub(crate) fn of_peer(limits: &ServerLimits) -> Self {
         Self {
-            connections: connections(limits.connections_per_peer),
+            connections: Places::new(limits.connections_per_peer, Limit::ConnectionsPerPeer),
             calls: Pool::new(limits.calls_per_peer, Limit::CallsPerPeer),
             units: Pool::new(limits.bytes_per_peer / UNIT, Limit::BytesPerPeer),
         }
     }
+
+    /// Replaces the limits of all.
+    pub(crate) fn replace_of_all(&self, limits: &ServerLimits) {
+        self.connections.max.store(limits.connections, Relaxed);
+        self.calls.set_max(limits.calls);
+        self.units.set_max(limits.bytes / UNIT);
+    }
+
+    /// Replaces the limits of a peer.
+    pub(crate) fn replace_of_peer(&self, limits: &ServerLimits) {
+        let connections = limits.connections_per_peer;
+        self.connections.max.store(connections, Relaxed);
+        self.calls.set_max(limits.calls_per_peer);
+        self.units.set_max(limits.bytes_per_peer / UNIT);
+    }
+
+    /// Takes a place for a connection.
+    pub(crate) fn place(self: &Arc<Self>) -> Result<PlacePermit, Limit> {
+        let Places { taken, max, limit } = &self.connections;
+        let max = max.load(Relaxed);
+        let one_more = |taken: usize| (taken < max).then(|| taken + 1);
+        match taken.fetch_update(Relaxed, Relaxed, one_more) {
+            Ok(_) => Ok(PlacePermit(self.clone())),
+            Err(_) => Err(*limit),
+        }
+    }
 }
 
-fn connections(max: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)))
+impl Places {
+    fn new(max: usize, limit: Limit) -> Self {
+        Self {
+            taken: 0.into(),
+            max: max.into(),
+            limit,
+        }
+    }
 }
 
 /// The counters of a server over all of its connections.
@@ -112,7 +209,7 @@ pub struct ConnectionPermit(Arc<PermitState>);
 
 pub(crate) struct PermitState {
     address: SocketAddr,
-    limits: ServerLimits,
+    limits: Arc<CurrentLimits>,
     /// Taken from the budgets of the peer and of the server.
     budgets: [Arc<Budget>; 2],
     counters: Arc<Counters>,
@@ -125,7 +222,7 @@ pub(crate) struct PermitState {
     state: Mutex<State>,
     /// Taken from the budgets of the peer and of the server. They include the fixed minimum, which
     /// handlers may use after the connection has ended.
-    _places: [OwnedSemaphorePermit; 2],
+    _places: [PlacePermit; 2],
 }
 
 #[derive(Default)]
@@ -165,7 +262,7 @@ impl PermitState {
         let state = self.lock();
         let units = units(self.bytes_of(&state).saturating_add(more));
         let most =
-            |of: fn(&Budget) -> &Pool| self.budgets.iter().map(|budget| of(budget).max).min();
+            |of: fn(&Budget) -> &Pool| self.budgets.iter().map(|budget| of(budget).max()).min();
         // A message larger than the budget takes all of it.
         let units = units.min(most(|budget| &budget.units).unwrap_or(0));
         if units > state.taken_units {
@@ -229,10 +326,10 @@ impl PermitState {
         state.taken_calls -= calls;
         state.taken_units -= units;
         for budget in self.budgets.iter().filter(|_| calls > 0) {
-            budget.calls.semaphore.add_permits(calls);
+            budget.calls.give_back(calls);
         }
         for budget in self.budgets.iter().filter(|_| units > 0) {
-            budget.units.semaphore.add_permits(units);
+            budget.units.give_back(units);
         }
     }
 
@@ -261,10 +358,10 @@ fn units(bytes: usize) -> usize {
 impl ConnectionPermit {
     pub(crate) fn new(
         address: SocketAddr,
-        limits: ServerLimits,
+        limits: Arc<CurrentLimits>,
         budgets: [Arc<Budget>; 2],
         counters: Arc<Counters>,
-        places: [OwnedSemaphorePermit; 2],
+        places: [PlacePermit; 2],
     ) -> Self {
         Self(Arc::new(PermitState {
             address,
@@ -283,10 +380,15 @@ impl ConnectionPermit {
         &self.0
     }
 
-    /// Returns the limits of the server.
+    /// Returns the limits of the server that are in force.
     #[must_use]
-    pub fn limits(&self) -> &ServerLimits {
-        &self.0.limits
+    pub fn limits(&self) -> ServerLimits {
+        self.0.limits.get()
+    }
+
+    /// Returns how long a call or a reply may take to be transferred.
+    pub(crate) fn transfer_time(&self) -> Option<Duration> {
+        self.0.limits.transfer_time()
     }
 
     /// Counts that a limit was reached at this connection.
@@ -299,7 +401,7 @@ impl ConnectionPermit {
     pub async fn ready(&self) {
         if let Some(limit) = self.full() {
             self.0.reached(limit);
-            poll_fn(|_| self.full().map_or(Poll::Ready(()), |_| Poll::Pending)).await;
+            self.room().await;
         }
         self.cover(0).await;
     }
@@ -322,11 +424,29 @@ impl ConnectionPermit {
         self.0.arriving.store(0, Relaxed);
     }
 
+    /// Waits until the connection has room within its own limits.
+    async fn room(&self) {
+        while self.full().is_some() {
+            let mut replaced = pin!(self.0.limits.replaced.notified());
+            poll_fn(|cx| match self.full() {
+                None => Poll::Ready(()),
+                Some(_) => replaced.as_mut().poll(cx),
+            })
+            .await;
+        }
+    }
+
     async fn cover(&self, more: usize) {
-        while let Some(lack) = self.0.lack(more) {
+        while self.0.lack(more).is_some() {
+            // Before the lack is looked at, so that no change is missed.
+            let mut replaced = pin!(self.0.limits.replaced.notified());
+            let Some(lack) = self.0.lack(more) else {
+                return;
+            };
             let mut taking = pin!(self.0.take(lack));
             poll_fn(|cx| match self.0.lack(more) {
                 None => Poll::Ready(()),
+                Some(_) if replaced.as_mut().poll(cx).is_ready() => Poll::Ready(()),
                 Some(_) => taking.as_mut().poll(cx),
             })
             .await;
@@ -336,11 +456,10 @@ impl ConnectionPermit {
     /// Returns the limit of the connection itself that it has reached.
     fn full(&self) -> Option<Limit> {
         let (limits, state) = (&self.0.limits, self.0.lock());
-        if state.calls >= limits.calls_per_connection.max(1) {
+        if state.calls >= limits.calls_per_connection().max(1) {
             return Some(Limit::CallsPerConnection);
         }
-        let budget = limits.bytes_per_peer.min(limits.bytes);
-        let max = limits.bytes_per_connection.min(budget).max(OWN_BYTES);
+        let max = limits.bytes_per_connection().max(OWN_BYTES);
         (self.0.bytes_of(&state) >= max).then_some(Limit::BytesPerConnection)
     }
 
@@ -384,7 +503,7 @@ impl ConnectionPermit {
     /// Returns the deadline of a handler that begins now; `None` if there is no limit.
     #[must_use]
     pub fn handler_due(&self) -> Option<Instant> {
-        let limit = self.0.limits.handler_time;
+        let limit = self.0.limits.handler_time();
         limit.and_then(|time| Instant::now().checked_add(time))
     }
 

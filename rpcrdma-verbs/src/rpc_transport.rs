@@ -19,6 +19,8 @@ mod outage;
 #[cfg(feature = "tokio")]
 mod placement;
 #[cfg(feature = "tokio")]
+mod publisher;
+#[cfg(feature = "tokio")]
 mod resolver;
 #[cfg(feature = "tokio")]
 mod server;

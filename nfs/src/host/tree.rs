@@ -184,6 +184,11 @@ impl Tree {
         found.id() == self.root_id
     }
 
+    /// Returns true if a handle is one of this export.
+    pub(super) fn owns(&self, handle: &FileHandle) -> bool {
+        self.handles.decode(handle).is_ok()
+    }
+
     /// Opens the object of a handle.
     pub(super) fn resolve(&self, handle: &FileHandle) -> FsResult<Found> {
         let fd = match self.handles.decode(handle)? {

@@ -1,6 +1,7 @@
 //! All objects of a file system, by their numbers.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::budget::Budget;
@@ -25,6 +26,8 @@ pub(super) struct Tree {
     pub(super) budget: Budget,
     /// Distinguishes this file system from others, and from its own earlier lives.
     instance: u64,
+    /// The key of the codes in handles: a client that knows one handle cannot make up another.
+    codes: RandomState,
     /// The last time that was given out.
     clock: Nfstime3,
 }
@@ -42,6 +45,7 @@ impl Tree {
             next: ROOT,
             budget: Budget::new(limit),
             instance,
+            codes: RandomState::new(),
             clock: Nfstime3 {
                 seconds: 0,
                 nseconds: 0,
@@ -88,10 +92,18 @@ impl Tree {
 
     pub(super) fn handle(&self, id: u64) -> FileHandle {
         let mut bytes = [0; 16];
-        let (instance, number) = bytes.split_at_mut(8);
-        instance.copy_from_slice(&self.instance.to_be_bytes());
+        let (code, number) = bytes.split_at_mut(8);
+        code.copy_from_slice(&self.codes.hash_one(id).to_be_bytes());
         number.copy_from_slice(&id.to_be_bytes());
         FileHandle::from_array(bytes)
+    }
+
+    /// Returns true if a handle is one of this file system.
+    pub(super) fn owns(&self, handle: &FileHandle) -> bool {
+        let bytes = <[u8; 16]>::try_from(handle.as_bytes());
+        bytes
+            .map(halves)
+            .is_ok_and(|(code, id)| code == self.codes.hash_one(id))
     }
 
     /// Returns the number of a handle's object.
@@ -100,8 +112,8 @@ impl Tree {
             .as_bytes()
             .try_into()
             .map_err(|_| Nfsstat3::Badhandle)?;
-        let (instance, id) = halves(bytes);
-        if instance != self.instance || !self.nodes.contains_key(&id) {
+        let (code, id) = halves(bytes);
+        if code != self.codes.hash_one(id) || !self.nodes.contains_key(&id) {
             return Err(Nfsstat3::Stale);
         }
         Ok(id)
@@ -167,8 +179,8 @@ impl Tree {
 /// Returns the two numbers of a handle.
 fn halves(bytes: [u8; 16]) -> (u64, u64) {
     let number = |half: &[u8]| half.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
-    let (instance, id) = bytes.split_at(8);
-    (number(instance), number(id))
+    let (code, id) = bytes.split_at(8);
+    (number(code), number(id))
 }
 
 /// Returns what an object costs with its content.

@@ -1,6 +1,6 @@
 //! GETATTR, SETATTR and ACCESS (RFC 1813, sections 3.3.1, 3.3.2 and 3.3.4).
 
-use super::NfsService;
+use super::OnExport;
 use crate::caller::Caller;
 use crate::file_system::{FileSystem, FsResult};
 use crate::handle::FileHandle;
@@ -14,7 +14,7 @@ use crate::wcc::Wcc;
 /// The bits of ACCESS that nobody has on a read-only export.
 const CHANGES: u32 = ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_DELETE;
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     pub(super) async fn getattr_results(&self, args: Getattr3args<'_>) -> Getattr3res {
         let attributes = self.file_system().attributes(&args.object.into()).await;
         match attributes {

@@ -1,6 +1,6 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
 
-use super::{NfsService, Place};
+use super::{OnExport, Place};
 use crate::caller::Caller;
 use crate::file_system::{DirOp, FileSystem, FsResult};
 use crate::nfs3::nfs_program::nfs_v3::{CreateResults, MkdirResults, MknodResults, SymlinkResults};
@@ -29,7 +29,7 @@ macro_rules! created {
     }};
 }
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     /// Checks the name of an object that is to be created: `.` and `..` are there.
     fn new_name<'p>(&self, place: &'p Place<'_>) -> FsResult<DirOp<'p>> {
         self.changed_name(place, Nfsstat3::Exist, Nfsstat3::Exist)

@@ -2,7 +2,7 @@
 
 use oncrpc::xdr::TextBuf;
 
-use super::NfsService;
+use super::OnExport;
 use crate::caller::Caller;
 use crate::directory::{DirEntry, DirList};
 use crate::file_system::{DirEnd, FileSystem, FsResult};
@@ -37,7 +37,7 @@ fn entry_plus(entry: DirEntry) -> owned::Entryplus3Item {
     }
 }
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     pub(super) async fn readdir_results(
         &self,
         caller: &Caller,

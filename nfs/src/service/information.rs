@@ -1,6 +1,6 @@
 //! FSSTAT, FSINFO and PATHCONF (RFC 1813, sections 3.3.18 to 3.3.20).
 
-use super::NfsService;
+use super::OnExport;
 use crate::file_system::{FileSystem, FsInfo};
 use crate::handle::FileHandle;
 use crate::nfs3::{
@@ -11,7 +11,7 @@ use crate::nfs3::{
 /// The multiple of which transfers are best.
 const BLOCK: u32 = 4096;
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     pub(super) async fn fsstat_results(&self, args: Fsstat3args<'_>) -> Fsstat3res {
         let object = FileHandle::from(args.fsroot);
         let stat = self.file_system().fs_stat(&object).await;

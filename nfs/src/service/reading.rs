@@ -2,7 +2,7 @@
 
 use oncrpc::ItemAllocator;
 
-use super::{NfsService, Place};
+use super::{OnExport, Place};
 use crate::caller::Caller;
 use crate::file_system::{FileSystem, FsResult};
 use crate::handle::{FileHandle, Object};
@@ -12,7 +12,7 @@ use crate::nfs3::{
     Read3resfail, Read3resok, Readlink3args, Readlink3res, Readlink3resfail, Readlink3resok, owned,
 };
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     pub(super) async fn lookup_results(
         &self,
         caller: &Caller,

@@ -1,6 +1,6 @@
 //! REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.12 to 3.3.15).
 
-use super::{NfsService, Place};
+use super::{OnExport, Place};
 use crate::caller::Caller;
 use crate::file_system::{FileSystem, FsResult};
 use crate::handle::FileHandle;
@@ -11,7 +11,7 @@ use crate::nfs3::{
 };
 use crate::wcc::Wcc;
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     pub(super) async fn remove_results(
         &self,
         caller: &Caller,

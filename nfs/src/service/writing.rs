@@ -1,6 +1,6 @@
 //! WRITE and COMMIT (RFC 1813, sections 3.3.7 and 3.3.21).
 
-use super::NfsService;
+use super::OnExport;
 use crate::caller::Caller;
 use crate::file_system::{FileSystem, FsResult, Written};
 use crate::handle::FileHandle;
@@ -22,7 +22,7 @@ fn first(data: Item<'_>, max: usize) -> Item<'_> {
     }
 }
 
-impl<F: FileSystem> NfsService<F> {
+impl<F: FileSystem> OnExport<F> {
     pub(super) async fn write_results(&self, caller: &Caller, args: Write3args<'_>) -> Write3res {
         let mut wcc = Wcc::default();
         let written = self.try_write(caller, args, &mut wcc).await;

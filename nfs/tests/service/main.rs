@@ -7,6 +7,7 @@ mod attributes;
 mod backends;
 mod creating;
 mod directories;
+mod exports;
 #[cfg(all(feature = "host", target_os = "linux"))]
 mod host;
 mod information;

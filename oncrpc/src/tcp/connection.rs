@@ -108,7 +108,7 @@ impl Intake for LimitedIntake {
     }
 
     fn time(&self) -> Option<Duration> {
-        self.permit.limits().transfer_time
+        self.permit.transfer_time()
     }
 
     fn timed_out(&self) -> io::Error {
@@ -172,7 +172,7 @@ impl<P: Programs> Connection<P> {
             if side != Side::Open && !reads && self.is_done() {
                 return writer.shutdown().await;
             }
-            let time = self.permit.limits().transfer_time;
+            let time = self.permit.transfer_time();
             // Received calls are served first, so that their replies are sent in one system call.
             tokio::select! {
                 biased;

@@ -146,6 +146,29 @@ impl AnyDevice {
         Self::open_ibverbs(name)
     }
 
+    /// Sets the traffic class of the connections and listeners that are created from now on: the
+    /// upper six bits are the DSCP (RFC 2474). The software fabric has none.
+    ///
+    /// ```
+    /// use rpcrdma_verbs::provider::any::AnyDevice;
+    ///
+    /// let device = AnyDevice::open("iwarp")?;
+    /// // DSCP 26, which many networks have lossless.
+    /// device.set_traffic_class(26 << 2);
+    /// # Ok::<(), rpcrdma_verbs::provider::VerbError>(())
+    /// ```
+    pub fn set_traffic_class(&self, class: u8) {
+        match self {
+            Self::Software(_) => {
+                let _ = class;
+            }
+            #[cfg(feature = "iwarp")]
+            Self::Iwarp(device) => device.set_traffic_class(class),
+            #[cfg(feature = "ibverbs")]
+            Self::Ibverbs(device) => device.set_traffic_class(class),
+        }
+    }
+
     #[cfg(feature = "ibverbs")]
     fn open_ibverbs(name: &str) -> Result<Self> {
         IbvDevice::open(Some(name)).map(Self::Ibverbs)

@@ -227,6 +227,19 @@ impl IbvDevice {
         })
     }
 
+    /// Sets the traffic class of the connections and listeners that are created from now on
+    /// (`RDMA_OPTION_ID_TOS` of librdmacm): the upper six bits are the DSCP (RFC 2474), the lower
+    /// two are left to the network.
+    ///
+    /// With RoCE, the class is that of the packets' IP header, and the kernel derives the service
+    /// level from it, by the traffic classes of the network interface: lossless networks tell
+    /// RDMA's packets by one of them. The end that connects decides for both directions. With
+    /// InfiniBand, it is part of the query for the path. With iWARP, it is that of the TCP
+    /// connection, if the device supports it.
+    pub fn set_traffic_class(&self, class: u8) {
+        self.hub.traffic_class.set(class);
+    }
+
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {

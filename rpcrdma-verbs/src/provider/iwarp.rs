@@ -43,6 +43,7 @@ use queue_pair::{Limits, Qp};
 
 use super::common::domain::Domain;
 use super::common::receives::SharedQueue;
+use super::common::traffic_class::TrafficClass;
 use super::common::wakeup::invalid;
 use super::{
     Access, Capabilities, Device, MemoryRegion, ProtectionDomainId, QueuePair, Receive, Result,
@@ -113,6 +114,7 @@ struct DeviceState {
     domain: Arc<Domain>,
     domain_id: ProtectionDomainId,
     capabilities: Capabilities,
+    traffic_class: TrafficClass,
     queue_pairs: AtomicU32,
     queues: Mutex<Vec<Weak<Completions>>>,
 }
@@ -168,10 +170,17 @@ impl IwarpDevice {
                 domain: Domain::hidden(),
                 domain_id: ProtectionDomainId::unique(),
                 capabilities,
+                traffic_class: TrafficClass::default(),
                 queue_pairs: AtomicU32::new(1),
                 queues: Mutex::default(),
             }),
         }
+    }
+
+    /// Sets the traffic class of the connections and listeners that are created from now on: the
+    /// upper six bits are the DSCP (RFC 2474). Each end decides for what it sends.
+    pub fn set_traffic_class(&self, class: u8) {
+        self.shared.traffic_class.set(class);
     }
 
     /// Makes progress on all queue pairs of the device: takes what their sockets have, and sends

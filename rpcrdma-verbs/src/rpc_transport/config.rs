@@ -139,6 +139,7 @@ pub struct ServerConfig {
     pub(super) completions: u32,
     pub(super) control: Option<ServerControl>,
     pub(super) spin: Duration,
+    pub(super) metrics_name: Option<String>,
 }
 
 impl ServerConfig {
@@ -152,6 +153,7 @@ impl ServerConfig {
             completions: 16384,
             control: None,
             spin: DEFAULT_SPIN,
+            metrics_name: None,
         }
     }
 
@@ -199,6 +201,20 @@ impl ServerConfig {
     pub fn spin(self, longest: Duration) -> Self {
         Self {
             spin: longest,
+            ..self
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl ServerConfig {
+    /// Publishes the metrics of the server's drivers
+    /// ([`Driver::publish_metrics`](crate::driver::Driver::publish_metrics)) once a second, each
+    /// with this name and the number of its thread as the label `driver`: `nfs-0`.
+    #[must_use]
+    pub fn publish_metrics(self, name: &str) -> Self {
+        Self {
+            metrics_name: Some(name.to_owned()),
             ..self
         }
     }

@@ -13,6 +13,7 @@ use super::config::ServerConfig;
 use super::connections::STOPPING;
 use super::local_server::LocalServer;
 use super::placement::{Acceptor, ConnectionPlacement, Inlet, acceptor, acceptor_of_one};
+use super::publisher::Publisher;
 use super::thread::{TransportError, spawn_thread};
 use super::waiter::Waiter;
 use crate::driver::{Driver, ListenerHandle};
@@ -58,7 +59,11 @@ impl RunningServer {
     ) -> Result<(), TransportError> {
         let (end, ended) = oneshot::channel::<()>();
         let (bound, binding) = std::sync::mpsc::channel();
-        let parts = (device.clone(), budget.clone(), config.clone(), self.address);
+        let mut config = config.clone();
+        if let Some(name) = &mut config.metrics_name {
+            *name = format!("{name}-{}", self.threads.len());
+        }
+        let parts = (device.clone(), budget.clone(), config, self.address);
         let thread = spawn_thread("rpcrdma-server", move || async move {
             let until = async {
                 // The thread ends when this is dropped.
@@ -168,6 +173,7 @@ struct Core<D: Device, P> {
     driver: Driver<D>,
     server: LocalServer<P>,
     waiter: Waiter,
+    publisher: Publisher,
     /// The thread's listener, to which requests are passed.
     listener: ListenerHandle,
     inlet: Inlet<D>,
@@ -200,6 +206,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
         server.control(&config.control.unwrap_or_default());
         Ok(Self {
             waiter: Waiter::new(&driver)?,
+            publisher: Publisher::new(config.metrics_name),
             driver,
             server,
             listener,
@@ -220,6 +227,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
             if drains && self.server.is_drained() {
                 return Ok(());
             }
+            self.publisher.turn(&self.driver);
             if self.driver.looks_for_work(busy) {
                 ::tokio::task::yield_now().await;
                 continue;
@@ -229,6 +237,7 @@ impl<D: Device, P: LocalPrograms> Core<D, P> {
                 continue;
             }
             let timeout = self.server.timeout(&self.driver);
+            let timeout = self.publisher.before_sleep(&self.driver, timeout);
             ::tokio::select! {
                 () = poll_fn(|cx| match self.server.poll(&mut self.driver, cx) {
                     0 => Poll::Pending,

@@ -39,6 +39,7 @@ use super::outstanding::{CompletionTarget, Outstanding};
 use super::status::status;
 use super::sys::{AsyncEvent, Context, Domain, QueuePair, RawCompletion};
 use super::tables::{LazyTables, Tables};
+use crate::provider::common::traffic_class::TrafficClass;
 use crate::provider::{Capabilities, Completion, ProtectionDomainId, Result, Status};
 
 /// The state of a device.
@@ -50,6 +51,7 @@ pub(super) struct DeviceState {
     pub(super) context: Arc<Context>,
     pub(super) capabilities: Capabilities,
     pub(super) traits: Quirks,
+    pub(super) traffic_class: TrafficClass,
     /// Queue pairs, by our numbers.
     pairs: Mutex<NumberMap<Arc<dyn CompletionTarget>>>,
     queues: Mutex<Vec<Weak<Queue>>>,
@@ -94,6 +96,7 @@ impl DeviceState {
             context,
             capabilities,
             traits: quirks,
+            traffic_class: TrafficClass::default(),
             pairs: Mutex::default(),
             queues: Mutex::default(),
             failing: Mutex::default(),

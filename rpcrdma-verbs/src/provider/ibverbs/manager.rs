@@ -81,6 +81,15 @@ impl IbvConnectionManager {
         })
     }
 
+    /// Creates a connection or a listener with the traffic class of the device.
+    fn new_id(&self) -> Result<Id> {
+        let id = Id::new(&self.channel)?;
+        if let Some(class) = self.hub.traffic_class.get() {
+            id.set_traffic_class(class)?;
+        }
+        Ok(id)
+    }
+
     fn parts<'a>(&'a self, queues: &Queues<'a, IbvDevice>) -> PairResources<'a> {
         PairResources {
             device_state: &self.hub,
@@ -328,7 +337,7 @@ impl IbvConnectionManager {
         let draws = if address.port() == 0 { PORT_DRAWS } else { 1 };
         let mut drawn = 1;
         loop {
-            let id = Id::new(&self.channel)?;
+            let id = self.new_id()?;
             match id.listen(address) {
                 Ok(address) => return Ok((id, address)),
                 Err(error) if drawn == draws || !matches!(error.cause, Cause::AddressInUse(_)) => {
@@ -374,8 +383,7 @@ impl provider::ConnectionManager<IbvDevice> for IbvConnectionManager {
     ) -> Result<IbvQueuePair> {
         fits("connect", private_data)?;
         self.checked("connect", config, &queues)?;
-        let connection =
-            Connection::new(Id::new(&self.channel)?, Phase::Resolving, (0, 0), address);
+        let connection = Connection::new(self.new_id()?, Phase::Resolving, (0, 0), address);
         let pair = IbvQueuePair(QpInner::new(
             &self.parts(&queues),
             config,

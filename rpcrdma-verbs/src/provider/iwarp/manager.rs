@@ -370,7 +370,7 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
     type Request = IwarpConnectRequest;
 
     fn listen(&mut self, address: SocketAddr) -> Result<SocketAddr> {
-        let (listener, address) = socket::listen(address)?;
+        let (listener, address) = socket::listen(address, self.device.shared.traffic_class.get())?;
         let token = self.token();
         self.watch(&listener, token, EventFlags::IN)?;
         self.listeners.insert(token, (listener, address));
@@ -397,7 +397,7 @@ impl ConnectionManager<IwarpDevice> for IwarpConnectionManager {
             cause: Cause::PrivateData,
         })?;
         let connecting = Connecting::new(Arc::downgrade(&pair.qp), address, begun);
-        match socket::connect(&address) {
+        match socket::connect(&address, self.device.shared.traffic_class.get()) {
             Ok(socket) => {
                 self.watch(&socket, token, EventFlags::IN | EventFlags::OUT)?;
                 pair.qp.set_socket(socket);

@@ -30,9 +30,23 @@ fn open(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
 }
 
+/// Sets the traffic class of a socket's packets.
+fn set_traffic_class(socket: &OwnedFd, class: u8, is_v6: bool) -> rustix::io::Result<()> {
+    if is_v6 {
+        sockopt::set_ipv6_tclass(socket, class.into())?;
+        // That of peers with mapped addresses of IPv4; not where the socket is for IPv6 alone.
+        let _ = sockopt::set_ip_tos(socket, class);
+        return Ok(());
+    }
+    sockopt::set_ip_tos(socket, class)
+}
+
 /// Starts to connect.
-pub(super) fn connect(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+pub(super) fn connect(address: &SocketAddr, class: Option<u8>) -> rustix::io::Result<OwnedFd> {
     let socket = open(address)?;
+    if let Some(class) = class {
+        set_traffic_class(&socket, class, address.is_ipv6())?;
+    }
     sockopt::set_tcp_nodelay(&socket, true)?;
     match rustix::net::connect(&socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
@@ -40,10 +54,13 @@ pub(super) fn connect(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Listens, and returns the address.
-pub(super) fn listen(address: SocketAddr) -> Result<(OwnedFd, SocketAddr)> {
+/// Listens, and returns the address. Connections inherit the traffic class.
+pub(super) fn listen(address: SocketAddr, class: Option<u8>) -> Result<(OwnedFd, SocketAddr)> {
     let listens = || {
         let socket = open(&address)?;
+        if let Some(class) = class {
+            set_traffic_class(&socket, class, address.is_ipv6())?;
+        }
         sockopt::set_socket_reuseaddr(&socket, true)?;
         rustix::net::bind(&socket, &address)?;
         rustix::net::listen(&socket, BACKLOG)?;
@@ -111,5 +128,41 @@ pub(super) fn is_closed(socket: &OwnedFd) -> bool {
     match rustix::net::recv(socket, &mut [0u8; 1], flags) {
         Ok((_, count)) => count == 0,
         Err(error) => error != Errno::AGAIN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connects two sockets, and returns the classes of listener, client and accepted socket.
+    fn classes(host: IpAddr, of_listener: Option<u8>, of_client: Option<u8>) -> Option<[u8; 3]> {
+        // Not every host has IPv6.
+        let (listener, address) = listen(SocketAddr::new(host, 0), of_listener).ok()?;
+        let client = connect(&address, of_client).unwrap();
+        let accepted = loop {
+            match accept(&listener) {
+                Ok((accepted, _)) => break accepted,
+                Err(error) => assert_eq!(error, Errno::AGAIN),
+            }
+        };
+        Some([&listener, &client, &accepted].map(|socket| match host {
+            IpAddr::V4(_) => sockopt::ip_tos(socket).unwrap(),
+            IpAddr::V6(_) => u8::try_from(sockopt::ipv6_tclass(socket).unwrap()).unwrap(),
+        }))
+    }
+
+    #[test]
+    fn sockets_have_the_traffic_class() {
+        for host in ["127.0.0.1", "::1"] {
+            let host = host.parse().unwrap();
+            // DSCP 26, and expedited forwarding.
+            let Some(found) = classes(host, Some(0x68), Some(0xb8)) else {
+                assert_eq!(host, IpAddr::from(std::net::Ipv6Addr::LOCALHOST));
+                continue;
+            };
+            assert_eq!(found, [0x68, 0xb8, 0x68], "{host}");
+            assert_eq!(classes(host, None, None), Some([0; 3]), "{host}");
+        }
     }
 }

@@ -272,6 +272,22 @@ impl Id {
         })
     }
 
+    /// Sets the traffic class, before the address is resolved or bound.
+    pub(in super::super) fn set_traffic_class(&self, class: u8) -> Result<()> {
+        let mut class = class;
+        // SAFETY: the connection is there. The option's value is one byte (rdma_set_option(3)),
+        // which the function copies into its command to the kernel before it returns.
+        left("rdma_set_option", unsafe {
+            cm::rdma_set_option(
+                self.raw(),
+                cm::OPTION_ID,
+                cm::OPTION_ID_TOS,
+                (&raw mut class).cast(),
+                size_of_val(&class),
+            )
+        })
+    }
+
     /// Moves a request for a connection to another channel, which has its events from then on. Only
     /// who has the request may do so: no other thread uses the connection then.
     pub(in super::super) fn migrate(&self, to: &Arc<Channel>) -> Result<()> {

@@ -72,6 +72,10 @@ const _: () = {
 /// `RDMA_PS_TCP`: reliable connections.
 pub(super) const PORT_SPACE: c_uint = 0x0106;
 
+/// `RDMA_OPTION_ID` and `RDMA_OPTION_ID_TOS`: the level and the name of an option.
+pub(super) const OPTION_ID: c_int = 0;
+pub(super) const OPTION_ID_TOS: c_int = 0;
+
 /// `enum rdma_cm_event_type`.
 pub(super) mod event {
     use std::ffi::c_uint;
@@ -101,6 +105,13 @@ unsafe extern "C" {
         port_space: c_uint,
     ) -> c_int;
     pub(super) fn rdma_destroy_id(id: *mut Id) -> c_int;
+    pub(super) fn rdma_set_option(
+        id: *mut Id,
+        level: c_int,
+        name: c_int,
+        value: *mut c_void,
+        length: usize,
+    ) -> c_int;
     pub(super) fn rdma_migrate_id(id: *mut Id, channel: *mut EventChannel) -> c_int;
     pub(super) fn rdma_bind_addr(id: *mut Id, address: *mut SocketAddress) -> c_int;
     pub(super) fn rdma_listen(id: *mut Id, backlog: c_int) -> c_int;

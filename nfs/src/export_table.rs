@@ -1,0 +1,164 @@
+//! All exports of a server.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use oncrpc::Context;
+
+use crate::export::Export;
+use crate::file_system::{FileSystem, FsResult};
+use crate::handle::FileHandle;
+use crate::nfs3::Nfsstat3;
+
+/// The exports of a server, which can be replaced while it runs.
+///
+/// Clones are of the same table: each transport and thread of a server has one.
+///
+/// A client mounts the export whose path is the longest one that its own path begins with. Several
+/// exports may have one path, for different networks: the first one that admits the client is its
+/// export. Further calls find their export by their file handle ([`FileSystem::owns`]) and the
+/// client's address, so that the first export of a file system that admits the client decides.
+///
+/// ```
+/// use rpcrdma_nfs::{Export, ExportTable, MemoryFileSystem, router};
+///
+/// let [a, b] = ["/a", "/b"].map(|path| Export::new(MemoryFileSystem::new(1 << 30)).path(path));
+/// let exports = ExportTable::new([a.clone(), b]);
+/// let [tcp, rdma] = [(); 2].map(|()| router(exports.clone()));
+///
+/// // While the server runs: `/a` becomes read-only, and `/b` is no longer offered.
+/// exports.replace([a.read_only(true)]);
+/// ```
+#[derive(Debug)]
+pub struct ExportTable<F>(Arc<Shared<F>>);
+
+/// The exports of the moment.
+type Current<F> = Arc<[Arc<Export<F>>]>;
+
+/// A client's host, and a path that it has mounted.
+pub(crate) type Mount = (String, Vec<u8>);
+
+#[derive(Debug)]
+struct Shared<F> {
+    exports: RwLock<Current<F>>,
+    mounts: Mutex<BTreeSet<Mount>>,
+}
+
+impl<F> Clone for ExportTable<F> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// A table of one export.
+impl<F: FileSystem> From<Export<F>> for ExportTable<F> {
+    fn from(export: Export<F>) -> Self {
+        Self::new([export])
+    }
+}
+
+/// A table of one export.
+impl<F: FileSystem> From<Arc<Export<F>>> for ExportTable<F> {
+    fn from(export: Arc<Export<F>>) -> Self {
+        Self::of(Arc::new([export]))
+    }
+}
+
+fn collect<F>(exports: impl IntoIterator<Item = Export<F>>) -> Current<F> {
+    exports.into_iter().map(Arc::new).collect()
+}
+
+/// Returns the address of a client, if its transport has addresses.
+fn address(cx: &Context) -> Option<IpAddr> {
+    cx.peer().address.map(|address| address.ip())
+}
+
+/// Returns the components of a path; `.` and empty ones count for nothing.
+pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let all = path.split(|byte| *byte == b'/');
+    all.filter(|name| !name.is_empty() && *name != b".")
+}
+
+/// Returns how many components a path of an export has, if another path begins with it.
+fn begins_with(path: &[u8], export: &[u8]) -> Option<usize> {
+    let mut rest = components(path);
+    let mut len = 0;
+    for name in components(export) {
+        if rest.next() != Some(name) {
+            return None;
+        }
+        len += 1;
+    }
+    Some(len)
+}
+
+impl<F: FileSystem> ExportTable<F> {
+    /// Creates a table.
+    pub fn new(exports: impl IntoIterator<Item = Export<F>>) -> Self {
+        Self::of(collect(exports))
+    }
+
+    fn of(exports: Current<F>) -> Self {
+        Self(Arc::new(Shared {
+            exports: RwLock::new(exports),
+            mounts: Mutex::default(),
+        }))
+    }
+
+    /// Replaces all exports. Calls that are being served go on with the export that they have
+    /// found. Handles of a file system that is no longer offered are stale; those of one that is
+    /// offered again ([`Export::of_shared`]) stay good.
+    pub fn replace(&self, exports: impl IntoIterator<Item = Export<F>>) {
+        let new = collect(exports);
+        // What is replaced may end file systems: not while the lock is held.
+        let _old = {
+            let exports = self.0.exports.write();
+            let mut exports = exports.unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *exports, new)
+        };
+    }
+
+    /// Returns the exports of the moment.
+    #[must_use]
+    pub fn exports(&self) -> Vec<Arc<Export<F>>> {
+        self.current().to_vec()
+    }
+
+    pub(crate) fn current(&self) -> Current<F> {
+        let exports = self.0.exports.read();
+        exports.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Finds the export of a handle for a caller: the first one that admits it and whose file
+    /// system owns the handle. If none owns it, the file system of the first one that admits the
+    /// caller says what is wrong with it. NFS3ERR_STALE if no export admits the caller.
+    pub(crate) fn find(&self, cx: &Context, handle: &FileHandle) -> FsResult<Arc<Export<F>>> {
+        let (client, exports) = (address(cx), self.current());
+        let mut admitted = exports.iter().filter(|export| export.admits(client));
+        let first = admitted.next().ok_or(Nfsstat3::Stale)?;
+        let owner = std::iter::once(first)
+            .chain(admitted)
+            .find(|export| export.file_system.owns(handle));
+        Ok(owner.unwrap_or(first).clone())
+    }
+
+    /// Finds the export of a path for a caller, and the number of components that are the
+    /// export's.
+    pub(crate) fn find_path(&self, cx: &Context, path: &[u8]) -> FsResult<(Arc<Export<F>>, usize)> {
+        let exports = self.current();
+        let len = |export: &Export<F>| begins_with(path, export.settings().path.as_bytes());
+        let longest = exports.iter().filter_map(|export| len(export)).max();
+        let longest = longest.ok_or(Nfsstat3::Noent)?;
+        let client = address(cx);
+        let mut of_path = exports.iter().filter(|export| len(export) == Some(longest));
+        let found = of_path.find(|export| export.admits(client));
+        Ok((found.ok_or(Nfsstat3::Acces)?.clone(), longest))
+    }
+
+    /// Returns the list of mounts.
+    pub(crate) fn mounts(&self) -> MutexGuard<'_, BTreeSet<Mount>> {
+        let mounts = self.0.mounts.lock();
+        mounts.unwrap_or_else(PoisonError::into_inner)
+    }
+}
